@@ -40,6 +40,9 @@ logs.start()
 idle_memory.begin()
 SERVER: dict[str, Any] = dict(
     script_path=Path(__file__).resolve().parent / "dashboard" / "app.py",
-    routes=[*routes(), health.route(base_path())], middleware=[Middleware(HTTPGuard, base=base_path())],
-    lifespan=lifespan, on_script_error=logs.on_script_error)
+    routes=[*routes(), health.route(base_path())],
+    middleware=[Middleware(HTTPGuard, base=base_path())],
+    lifespan=lifespan,
+    on_script_error=logs.on_script_error,
+)
 app = st.App(**SERVER)

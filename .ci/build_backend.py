@@ -8,4 +8,6 @@ from setuptools.build_meta import (  # noqa: F401
 
 
 def build_wheel(*_: object, **__: object) -> str:
-    raise SystemExit("Attention Lab runs from its folder; install it there with: pip install -r requirements.txt -e .")
+    raise SystemExit(
+        "Attention Lab runs from its folder; install it there with: pip install -r requirements.txt -e ."
+    )

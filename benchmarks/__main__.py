@@ -13,8 +13,17 @@ from collections.abc import Sequence
 from benchmarks.timing import HEAD
 from core.benchmark import CPU, devices
 
-NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point",
-         "decoding")
+NAMES = (
+    "training",
+    "fused",
+    "kernels",
+    "normalizers",
+    "extraction",
+    "slider",
+    "pages",
+    "first_point",
+    "decoding",
+)
 # What is learned, for many minutes; beside BertViz, which npm's scripts are for; every page, opened six times; and
 # every head, patched and measured; lists of 10,000 runs; and servers, with their memory and with thirty readers.
 BY_NAME = ("tasks", "bertviz", "layout", "interpret", "runs", "memory", "load")
@@ -34,7 +43,9 @@ def chosen(names: Sequence[str], device: str) -> Sequence[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join((*NAMES, *BY_NAME)))
     parser.add_argument("--device", default=CPU, help="cpu or cuda")
     given = parser.parse_args(arguments)

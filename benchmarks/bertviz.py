@@ -26,9 +26,13 @@ from tests.browser.helpers import wait_ready
 SIZES = (16, 32, 64, 128, 256, 512)
 MOST_LINES = 3_000_000  # SVG elements; with three times as many the browser runs out of memory
 PATIENCE = 300_000  # ms
-WORDS = "the animal was too tired to cross a street and it sat down on an old stone by water".split()
-HEAD = ("| tokens | all heads and one head, ours | model alone | BertViz model view | × | BertViz head view | × "
-        "| bytes: ours | model view | head view | hover: ours | head view |\n" + "| --- " * 12 + "|")
+WORDS = (
+    "the animal was too tired to cross a street and it sat down on an old stone by water".split()
+)
+HEAD = (
+    "| tokens | all heads and one head, ours | model alone | BertViz model view | × | BertViz head view | × "
+    "| bytes: ours | model view | head view | hover: ours | head view |\n" + "| --- " * 12 + "|"
+)
 
 FRAME = """
 () => {
@@ -76,11 +80,22 @@ class Line:
         theirs = [self.models, self.heads]
         lines = LAYERS * HEADS * self.tokens**2
         none = f"{lines / 1e6:.1f} M lines, not tried"
-        times = [cell for one in theirs
-                 for cell in ((ms(one.ms), f"{one.ms / self.ours.ms:.1f}") if one else (none, "–"))]
+        times = [
+            cell
+            for one in theirs
+            for cell in ((ms(one.ms), f"{one.ms / self.ours.ms:.1f}") if one else (none, "–"))
+        ]
         hover = self.heads.hover if self.heads else None
-        cells = [self.tokens, ms(self.ours.ms), ms(self.model), *times, size(self.ours.sent),
-                 *(size(one.sent) if one else "–" for one in theirs), ms(self.ours.hover), ms(hover)]
+        cells = [
+            self.tokens,
+            ms(self.ours.ms),
+            ms(self.model),
+            *times,
+            size(self.ours.sent),
+            *(size(one.sent) if one else "–" for one in theirs),
+            ms(self.ours.hover),
+            ms(hover),
+        ]
         return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -118,7 +133,9 @@ class Ours:
         self.page.goto(f"{url}/pretrained?inside:model={folder}")
         self.page.locator(".av[data-ready='1']").nth(1).wait_for(timeout=PATIENCE)
         wait_ready(self.page, PATIENCE)
-        self.page.wait_for_timeout(3000)  # the roles of a model are measured once, after its first picture
+        self.page.wait_for_timeout(
+            3000
+        )  # the roles of a model are measured once, after its first picture
         wait_ready(self.page, PATIENCE)
 
     def _count(self, payload: Any) -> None:
@@ -143,9 +160,15 @@ class Ours:
         over = self.page.locator(".av").nth(1).locator("canvas.over")
         over.scroll_into_view_if_needed()
         box = over.bounding_box() or {"x": 0, "y": 0, "width": 0, "height": 0}
-        spots = [(box["x"] + 0.12 * box["width"] + 9 * k, box["y"] + 0.4 * box["height"] + 7 * k) for k in range(15)]
-        return Picture(statistics.median(one[0] for one in image), int(statistics.median(one[1] for one in image)),
-                       hovered(self.page, spots))
+        spots = [
+            (box["x"] + 0.12 * box["width"] + 9 * k, box["y"] + 0.4 * box["height"] + 7 * k)
+            for k in range(15)
+        ]
+        return Picture(
+            statistics.median(one[0] for one in image),
+            int(statistics.median(one[1] for one in image)),
+            hovered(self.page, spots),
+        )
 
 
 def theirs(browser: Browser, peer: Peer, view: str, tokens: int, count: int) -> Picture:
@@ -158,8 +181,12 @@ def theirs(browser: Browser, peer: Peer, view: str, tokens: int, count: int) -> 
         peer.text = text_of(tokens, turn)
         start = time.perf_counter()
         page.goto(f"{peer.url}/{view}", wait_until="load")
-        page.wait_for_function("() => document.querySelectorAll('svg line, svg rect').length > 4", polling="raf")
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.wait_for_function(
+            "() => document.querySelectorAll('svg line, svg rect').length > 4", polling="raf"
+        )
+        page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
         taken.append((time.perf_counter() - start) * 1000)
         if view == "head_view" and turn == count - 1:
             hover = hovered(page, [(150.0, 130.0 + 20 * k) for k in range(10)])
@@ -172,12 +199,17 @@ def rows(count: int = 5) -> Iterator[Line]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = build_model(folder / "model")
         url, browser = stack.enter_context(serving()), stack.enter_context(open_browser())
-        ours, peer = Ours(browser, url, folder / "model"), stack.enter_context(peer_server(model, folder / "scripts"))
+        ours, peer = (
+            Ours(browser, url, folder / "model"),
+            stack.enter_context(peer_server(model, folder / "scripts")),
+        )
         for tokens in SIZES:
             mine = ours.picture(tokens, count)
             alone = peer.forward_ms(text_of(tokens, 0), count)
             few = tokens <= 32 or count == 1
             drawn = LAYERS * HEADS * tokens**2 <= MOST_LINES
-            views = [theirs(browser, peer, view, tokens, count if few else 1) if drawn else None
-                     for view in ("model_view", "head_view")]
+            views = [
+                theirs(browser, peer, view, tokens, count if few else 1) if drawn else None
+                for view in ("model_view", "head_view")
+            ]
             yield Line(tokens, mine, alone, *views)

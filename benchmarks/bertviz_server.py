@@ -21,9 +21,15 @@ SEED = 86
 
 # The address that BertViz's page asks, the npm package that has the file, and where it lies in it.
 SCRIPTS = {
-    "https://cdnjs.cloudflare.com/ajax/libs/require.js/2.3.6/require.min.js": ("requirejs@2.3.6", "require.js"),
+    "https://cdnjs.cloudflare.com/ajax/libs/require.js/2.3.6/require.min.js": (
+        "requirejs@2.3.6",
+        "require.js",
+    ),
     "https://cdnjs.cloudflare.com/ajax/libs/d3/5.7.0/d3.min": ("d3@5.7.0", "dist/d3.min.js"),
-    "https://cdnjs.cloudflare.com/ajax/libs/jquery/2.0.0/jquery.min": ("jquery@2.1.0", "dist/jquery.min.js"),
+    "https://cdnjs.cloudflare.com/ajax/libs/jquery/2.0.0/jquery.min": (
+        "jquery@2.1.0",
+        "dist/jquery.min.js",
+    ),
 }
 
 
@@ -36,8 +42,13 @@ def build_model(folder: Path) -> tuple[Any, Any]:
 
     tokenizer = load_minilm().tokenizer
     torch.manual_seed(SEED)
-    config = BertConfig(vocab_size=len(tokenizer), hidden_size=WIDTH, num_hidden_layers=LAYERS,
-                        num_attention_heads=HEADS, intermediate_size=4 * WIDTH)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=4 * WIDTH,
+    )
     model = AutoModel.from_config(config, attn_implementation="eager").eval()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -48,10 +59,14 @@ def fetch_scripts(folder: Path) -> dict[str, bytes]:
     """The scripts of SCRIPTS by address, from npm; the program ends with a sentence where npm is not reachable."""
     folder.mkdir(parents=True)
     if shutil.which("npm") is None:
-        sys.exit("BertViz's pages need d3, jQuery and require.js, which come from npm; install Node.js to compare.")
+        sys.exit(
+            "BertViz's pages need d3, jQuery and require.js, which come from npm; install Node.js to compare."
+        )
     scripts = {}
     for address, (package, file) in SCRIPTS.items():
-        packed = subprocess.run(["npm", "pack", package, "--silent"], cwd=folder, capture_output=True, encoding="utf-8")
+        packed = subprocess.run(
+            ["npm", "pack", package, "--silent"], cwd=folder, capture_output=True, encoding="utf-8"
+        )
         if packed.returncode:
             sys.exit(f"npm does not give {package}: {packed.stderr.strip().splitlines()[-1:]}")
         with tarfile.open(folder / packed.stdout.split()[-1]) as tar:
@@ -66,7 +81,9 @@ class Peer:
 
     def __init__(self, model: tuple[Any, Any], scripts: dict[str, bytes]) -> None:
         self.model, self.tokenizer = model
-        self.scripts = {f"/{address.split('/')[5]}.js": (address, body) for address, body in scripts.items()}
+        self.scripts = {
+            f"/{address.split('/')[5]}.js": (address, body) for address, body in scripts.items()
+        }
         self.text, self.url, self.sent = "", "", 0
 
     def forward(self, text: str) -> tuple[Any, list[str]]:
@@ -94,7 +111,9 @@ class Peer:
         html = getattr(bertviz, view)(attentions, tokens, html_action="return").data
         for path, (address, _) in self.scripts.items():
             # require.js adds the ending of a module by itself.
-            html = html.replace(address, path if address.endswith(".js") else path.removesuffix(".js"))
+            html = html.replace(
+                address, path if address.endswith(".js") else path.removesuffix(".js")
+            )
         body = f"<!doctype html><meta charset='utf-8'><body>{html}</body>".encode()
         self.sent = len(body)
         return body

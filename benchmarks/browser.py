@@ -22,7 +22,13 @@ def serving(script: Path = APP) -> Iterator[str]:
         yield server.url
 
 
-def new_page(browser: Browser, width: int = 1280, height: int = 900, scheme: Literal["light", "dark"] = "light",
-             scale: int = 1) -> Page:
-    return browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme,
-                               device_scale_factor=scale).new_page()
+def new_page(
+    browser: Browser,
+    width: int = 1280,
+    height: int = 900,
+    scheme: Literal["light", "dark"] = "light",
+    scale: int = 1,
+) -> Page:
+    return browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=scale
+    ).new_page()

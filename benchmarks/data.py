@@ -23,11 +23,24 @@ from core.tasks import Task, TaskConfig, make_task
 from core.training import Record, prepare, recommended, train
 from core.training.evaluate import bits_by_length
 
-HEAD = ("| task | model | seeds | steps | CPU s | held out | beside | mass on expected place | even | data % |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+HEAD = (
+    "| task | model | seeds | steps | CPU s | held out | beside | mass on expected place | even | data % |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
 SEEDS = {"iris": 10}
-TABLES = tuple(TaskConfig.of(key) for key in ("iris", "digits", "pictures", "topics", "series", "own_text", "own_pairs",
-                                              "own_table")) + (TaskConfig.of("own_table", text="name"),)
+TABLES = tuple(
+    TaskConfig.of(key)
+    for key in (
+        "iris",
+        "digits",
+        "pictures",
+        "topics",
+        "series",
+        "own_text",
+        "own_pairs",
+        "own_table",
+    )
+) + (TaskConfig.of("own_table", text="name"),)
 LENGTHS = (64, 128, 256)
 POSITIONS = ("alibi", "rope", "sinusoidal", "learned", "none", "t5")
 LENGTH = "length"
@@ -54,13 +67,24 @@ def run(config: TaskConfig, kind: str, seed: int) -> Run:
 
 def row(config: TaskConfig, kind: str) -> str:
     """One line of the table."""
-    task, runs = make_task(config), [run(config, kind, seed) for seed in range(SEEDS.get(config.key, 1))]
+    task, runs = (
+        make_task(config),
+        [run(config, kind, seed) for seed in range(SEEDS.get(config.key, 1))],
+    )
     name = config.key + (f" ({config['text']})" if dict(config.params).get("text") else "")
     expected = [max(map(max, r.last.expected)) for r in runs if r.last.expected]
-    cells = [name, kind, str(len(runs)), f"{runs[0].last.step:,}", f"{statistics.fmean(r.seconds for r in runs):.1f}",
-             held_out(task, runs), beside(task, runs), spread(expected, 1, 2),
-             f"{runs[0].last.even:.2f}" if runs[0].last.even is not None else "–",
-             f"{100 * statistics.fmean(numbers(r.before.data_share for r in runs)):.1f}"]
+    cells = [
+        name,
+        kind,
+        str(len(runs)),
+        f"{runs[0].last.step:,}",
+        f"{statistics.fmean(r.seconds for r in runs):.1f}",
+        held_out(task, runs),
+        beside(task, runs),
+        spread(expected, 1, 2),
+        f"{runs[0].last.even:.2f}" if runs[0].last.even is not None else "–",
+        f"{100 * statistics.fmean(numbers(r.before.data_share for r in runs)):.1f}",
+    ]
     return f"| {' | '.join(cells)} |"
 
 
@@ -76,9 +100,14 @@ def held_out(task: Task, runs: Sequence[Run]) -> str:
 
 def beside(task: Task, runs: Sequence[Run]) -> str:
     if runs[0].peer is not None:
-        return f"{runs[0].peer[0]} {spread([r.peer[1] for r in runs if r.peer is not None], 100, 1)} %"
-    return f"guessing {task.baseline_loss / math.log(2):.2f} bits" if task.form == "text" else (
-        "the last season again 1.00" if task.form == "series" else "–")
+        return (
+            f"{runs[0].peer[0]} {spread([r.peer[1] for r in runs if r.peer is not None], 100, 1)} %"
+        )
+    return (
+        f"guessing {task.baseline_loss / math.log(2):.2f} bits"
+        if task.form == "text"
+        else ("the last season again 1.00" if task.form == "series" else "–")
+    )
 
 
 def numbers(values: Iterable[float | None]) -> list[float]:
@@ -99,8 +128,12 @@ def lengths() -> Iterator[str]:
     for position in POSITIONS:
         # A table must reach the longest window, though its far end is never trained.
         choice = Choice.of(position, max_len=LENGTHS[-1] + 1) if position == "learned" else position
-        model = ModelConfig.transformer(64, 4, 2, 256, kind="decoder", norm="pre", activation="gelu", position=choice)
-        session = prepare(recommended(make_task(config), model=model, seconds=900, record_every=1000))
+        model = ModelConfig.transformer(
+            64, 4, 2, 256, kind="decoder", norm="pre", activation="gelu", position=choice
+        )
+        session = prepare(
+            recommended(make_task(config), model=model, seconds=900, record_every=1000)
+        )
         for _ in train(session.config, session):
             pass
         bits = bits_by_length(session.model.eval(), config, LENGTHS)
@@ -108,7 +141,9 @@ def lengths() -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.data", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.data", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("tasks", nargs="*", choices=[*{config.key for config in TABLES}, LENGTH])
     chosen = parser.parse_args().tasks
     torch.set_num_threads(1)

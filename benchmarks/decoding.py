@@ -22,8 +22,16 @@ PROJECTIONS = ("multi_head", "multi_query", "latent")
 
 def model_of(projection: str) -> Seq2Seq:
     torch.manual_seed(0)
-    config = ModelConfig.transformer(WIDTH, HEADS, LAYERS, INNER, kind="decoder", norm="pre", projection=projection,
-                                     position="none" if projection == "latent" else "rope")
+    config = ModelConfig.transformer(
+        WIDTH,
+        HEADS,
+        LAYERS,
+        INNER,
+        kind="decoder",
+        norm="pre",
+        projection=projection,
+        position="none" if projection == "latent" else "rope",
+    )
     model = build_model(config, Shape(WORDS, WORDS, PROMPT + TOKENS, one_vocabulary=True)).eval()
     assert isinstance(model, Seq2Seq)
     return model
@@ -32,7 +40,10 @@ def model_of(projection: str) -> Seq2Seq:
 @torch.inference_mode()
 def with_cache(model: Seq2Seq, prompt: Tensor) -> Tensor:
     """The likeliest tokens; each step computes one token and reads the cache."""
-    tokens, memory = prompt, model.encode(prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool))
+    tokens, memory = (
+        prompt,
+        model.encode(prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool)),
+    )
     state = model.start(memory)
     for _ in range(TOKENS):
         logits, state, _ = model.step(memory, state, tokens[:, -1])
@@ -57,12 +68,25 @@ def rows(count: int = 5) -> list[Row]:
 
 
 def _row(projection: str, count: int) -> Row:
-    model, prompt = model_of(projection), torch.randint(WORDS, (1, PROMPT), generator=torch.Generator().manual_seed(1))
-    ways: dict[str, Callable[[], object]] = {"cache": lambda: with_cache(model, prompt),
-                                             "again": lambda: without_cache(model, prompt)}
+    model, prompt = (
+        model_of(projection),
+        torch.randint(WORDS, (1, PROMPT), generator=torch.Generator().manual_seed(1)),
+    )
+    ways: dict[str, Callable[[], object]] = {
+        "cache": lambda: with_cache(model, prompt),
+        "again": lambda: without_cache(model, prompt),
+    }
     if not torch.equal(with_cache(model, prompt), without_cache(model, prompt)):
         raise RuntimeError(f"{projection}: the tokens differ with and without the cache.")
     results = rounds(ways, count)
-    speed = {name: f"{TOKENS / statistics.median(times):.0f} tokens/s" for name, times in results.items()}
-    return Row(f"decoding {TOKENS} tokens, {projection}", "the whole text again", speed["cache"], speed["again"],
-               median_ratio(results["again"], results["cache"]), "≥ 5 ×")
+    speed = {
+        name: f"{TOKENS / statistics.median(times):.0f} tokens/s" for name, times in results.items()
+    }
+    return Row(
+        f"decoding {TOKENS} tokens, {projection}",
+        "the whole text again",
+        speed["cache"],
+        speed["again"],
+        median_ratio(results["again"], results["cache"]),
+        "≥ 5 ×",
+    )

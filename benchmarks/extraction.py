@@ -18,7 +18,10 @@ from core.pretrained import Pretrained, load_minilm, read
 from core.pretrained.load import minilm_folder, prepare_model
 
 WORDS = "the small dog saw a green boat and waited for nine tired animals near late streets".split()
-CASES = {"all-MiniLM-L6-v2, 6 × 12 heads": (16, 64, 128, 512), "GPT-2's size, 12 × 12 heads": (64, 512)}
+CASES = {
+    "all-MiniLM-L6-v2, 6 × 12 heads": (16, 64, 128, 512),
+    "GPT-2's size, 12 × 12 heads": (64, 512),
+}
 
 
 def rows() -> Iterator[Row]:
@@ -42,13 +45,22 @@ def _row(what: str, ours: Pretrained, plain: Any, text: str, length: int) -> Row
     both: dict[str, Callable[[], object]] = {"read": reading, "forward": forward}
     taken = rounds(both, 15, max(1, 256 // length), process_time)
     saved, bare = (f"{1000 * statistics.median(taken[name]):.1f} ms" for name in both)
-    return Row(what, "a plain eager forward", saved, bare, median_ratio(taken["read"], taken["forward"]), "≤ 1.10")
+    return Row(
+        what,
+        "a plain eager forward",
+        saved,
+        bare,
+        median_ratio(taken["read"], taken["forward"]),
+        "≤ 1.10",
+    )
 
 
 def _minilm() -> tuple[Pretrained, Any]:
     from transformers import AutoModel
 
-    return load_minilm(), AutoModel.from_pretrained(minilm_folder(), attn_implementation="eager").eval()
+    return load_minilm(), AutoModel.from_pretrained(
+        minilm_folder(), attn_implementation="eager"
+    ).eval()
 
 
 def _gpt2() -> tuple[Pretrained, Any]:

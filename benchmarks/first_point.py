@@ -35,5 +35,14 @@ def rows(count: int = 5) -> list[Row]:
             page.wait_for_timeout(WARM)
             taken["first loss point"].append(pressed(page, "train", UNDER_WAY))
             taken["stopped"].append(pressed(page, "stop", re.compile("is kept|Finished after")))
-    return [Row(f"Train page: {what}", "a second", f"{statistics.median(times):.2f} s", "1.00 s",
-                statistics.median(times), "≤ 1.00") for what, times in taken.items()]
+    return [
+        Row(
+            f"Train page: {what}",
+            "a second",
+            f"{statistics.median(times):.2f} s",
+            "1.00 s",
+            statistics.median(times),
+            "≤ 1.00",
+        )
+        for what, times in taken.items()
+    ]

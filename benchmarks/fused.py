@@ -32,7 +32,11 @@ def function(length: int, masked: bool, grad: bool) -> dict[str, Callable]:
     mask = torch.ones(length, length, dtype=torch.bool).tril() if masked else None
     ours = lambda: attend(q, k, v, mask, kernel="fused").out  # noqa: E731
     bare = lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # noqa: E731
-    return {"ours": with_backward(ours), "bare": with_backward(bare)} if grad else {"ours": ours, "bare": bare}
+    return (
+        {"ours": with_backward(ours), "bare": with_backward(bare)}
+        if grad
+        else {"ours": ours, "bare": bare}
+    )
 
 
 def layer(length: int, causal: bool) -> dict[str, Callable]:
@@ -74,5 +78,7 @@ def rows(count: int = 15, device: str = CPU) -> list[Row]:
         times = 30 if "T 128" in what else 2  # a short call needs many to be timed
         taken = rounds(contenders, count, times, device=device)
         ours, bare = (f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in ("ours", "bare"))
-        medians.append(Row(what, "bare SDPA", ours, bare, median_ratio(taken["ours"], taken["bare"]), "≤ 1.05"))
+        medians.append(
+            Row(what, "bare SDPA", ours, bare, median_ratio(taken["ours"], taken["bare"]), "≤ 1.05")
+        )
     return medians

@@ -38,37 +38,56 @@ def rows() -> Iterator[Row]:
 def _plain_minilm() -> nn.Module:
     from transformers import AutoModel
 
-    model: nn.Module = AutoModel.from_pretrained(minilm_folder(), attn_implementation="eager").eval()
+    model: nn.Module = AutoModel.from_pretrained(
+        minilm_folder(), attn_implementation="eager"
+    ).eval()
     return model
 
 
 def _patching() -> Row:
     """All heads, attentions, feed-forward networks and states at tokens of a pair of texts."""
-    words = (WORDS * 3)[:TOKENS - 2]
+    words = (WORDS * 3)[: TOKENS - 2]
     texts = (ModelInputs(" ".join(words)), ModelInputs(" ".join(["the", "large", *words[2:]])))
     pair, model = pair_of(load_minilm(), *texts), _plain_minilm()
     effects, (_, by_hand) = patch(pair), _loop(model, pair)
-    assert max(abs(effects["self", layer].heads[head] - pair.recovered(by_hand[layer * HEADS + head]))
-               for layer in range(6) for head in range(HEADS)) < CLOSE
+    assert (
+        max(
+            abs(effects["self", layer].heads[head] - pair.recovered(by_hand[layer * HEADS + head]))
+            for layer in range(6)
+            for head in range(HEADS)
+        )
+        < CLOSE
+    )
     both = {"patch": lambda: patch(pair), "loop": lambda: _loop(model, pair)}
     count = sum(len(one.heads) + 2 + len(one.residual) for one in effects.values())
-    return _row(f"MiniLM, {TOKENS} tokens: {count} parts patched", "a loop of plain hooks", both, 5,
-                f"≤ 1.00, ≤ {PATCH_SECONDS} s")
+    return _row(
+        f"MiniLM, {TOKENS} tokens: {count} parts patched",
+        "a loop of plain hooks",
+        both,
+        5,
+        f"≤ 1.00, ≤ {PATCH_SECONDS} s",
+    )
 
 
 def _loop(model: Any, pair: TextPair) -> tuple[int, list[float]]:
     """Each part of the clean run put into the corrupted one by a hook; the number of passes, and the cosines."""
     clean, values = dict[str, Tensor](), list[float]()
     names = [name for layer in range(6) for name in _modules(layer)]
-    handles = [model.get_submodule(name).register_forward_hook(partial(_keep, clean, name)) for name in names]
+    handles = [
+        model.get_submodule(name).register_forward_hook(partial(_keep, clean, name))
+        for name in names
+    ]
     reference = _embedding(model, pair.clean.batch)
     for handle in handles:
         handle.remove()
     for part in _parts():
         name, which, before = part
         place = model.get_submodule(name)
-        handle = (place.register_forward_pre_hook(partial(_replace_input, clean[name + ".in"], which)) if before else
-                  place.register_forward_hook(partial(_replace_output, clean[name], which)))
+        handle = (
+            place.register_forward_pre_hook(partial(_replace_input, clean[name + ".in"], which))
+            if before
+            else place.register_forward_hook(partial(_replace_output, clean[name], which))
+        )
         values.append(float(_embedding(model, pair.corrupted.batch) @ reference))
         handle.remove()
     return len(values), values
@@ -83,8 +102,11 @@ def _modules(layer: int) -> tuple[str, str, str]:
 def _parts() -> Iterator[tuple[str, Any, bool]]:
     """Module, which of its values, and whether they are its input: heads first, then whole outputs and tokens."""
     layers = [_modules(layer) for layer in range(6)]
-    yield from ((attention, (slice(None), slice(32 * head, 32 * head + 32)), True)
-                for attention, *_ in layers for head in range(HEADS))
+    yield from (
+        (attention, (slice(None), slice(32 * head, 32 * head + 32)), True)
+        for attention, *_ in layers
+        for head in range(HEADS)
+    )
     for attention, inner, layer in layers:
         yield attention, slice(None), True
         yield inner, slice(None), False
@@ -119,7 +141,9 @@ def _corpus() -> Row:
     texts, pretrained, model = own_texts()[:TEXTS], load_minilm(), _plain_minilm()
 
     def measuring() -> None:
-        assert not any(one.error for one in measure_texts(pretrained, [ModelInputs(text) for text in texts]))
+        assert not any(
+            one.error for one in measure_texts(pretrained, [ModelInputs(text) for text in texts])
+        )
 
     def passing() -> None:
         with torch.no_grad():
@@ -127,11 +151,18 @@ def _corpus() -> Row:
                 model(**pretrained.tokenizer(text, return_tensors="pt"), output_attentions=True)
 
     both = {"measure": measuring, "pass": passing}
-    return _row(f"MiniLM, {TEXTS} texts: every measure of 72 heads", "plain passes that keep the weights", both, 3,
-                f"≤ {CORPUS_SECONDS} s")
+    return _row(
+        f"MiniLM, {TEXTS} texts: every measure of 72 heads",
+        "plain passes that keep the weights",
+        both,
+        3,
+        f"≤ {CORPUS_SECONDS} s",
+    )
 
 
-def _row(what: str, peer: str, both: Mapping[str, Callable[[], object]], count: int, budget: str) -> Row:
+def _row(
+    what: str, peer: str, both: Mapping[str, Callable[[], object]], count: int, budget: str
+) -> Row:
     taken = list(rounds(both, count, clock=process_time).values())
     ours, theirs = (f"{statistics.median(one):.2f} s" for one in taken)
     return Row(what, peer, ours, theirs, median_ratio(*taken), budget)

@@ -51,7 +51,7 @@ def sdpa(config: AttentionConfig, length: int) -> Attend:
 
 def handwritten(config: AttentionConfig, length: int) -> Attend:
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scores = q @ k.mT / SIZE ** 0.5
+        scores = q @ k.mT / SIZE**0.5
         weights = scores.softmax(-1)
         return weights @ v
 
@@ -68,7 +68,10 @@ def performer(config: AttentionConfig, length: int) -> Attend:
         directions = Attention(config).kernel.directions.to(device)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        fq, fk = (softmax_kernel(x, projection_matrix=directions, is_query=own) for x, own in ((q, True), (k, False)))
+        fq, fk = (
+            softmax_kernel(x, projection_matrix=directions, is_query=own)
+            for x, own in ((q, True), (k, False))
+        )
         return linear_attention(fq, fk, v)
 
     return run
@@ -79,8 +82,10 @@ def linformer(config: AttentionConfig, length: int) -> Attend:
     maps = LinformerSelfAttention(HEADS * SIZE, length, k=config.kernel["rank"], heads=HEADS)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        k, v = (torch.einsum("bhnd,nk->bhkd", x, mix) for x, mix in ((k, maps.proj_k), (v, maps.proj_v)))
-        return (torch.einsum("bhnd,bhkd->bhnk", q, k) * SIZE ** -0.5).softmax(-1) @ v
+        k, v = (
+            torch.einsum("bhnd,nk->bhkd", x, mix) for x, mix in ((k, maps.proj_k), (v, maps.proj_v))
+        )
+        return (torch.einsum("bhnd,bhkd->bhnk", q, k) * SIZE**-0.5).softmax(-1) @ v
 
     return run
 
@@ -117,13 +122,21 @@ CASES: dict[str, Case] = {
 }
 SPARSE, CHOSEN = Choice("block_sparse"), "< 1.00 from T = 1024, forward"
 CONTENT = {  # masks that random content chooses, which leaves few blocks out
-    "block_sparse, MoBA": Case("exact", exact, Choice.of("moba", size=64, blocks=3), CHOSEN, SPARSE),
-    "block_sparse, indexer": Case("exact", exact, Choice.of("lightning", keys=128, size=16), CHOSEN, SPARSE),
+    "block_sparse, MoBA": Case(
+        "exact", exact, Choice.of("moba", size=64, blocks=3), CHOSEN, SPARSE
+    ),
+    "block_sparse, indexer": Case(
+        "exact", exact, Choice.of("lightning", keys=128, size=16), CHOSEN, SPARSE
+    ),
 }
 PACKAGES = {  # the same once more, beside a package that does the same
     "local": Case("local_attention", local_attention, BAND),
-    "linear": Case("performer_pytorch", lambda config, length: lambda q, k, v: linear_attention(
-        elu_features(q), elu_features(k), v)),
+    "linear": Case(
+        "performer_pytorch",
+        lambda config, length: (
+            lambda q, k, v: linear_attention(elu_features(q), elu_features(k), v)
+        ),
+    ),
     "performer": Case("performer_pytorch", performer),
     "linformer": Case("linformer", linformer, kernel=Choice.of("linformer", max_len=LENGTHS[-1])),
 }
@@ -135,7 +148,10 @@ def batch(length: int) -> int:
 
 def heads(length: int, grad: bool, device: str) -> Heads:
     generator = torch.Generator().manual_seed(0)
-    made = (torch.randn(batch(length), HEADS, length, SIZE, generator=generator).to(device) for _ in range(3))
+    made = (
+        torch.randn(batch(length), HEADS, length, SIZE, generator=generator).to(device)
+        for _ in range(3)
+    )
     return tuple(x.requires_grad_(grad) for x in made)  # type: ignore[return-value]
 
 
@@ -177,7 +193,9 @@ def too_much(config: AttentionConfig, length: int, times: list[float]) -> str:
         return f"skipped: would hold {cost.bytes / MEGABYTE:,.0f} MB"
     if times:
         before = LENGTHS[len(times) - 1]
-        expected = times[-1] * batch(length) * cost.flops / attention_cost(config, before, before).flops
+        expected = (
+            times[-1] * batch(length) * cost.flops / attention_cost(config, before, before).flops
+        )
         if expected > MAX_SECONDS:
             return f"skipped: would take {expected:.0f} s"
     return ""
@@ -197,16 +215,26 @@ def measured(key: str, case: Case, backward: bool, count: int, device: str) -> I
         qkv = heads(length, backward, device)
         runs = {"ours": ours(config, device), "theirs": moved(case, config, length, device)}
         contenders = {name: work(run, qkv, backward) for name, run in runs.items()}
-        held = {name: peak_bytes(call, device) // batch(length) for name, call in contenders.items()}
-        once = max(seconds(call, clock=clock_of(device), device=device) for call in contenders.values())
+        held = {
+            name: peak_bytes(call, device) // batch(length) for name, call in contenders.items()
+        }
+        once = max(
+            seconds(call, clock=clock_of(device), device=device) for call in contenders.values()
+        )
         number = max(3, min(count, int(MAX_SECONDS / once)))
         taken = rounds(contenders, number, clock=clock_of(device), device=device)
         middle = {name: statistics.median(each) for name, each in taken.items()}
-        yield Row(what, case.peer, shown(middle["ours"], held["ours"]), shown(middle["theirs"], held["theirs"]),
-                  median_ratio(taken["ours"], taken["theirs"]), case.budget)
+        yield Row(
+            what,
+            case.peer,
+            shown(middle["ours"], held["ours"]),
+            shown(middle["theirs"], held["theirs"]),
+            median_ratio(taken["ours"], taken["theirs"]),
+            case.budget,
+        )
         times.append(middle["ours"] / batch(length))
         bytes_.append(held["ours"])
-    done = LENGTHS[:len(times)]
+    done = LENGTHS[: len(times)]
     if len(done) > 2:
         slopes = f"time T^{exponent(done[-3:], times[-3:]):.2f}, memory T^{exponent(done[-3:], bytes_[-3:]):.2f}"
         yield Row(f"{key}, {way}, slope of the last three", "–", slopes, "–", float("nan"), "–")

@@ -26,8 +26,10 @@ from dashboard.navigation import STEPS, Step
 from tests.browser.conftest import APP
 from tests.browser.helpers import wait_ready
 
-HEAD = ("| page | opened | layout shift | budget | seconds | budget | processor | moved most |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- |")
+HEAD = (
+    "| page | opened | layout shift | budget | seconds | budget | processor | moved most |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- |"
+)
 MOST_SHIFT, MOST_SECONDS = 0.05, 2.0
 FRESH = 3  # new servers of a page, of which the median counts
 SETTLE = 1500  # ms in which fonts, figures and components still arrive
@@ -74,8 +76,10 @@ class Row:
     def markdown(self) -> str:
         moved = " ".join(self.moved.replace("|", " ").split()) if self.shift > MOST_SHIFT else ""
         processor = "–" if self.processor is None else f"{self.processor:.2f}"
-        return (f"| {self.page} | {self.opened} | {self.shift:.3f} | ≤ {MOST_SHIFT} | {self.seconds:.1f} | "
-                f"≤ {MOST_SECONDS:g} | {processor} | {moved} |")
+        return (
+            f"| {self.page} | {self.opened} | {self.shift:.3f} | ≤ {MOST_SHIFT} | {self.seconds:.1f} | "
+            f"≤ {MOST_SECONDS:g} | {processor} | {moved} |"
+        )
 
 
 def press(name: str) -> Act:
@@ -85,9 +89,11 @@ def press(name: str) -> Act:
 
 def choose(label: str, option: str) -> Act:
     """An option picked from a list."""
+
     def act(page: Page) -> None:
         page.get_by_role("combobox", name=label).first.click()
         page.get_by_role("option", name=option).first.click()
+
     return act
 
 
@@ -121,8 +127,10 @@ def first_pages(browser: Browser, pages: Iterable[tuple[Path, Step]]) -> Iterato
     """Each page of a script as the first of new servers, from their health on."""
     for script, step in pages:
         rows = [first_page(browser, script, step) for _ in range(FRESH)]
-        seconds, processor = (statistics.median(times) for times in zip(*(
-            (row.seconds, row.processor or 0.0) for row in rows), strict=True))
+        seconds, processor = (
+            statistics.median(times)
+            for times in zip(*((row.seconds, row.processor or 0.0) for row in rows), strict=True)
+        )
         yield replace(max(rows, key=lambda row: row.shift), seconds=seconds, processor=processor)
 
 
@@ -130,7 +138,13 @@ def first_page(browser: Browser, script: Path, step: Step) -> Row:
     with running_server({}, script) as server:
         page = new_page(browser)
         page.add_init_script(OBSERVE)
-        row = visit(page, step, "first, in a new server", partial(page.goto, f"{server.url}/{address(step)}"), server)
+        row = visit(
+            page,
+            step,
+            "first, in a new server",
+            partial(page.goto, f"{server.url}/{address(step)}"),
+            server,
+        )
         page.context.close()
     return row
 
@@ -161,15 +175,26 @@ def address(step: Step) -> str:
     return "" if step.default or step is NOTHING else step.key
 
 
-def visit(page: Page, step: Step, opened: str, act: Callable[[], object], server: RunningServer | None = None) -> Row:
+def visit(
+    page: Page,
+    step: Step,
+    opened: str,
+    act: Callable[[], object],
+    server: RunningServer | None = None,
+) -> Row:
     page.evaluate("window.__shifts = window.__shifts ?? []; window.__shifts.length = 0")
     start, before = time.perf_counter(), 0.0 if server is None else server.cpu()
     act()
     wait_ready(page, 90_000)
-    seconds, processor = time.perf_counter() - start, None if server is None else server.cpu() - before
+    seconds, processor = (
+        time.perf_counter() - start,
+        None if server is None else server.cpu() - before,
+    )
     page.wait_for_timeout(SETTLE)
     wait_ready(page, 90_000)
     shifts = page.evaluate("window.__shifts")
     largest = max(shifts, key=lambda shift: shift["value"], default=None)
     moved = largest["sources"][0] if largest and largest["sources"] else ""
-    return Row(step.title, opened, sum(shift["value"] for shift in shifts), moved, seconds, processor)
+    return Row(
+        step.title, opened, sum(shift["value"] for shift in shifts), moved, seconds, processor
+    )

@@ -30,16 +30,31 @@ from benchmarks.processes import descendants
 from benchmarks.reader import Answer, PageError, Reader, reading
 
 SESSIONS = (1, 10, 30, 30)  # the second class of thirty shows what is free for those who come next
-SORTS = {"slider": "slider", "number": "number_input", "list": "selectbox", "pills": "button_group",
-         "several": "multiselect", "switch": "checkbox", "text": "text_input", "area": "text_area", "button": "button"}
+SORTS = {
+    "slider": "slider",
+    "number": "number_input",
+    "list": "selectbox",
+    "pills": "button_group",
+    "several": "multiselect",
+    "switch": "checkbox",
+    "text": "text_input",
+    "area": "text_area",
+    "button": "button",
+}
 MOVES = 3  # of the control of a page, before the next page
 THINK, ALONE = 5.0, 0.5  # seconds between two moves of a reader, and of one who is alone
 SECONDS = 60.0  # of a level
 GIVEN_BACK = 180.0  # seconds in which what sessions held has to be free again
 LEARNER_OF = 6  # one of so many sessions trains
 CLASS, ARRIVAL = 30, 60.0  # readers, and seconds in which they come
-IN_TIME, GOAL = 1.0, 0.95  # seconds in which a move is answered, and the share of moves of which that is asked
-SCALING, BEFORE = Path(__file__).resolve().parents[1] / "docs" / "scaling.md", "### Servers beside each other\n"
+IN_TIME, GOAL = (
+    1.0,
+    0.95,
+)  # seconds in which a move is answered, and the share of moves of which that is asked
+SCALING, BEFORE = (
+    Path(__file__).resolve().parents[1] / "docs" / "scaling.md",
+    "### Servers beside each other\n",
+)
 ARRIVES = "### A class that arrives\n"
 
 
@@ -77,18 +92,25 @@ class Level:
     processes_left: int
 
     def markdown(self) -> str:
-        median, late, page = (f"{1000 * one:.0f} ms" for one in (self.move_median, self.move_p95, self.page_median))
-        return (f"| {self.sessions} | {self.training} | {self.moves} | {self.pages} | {self.errors} "
-                f"| {median} | {late} | {page} "
-                f"| {100 * self.server_cpu:.0f} % | {self.session_bytes / MB:.1f} MB | {self.left_bytes / MB:.0f} MB "
-                f"| {self.cached_bytes / MB:.0f} MB | {self.blocks / 1000:.0f}, {self.blocks_left / 1000:.0f} "
-                f"| {self.threads_left} | {self.processes_left} |")
+        median, late, page = (
+            f"{1000 * one:.0f} ms" for one in (self.move_median, self.move_p95, self.page_median)
+        )
+        return (
+            f"| {self.sessions} | {self.training} | {self.moves} | {self.pages} | {self.errors} "
+            f"| {median} | {late} | {page} "
+            f"| {100 * self.server_cpu:.0f} % | {self.session_bytes / MB:.1f} MB | {self.left_bytes / MB:.0f} MB "
+            f"| {self.cached_bytes / MB:.0f} MB | {self.blocks / 1000:.0f}, {self.blocks_left / 1000:.0f} "
+            f"| {self.threads_left} | {self.processes_left} |"
+        )
 
 
-HEAD = ("| sessions | training | moves | pages | errors | control to picture, median | p95 | page, median "
-        "| server, of a core | memory a session | still held after | of it in caches "
-        "| thousand Python objects more: with them, after | threads left | processes left |\n"
-        + "| --- " * 15 + "|")
+HEAD = (
+    "| sessions | training | moves | pages | errors | control to picture, median | p95 | page, median "
+    "| server, of a core | memory a session | still held after | of it in caches "
+    "| thousand Python objects more: with them, after | threads left | processes left |\n"
+    + "| --- " * 15
+    + "|"
+)
 
 
 @dataclass(frozen=True)
@@ -108,18 +130,26 @@ class Arrival:
 
     def markdown(self) -> str:
         seconds = (self.page_median, self.page_p95, self.move_median, self.move_p95)
-        return (f"| {self.readers} | {self.pages} | {self.moves} | {self.errors} | "
-                + " | ".join(f"{one:.2f} s" for one in seconds)
-                + f" | {100 * self.in_time:.1f} % | {100 * self.server_cpu:.0f} % |")
+        return (
+            f"| {self.readers} | {self.pages} | {self.moves} | {self.errors} | "
+            + " | ".join(f"{one:.2f} s" for one in seconds)
+            + f" | {100 * self.in_time:.1f} % | {100 * self.server_cpu:.0f} % |"
+        )
 
 
-ARRIVAL_HEAD = ("| readers | pages | moves | errors | page, median | page, p95 | control to picture, median | p95 "
-                f"| moves under {IN_TIME:g} s | server, of a core |\n" + "| --- " * 10 + "|")
+ARRIVAL_HEAD = (
+    "| readers | pages | moves | errors | page, median | page, p95 | control to picture, median | p95 "
+    f"| moves under {IN_TIME:g} s | server, of a core |\n" + "| --- " * 10 + "|"
+)
 
 
-async def visit(reader: Reader, moved: Moved, times: Times, think: float, moves: int = MOVES) -> None:
+async def visit(
+    reader: Reader, moved: Moved, times: Times, think: float, moves: int = MOVES
+) -> None:
     """Open a page and move its control, where Streamlit draws it; a component's own is moved in the browser alone."""
-    times.pages.append(await reader.open("" if moved.key == "start" else moved.key, moved.query.lstrip("?")))
+    times.pages.append(
+        await reader.open("" if moved.key == "start" else moved.key, moved.query.lstrip("?"))
+    )
     for _ in range(moves):
         await asyncio.sleep(think)
         try:
@@ -142,13 +172,18 @@ async def learn(reader: Reader, times: Times, until: float) -> None:
     """Train runs on the Train page, one after the other, as long as the class lasts."""
     times.pages.append(await reader.open("train"))
     while time.monotonic() < until:
-        if any(widget.sort == "button" and widget.element.label == "Train" for widget in reader.widgets()):
+        if any(
+            widget.sort == "button" and widget.element.label == "Train"
+            for widget in reader.widgets()
+        ):
             await reader.move(reader.find("button", "Train"))
             times.runs += 1
         await asyncio.sleep(1)  # a run that is under way has other buttons in its place
 
 
-async def session(server: RunningServer, number: int, learners: int, times: Times, think: float, until: float) -> None:
+async def session(
+    server: RunningServer, number: int, learners: int, times: Times, think: float, until: float
+) -> None:
     async with reading(server.url) as reader:
         try:
             if number < learners:
@@ -164,23 +199,46 @@ async def session(server: RunningServer, number: int, learners: int, times: Time
 async def level(server: RunningServer, count: int) -> Level:
     """Hold so many sessions for a minute, and wait until what they held is free again."""
     times, learners = Times(), count // LEARNER_OF
-    before, threads, processes = server.held().server, server.threads(), len(descendants(server.pid))
+    before, threads, processes = (
+        server.held().server,
+        server.threads(),
+        len(descendants(server.pid)),
+    )
     cached, blocks, cpu, at = server.cached(), server.blocks(), server.cpu(), time.monotonic()
     think = ALONE if count == 1 else THINK
-    work = [asyncio.create_task(session(server, number, learners, times, think, at + SECONDS))
-            for number in range(count)]
+    work = [
+        asyncio.create_task(session(server, number, learners, times, think, at + SECONDS))
+        for number in range(count)
+    ]
     await asyncio.sleep(SECONDS)
-    during, added, used = server.held().server, server.blocks() - blocks, (server.cpu() - cpu) / (time.monotonic() - at)
+    during, added, used = (
+        server.held().server,
+        server.blocks() - blocks,
+        (server.cpu() - cpu) / (time.monotonic() - at),
+    )
     await asyncio.gather(*work)
     await asyncio.sleep(GIVEN_BACK if count > 1 else 0)
     pictures = sorted(answer.picture for answer in times.moves)
     for error in dict.fromkeys(times.errors):
         print(f"  error: {error}", file=sys.stderr)
-    return Level(count, learners, len(times.moves), len(times.pages), len(times.errors), statistics.median(pictures),
-                 pictures[int(0.95 * (len(pictures) - 1))], statistics.median(page.finished for page in times.pages),
-                 used, max(0, during - before) / count, max(0, server.held().server - before),
-                 server.cached() - cached, added, server.blocks() - blocks, max(0, server.threads() - threads),
-                 max(0, len(descendants(server.pid)) - processes))
+    return Level(
+        count,
+        learners,
+        len(times.moves),
+        len(times.pages),
+        len(times.errors),
+        statistics.median(pictures),
+        pictures[int(0.95 * (len(pictures) - 1))],
+        statistics.median(page.finished for page in times.pages),
+        used,
+        max(0, during - before) / count,
+        max(0, server.held().server - before),
+        server.cached() - cached,
+        added,
+        server.blocks() - blocks,
+        max(0, server.threads() - threads),
+        max(0, len(descendants(server.pid)) - processes),
+    )
 
 
 async def arrive(server: RunningServer, readers: int = CLASS) -> Arrival:
@@ -201,26 +259,42 @@ async def arrive(server: RunningServer, readers: int = CLASS) -> Arrival:
             await asyncio.gather(*map(come, range(readers)))
         finally:
             busy.kill()
-    pages, moves = (sorted(seconds) for seconds in ([page.finished for page in times.pages],
-                                                    [move.picture for move in times.moves]))
+    pages, moves = (
+        sorted(seconds)
+        for seconds in (
+            [page.finished for page in times.pages],
+            [move.picture for move in times.moves],
+        )
+    )
     for error in dict.fromkeys(times.errors):
         print(f"  error: {error}", file=sys.stderr)
     late = [seconds[int(0.95 * (len(seconds) - 1))] for seconds in (pages, moves)]
-    return Arrival(readers, len(pages), len(moves), len(times.errors), statistics.median(pages), late[0],
-                   statistics.median(moves), late[1], sum(one < IN_TIME for one in moves) / len(moves),
-                   (server.cpu() - cpu) / (time.monotonic() - begin))
+    return Arrival(
+        readers,
+        len(pages),
+        len(moves),
+        len(times.errors),
+        statistics.median(pages),
+        late[0],
+        statistics.median(moves),
+        late[1],
+        sum(one < IN_TIME for one in moves) / len(moves),
+        (server.cpu() - cpu) / (time.monotonic() - begin),
+    )
 
 
 def with_arrival(text: str, arrival: Arrival, when: date) -> str:
     """docs/scaling.md with the table of a class that arrives, in place of an earlier one."""
     if ARRIVES in text:
-        text = text[:text.index(ARRIVES)] + text[text.index(BEFORE):]
+        text = text[: text.index(ARRIVES)] + text[text.index(BEFORE) :]
     reached = "is reached" if arrival.in_time >= GOAL else "is not reached"
     command = f"`python -m benchmarks.load arrive` on {when.isoformat()}, two cores"
-    section = (f"{ARRIVES}\n{command}: {arrival.readers} readers without a browser come within {ARRIVAL:.0f} s\nto a "
-               "server that has just started, each from another page on, and move a control every "
-               f"{THINK:.0f} s; another process keeps\none core busy. The goal, {100 * GOAL:.0f} % of the moves under "
-               f"{IN_TIME:g} s, {reached}.\n\n{ARRIVAL_HEAD}\n{arrival.markdown()}\n\n")
+    section = (
+        f"{ARRIVES}\n{command}: {arrival.readers} readers without a browser come within {ARRIVAL:.0f} s\nto a "
+        "server that has just started, each from another page on, and move a control every "
+        f"{THINK:.0f} s; another process keeps\none core busy. The goal, {100 * GOAL:.0f} % of the moves under "
+        f"{IN_TIME:g} s, {reached}.\n\n{ARRIVAL_HEAD}\n{arrival.markdown()}\n\n"
+    )
     return text.replace(BEFORE, section + BEFORE)
 
 
@@ -230,7 +304,11 @@ async def costs(server: RunningServer) -> Times:
     async with reading(server.url) as reader:
         for moved in PAGES:
             cpu = server.cpu()
-            times.pages.append(await reader.open("" if moved.key == "start" else moved.key, moved.query.lstrip("?")))
+            times.pages.append(
+                await reader.open(
+                    "" if moved.key == "start" else moved.key, moved.query.lstrip("?")
+                )
+            )
             times.page_cpu += server.cpu() - cpu
             for _ in range(MOVES):
                 try:
@@ -260,10 +338,16 @@ async def levels(server: RunningServer, counts: Sequence[int]) -> tuple[list[Lev
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.load", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("what", nargs="?", choices=["levels", "arrive"], default="levels")
-    parser.add_argument("--write", action="store_true", help="put the table of arrive into docs/scaling.md")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table of arrive into docs/scaling.md"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures to this file, too"
+    )
     parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
     given = parser.parse_args(arguments)
     if given.what == "arrive":
@@ -280,13 +364,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with running_server({}) as server:
         results, cost = asyncio.run(levels(server, given.sessions))
     print(HEAD, *(one.markdown() for one in results), sep="\n")
-    page_ms, move_ms = (1000 * total / len(times) for total, times in
-                        ((cost.page_cpu, cost.pages), (cost.move_cpu, cost.moves)))
-    print(f"\nProcessor time of the server, one reader alone: {page_ms:.0f} ms a page, {move_ms:.0f} ms a move; the "
-          f"machine's load was {os.getloadavg()[0]:.1f}.")
+    page_ms, move_ms = (
+        1000 * total / len(times)
+        for total, times in ((cost.page_cpu, cost.pages), (cost.move_cpu, cost.moves))
+    )
+    print(
+        f"\nProcessor time of the server, one reader alone: {page_ms:.0f} ms a page, {move_ms:.0f} ms a move; the "
+        f"machine's load was {os.getloadavg()[0]:.1f}."
+    )
     if given.json:
-        data = {"page_cpu_ms": page_ms, "move_cpu_ms": move_ms, "load_average": os.getloadavg()[0],
-                "levels": [asdict(one) for one in results]}
+        data = {
+            "page_cpu_ms": page_ms,
+            "move_cpu_ms": move_ms,
+            "load_average": os.getloadavg()[0],
+            "levels": [asdict(one) for one in results],
+        }
         given.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 

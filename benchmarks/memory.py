@@ -29,7 +29,16 @@ TICK = os.sysconf("SC_CLK_TCK")
 SMALL = "1000"  # MB of the small machine
 BUDGETS = {"start": "–", "every page once": "≤ 600 MB", "two readers, one training": "≤ 1,000 MB"}
 TURNS = 3  # rounds of the second reader while the first trains
-VISITED = ("one_query", "mechanisms", "pretrained", "inside_weight", "lens", "generate", "two_models", "compare_runs")
+VISITED = (
+    "one_query",
+    "mechanisms",
+    "pretrained",
+    "inside_weight",
+    "lens",
+    "generate",
+    "two_models",
+    "compare_runs",
+)
 MOVED = ("slider", "selectbox", "text_input", "button_group")
 HEAD = "| mode | when | server | workers | all | budget |\n| --- | --- | --- | --- | --- | --- |"
 
@@ -54,7 +63,9 @@ class Row:
 
     def markdown(self) -> str:
         held = self.held
-        server, workers, both = (f"{count / MB:,.0f} MB" for count in (held.server, held.workers, held.all))
+        server, workers, both = (
+            f"{count / MB:,.0f} MB" for count in (held.server, held.workers, held.all)
+        )
         return f"| {self.mode} | {self.when} | {server} | {workers} | {both} | {BUDGETS.get(self.when, '–')} |"
 
 
@@ -74,11 +85,20 @@ class RunningServer:
         """The server's metrics by name and labels."""
         with urllib.request.urlopen(f"{self.url}/_stcore/metrics", timeout=60) as answer:
             text = answer.read().decode()
-        return {name: float(value) for name, value in re.findall(r"^(\w+(?:{.*})?) ([\d.eE+-]+)$", text, re.M)}
+        return {
+            name: float(value)
+            for name, value in re.findall(r"^(\w+(?:{.*})?) ([\d.eE+-]+)$", text, re.M)
+        }
 
     def cached(self) -> int:
         """Bytes that the server's bounded caches count."""
-        return int(sum(value for name, value in self.metrics().items() if name.startswith("lab_cache_bytes")))
+        return int(
+            sum(
+                value
+                for name, value in self.metrics().items()
+                if name.startswith("lab_cache_bytes")
+            )
+        )
 
     def blocks(self) -> int:
         """Blocks of memory that Python's objects hold: what is free within its pages does not count."""
@@ -92,7 +112,12 @@ class RunningServer:
 
     def cpu(self) -> float:
         """Processor seconds of the server alone, in steps of a hundredth."""
-        user, system = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+        user, system = (
+            Path(f"/proc/{self.pid}/stat")
+            .read_text(encoding="utf-8")
+            .rpartition(")")[2]
+            .split()[11:13]
+        )
         return (int(user) + int(system)) / TICK
 
 
@@ -139,7 +164,10 @@ async def use_and_train(server: RunningServer, learner: Reader) -> None:
             for page in VISITED:
                 await other.open(page)
                 for sort in MOVED:
-                    if any(widget.sort == sort and not widget.element.disabled for widget in other.widgets()):
+                    if any(
+                        widget.sort == sort and not widget.element.disabled
+                        for widget in other.widgets()
+                    ):
                         await other.move(other.find(sort))
         errors(learner, other)
 
@@ -164,7 +192,9 @@ async def measure(mode: str, server: RunningServer, show: bool) -> list[Row]:
 
 def rows(show: bool = True) -> Iterator[Row]:
     """One row a moment, of a server on this machine and of a public copy on one of 1 GB."""
-    for mode, settings in {"as it is": {}, "hosted, 1 GB": {"ATTENTION_LAB_HOSTED": "1",
-                                                            "ATTENTION_LAB_SERVER_MB": SMALL}}.items():
+    for mode, settings in {
+        "as it is": {},
+        "hosted, 1 GB": {"ATTENTION_LAB_HOSTED": "1", "ATTENTION_LAB_SERVER_MB": SMALL},
+    }.items():
         with running_server(settings) as server:
             yield from asyncio.run(measure(mode, server, show))

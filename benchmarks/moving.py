@@ -50,14 +50,18 @@ class Film:
         frame = Image.new("RGB", (WIDTH, HEIGHT + BAND), "#F5F5F2")
         frame.paste(Image.open(io.BytesIO(self.page.screenshot())))
         draw = ImageDraw.Draw(frame)
-        draw.text((WIDTH / 2, HEIGHT + BAND / 2), self.name, "#131A26", ImageFont.load_default(20), "mm")
+        draw.text(
+            (WIDTH / 2, HEIGHT + BAND / 2), self.name, "#131A26", ImageFont.load_default(20), "mm"
+        )
         arrow = [(x + self.pointer[0], y + self.pointer[1]) for x, y in POINTER]
         draw.polygon(arrow, fill="black", outline="white")
         size = round(frame.width * SCALE), round(frame.height * SCALE)
         self.frames.append(frame.resize(size, Image.Resampling.LANCZOS))
         self.times.append(milliseconds)
 
-    def press(self, target: Locator, milliseconds: int, at: tuple[float, float] = (0.5, 0.5)) -> None:
+    def press(
+        self, target: Locator, milliseconds: int, at: tuple[float, float] = (0.5, 0.5)
+    ) -> None:
         """Click an element of a picture, at shares of its width and height, and add what follows."""
         box = target.bounding_box()
         assert box, "it is drawn"
@@ -73,8 +77,16 @@ class Film:
         ValueError if no quality is small enough.
         """
         for quality in (80, 65, 50, 35):
-            self.frames[0].save(target, save_all=True, append_images=self.frames[1:], duration=self.times, loop=0,
-                                quality=quality, method=6, minimize_size=True)
+            self.frames[0].save(
+                target,
+                save_all=True,
+                append_images=self.frames[1:],
+                duration=self.times,
+                loop=0,
+                quality=quality,
+                method=6,
+                minimize_size=True,
+            )
             self.frames[0].save(target.with_stem(f"{target.stem}-still"), quality=quality, method=6)
             if target.stat().st_size <= MAX_BYTES:
                 return
@@ -122,7 +134,11 @@ def mask(film: Film) -> None:
 
 def training(film: Film) -> None:
     """A run from its first step to its last: the curve grows, and attention forms on a held-out example."""
-    film.open("train", "[data-testid='stVegaLiteChart']", **{"train:reverse:length": "6", "train:reverse:vocab": "12"})
+    film.open(
+        "train",
+        "[data-testid='stVegaLiteChart']",
+        **{"train:reverse:length": "6", "train:reverse:vocab": "12"},
+    )
     wait_ready(film.page)
     film.press(film.page.locator(".st-key-train-train button").first, 220)
     for _ in range(60):

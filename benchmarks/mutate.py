@@ -22,19 +22,60 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "-n",
+    "2",
+    "--dist",
+    "worksteal",
+    "-p",
+    "no:cacheprovider",
+)
 MOST_SECONDS = 600
 SUITES = {"quick": ("@tests/quick.txt",), "whole": ("tests", "--ignore=tests/browser")}
 # A file and what the mutant makes of its line -> why no test could tell it from the original.
 EQUIVALENT: dict[tuple[str, str], str] = {}
 
-OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
-             ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.MatMult: ast.Mult}
-COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-               ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
-MASKS = {"tril": "triu", "triu": "tril", "any": "all", "all": "any", "amax": "amin", "amin": "amax", "min": "max",
-         "max": "min", "logical_and": "logical_or", "logical_or": "logical_and", "cumsum": "cumprod", "sin": "cos",
-         "cos": "sin"}
+OPERATORS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.MatMult: ast.Mult,
+}
+COMPARISONS = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+MASKS = {
+    "tril": "triu",
+    "triu": "tril",
+    "any": "all",
+    "all": "any",
+    "amax": "amin",
+    "amin": "amax",
+    "min": "max",
+    "max": "min",
+    "logical_and": "logical_or",
+    "logical_or": "logical_and",
+    "cumsum": "cumprod",
+    "sin": "cos",
+    "cos": "sin",
+}
 
 
 @dataclass(frozen=True)
@@ -63,8 +104,10 @@ class Mutant:
         """The source with this one expression replaced; columns count bytes, as ast's do."""
         lines = source.encode().splitlines(keepends=True)
         first, last = self.start[0] - 1, self.end[0] - 1
-        rest = lines[last][self.end[1]:]
-        lines[first:last + 1] = [lines[first][:self.start[1]] + f"({self.after})".encode() + rest]
+        rest = lines[last][self.end[1] :]
+        lines[first : last + 1] = [
+            lines[first][: self.start[1]] + f"({self.after})".encode() + rest
+        ]
         return b"".join(lines).decode()
 
 
@@ -113,8 +156,15 @@ def mutants(path: Path) -> list[Mutant]:
     for node in code(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.expr) and (other := changed(node)) is not None:
             end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-            result.append(Mutant(str(path.relative_to(ROOT)), (node.lineno, node.col_offset), end,
-                                 ast.unparse(node), ast.unparse(other)))
+            result.append(
+                Mutant(
+                    str(path.relative_to(ROOT)),
+                    (node.lineno, node.col_offset),
+                    end,
+                    ast.unparse(node),
+                    ast.unparse(other),
+                )
+            )
     return result
 
 
@@ -126,7 +176,9 @@ def sample(count: int, seed: int) -> list[Mutant]:
             if (mutant.path, mutant.after) not in EQUIVALENT and mutant.is_valid:
                 lines.setdefault((mutant.path, mutant.start[0]), []).append(mutant)
     choose = random.Random(seed)
-    return [choose.choice(lines[line]) for line in choose.sample(sorted(lines), min(count, len(lines)))]
+    return [
+        choose.choice(lines[line]) for line in choose.sample(sorted(lines), min(count, len(lines)))
+    ]
 
 
 def copy(folder: Path) -> Path:
@@ -152,7 +204,10 @@ def catches(tree: Path, mutant: Mutant, test: str) -> bool:
     file.write_text(mutant.apply(source), "utf-8")
     try:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-        return subprocess.run(command, cwd=tree, capture_output=True, timeout=MOST_SECONDS).returncode == 1
+        return (
+            subprocess.run(command, cwd=tree, capture_output=True, timeout=MOST_SECONDS).returncode
+            == 1
+        )
     except subprocess.TimeoutExpired:
         return True
     finally:
@@ -177,7 +232,9 @@ def main() -> None:
         add_switches(switched, chosen)
         for suite, tests in SUITES.items():
             environment = {**os.environ, "MUTANTS_CAUGHT": str(results)}
-            subprocess.run([*PYTEST, "-p", "benchmarks.mutation_plugin", *tests], cwd=switched, env=environment)
+            subprocess.run(
+                [*PYTEST, "-p", "benchmarks.mutation_plugin", *tests], cwd=switched, env=environment
+            )
             for file in sorted(results.iterdir()):
                 number = int(file.name)
                 if number in caught:
@@ -189,7 +246,9 @@ def main() -> None:
         for number, mutant in enumerate(chosen):
             print(f"{caught.get(number, 'SURVIVES'):8}  {mutant}")
     quick = list(caught.values()).count("quick")
-    print(f"{len(chosen)} mutants: {quick} caught by make quick, {len(caught)} by all tests but the browser's")
+    print(
+        f"{len(chosen)} mutants: {quick} caught by make quick, {len(caught)} by all tests but the browser's"
+    )
 
 
 if __name__ == "__main__":

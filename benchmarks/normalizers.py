@@ -20,8 +20,13 @@ from core.benchmark import CPU
 
 HEADS, LENGTHS = 8, (128, 512)
 Normalize = Callable[[Tensor], Tensor]
-ALPHA = next(param.default for entry in NORMALIZERS if entry.key == "entmax" for param in entry.params
-             if param.key == "alpha")
+ALPHA = next(
+    param.default
+    for entry in NORMALIZERS
+    if entry.key == "entmax"
+    for param in entry.params
+    if param.key == "alpha"
+)
 PEERS: dict[str, tuple[str, Normalize]] = {
     "sparsemax": ("entmax.sparsemax", entmax.sparsemax),
     "entmax15": ("entmax.entmax15", entmax.entmax15),
@@ -53,9 +58,21 @@ def rows(count: int = 15, device: str = CPU) -> list[Row]:
             for backward in (False, True):
                 runs: dict[str, Normalize] = {"ours": partial(module, mask=None), "theirs": theirs}
                 contenders = {name: work(run, scores, felt, backward) for name, run in runs.items()}
-                taken = rounds(contenders, count, times=10 if length == LENGTHS[0] else 1, device=device)
-                ours, other = (f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in contenders)
+                taken = rounds(
+                    contenders, count, times=10 if length == LENGTHS[0] else 1, device=device
+                )
+                ours, other = (
+                    f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in contenders
+                )
                 way = "forward and backward" if backward else "forward"
-                times.append(Row(f"{entry.key}, T {length}, {way}", peer, ours, other,
-                                 median_ratio(taken["ours"], taken["theirs"]), "≤ 1.00" if entry.key in PEERS else "–"))
+                times.append(
+                    Row(
+                        f"{entry.key}, T {length}, {way}",
+                        peer,
+                        ours,
+                        other,
+                        median_ratio(taken["ours"], taken["theirs"]),
+                        "≤ 1.00" if entry.key in PEERS else "–",
+                    )
+                )
     return times

@@ -25,8 +25,17 @@ from tests.browser.helpers import wait_ready
 DRAWN = ".view, [data-testid='stHtml'], [data-testid='stVegaLiteChart'], .lab-table"  # what pages draw and say
 WORDS = "[data-testid='stMain'] [data-testid='stMarkdownContainer']"
 KEYS = {"slider": ("ArrowLeft", "ArrowRight"), "number": ("ArrowDown", "ArrowUp")}
-ROLES = {"slider": "slider", "number": "spinbutton", "list": "combobox", "several": "combobox", "pills": "radiogroup",
-         "switch": "switch", "text": "textbox", "area": "textbox", "button": "button"}
+ROLES = {
+    "slider": "slider",
+    "number": "spinbutton",
+    "list": "combobox",
+    "several": "combobox",
+    "pills": "radiogroup",
+    "switch": "switch",
+    "text": "textbox",
+    "area": "textbox",
+    "button": "button",
+}
 TYPED = "etaoinshrdlu"  # a letter each move
 LAST_KERNEL = "Performer"  # of those that Cost and speed starts with: taken out and put back
 BUDGET = "≤ 2.00"
@@ -53,12 +62,16 @@ class Moved:
     """A page, and which of its controls is moved."""
 
     key: str
-    sort: Literal["slider", "number", "list", "several", "pills", "switch", "text", "area", "button"]
+    sort: Literal[
+        "slider", "number", "list", "several", "pills", "switch", "text", "area", "button"
+    ]
     name: str | None = None
     query: str = ""
     inside: str | None = None  # the popover to open first
     drawn: str = DRAWN
-    onward: int = field(default=1, init=False)  # the direction in which it moves: 1, or 0 where it turned at its end
+    onward: int = field(
+        default=1, init=False
+    )  # the direction in which it moves: 1, or 0 where it turned at its end
 
     @property
     def path(self) -> str:
@@ -135,7 +148,9 @@ def aim(page: Page, moved: Moved, number: int) -> str:
 
 def direction(widget: Locator, moved: Moved) -> int:
     """1 to move up, 0 to move down, where a slider or a number was at its end."""
-    value, low, high = (float(part) for part in widget.evaluate("(e) => [e.value, e.min || -1e9, e.max || 1e9]"))
+    value, low, high = (
+        float(part) for part in widget.evaluate("(e) => [e.value, e.min || -1e9, e.max || 1e9]")
+    )
     if value in (low, high):
         moved.onward = int(value == low)
     return moved.onward
@@ -147,7 +162,9 @@ def answer(page: Page, moved: Moved, selector: str, number: int) -> float:
     key = aim(page, moved, number)
     page.evaluate("(selector) => window.__watch(selector)", selector)
     page.keyboard.press(key)
-    changed = page.evaluate("() => Promise.race([window.__changed, new Promise((done) => setTimeout(done, 8000))])")
+    changed = page.evaluate(
+        "() => Promise.race([window.__changed, new Promise((done) => setTimeout(done, 8000))])"
+    )
     if changed is None:
         raise TimeoutError(f"{moved.key}: nothing changed in 8 s after {key}")
     pressed, _ = changed
@@ -175,22 +192,37 @@ def rows(count: int = 11, only: Sequence[str] = ()) -> list[Row]:
         script.write_text(EMPTY, encoding="utf-8")
         ours, empty = stack.enter_context(serving()), stack.enter_context(serving(script))
         browser = stack.enter_context(open_browser())
-        return [row(opened(browser, f"{ours}/{moved.path}", moved.inside), moved,
-                    opened(browser, f"{empty}/?sort={moved.sort}"), count)
-                for moved in PAGES if not only or moved.key in only]
+        return [
+            row(
+                opened(browser, f"{ours}/{moved.path}", moved.inside),
+                moved,
+                opened(browser, f"{empty}/?sort={moved.sort}"),
+                count,
+            )
+            for moved in PAGES
+            if not only or moved.key in only
+        ]
 
 
 def row(page: Page, moved: Moved, beside: Page, count: int) -> Row:
     times: dict[str, list[float]] = {"ours": [], "empty": []}
     same = Moved("empty", moved.sort, NAME)
     for number in range(-3, count):
-        taken = {"ours": answer(page, moved, moved.drawn, number),
-                 "empty": answer(beside, same, "[data-testid='stHtml']", number)}
+        taken = {
+            "ours": answer(page, moved, moved.drawn, number),
+            "empty": answer(beside, same, "[data-testid='stHtml']", number),
+        }
         for name, value in taken.items():
             if number >= 0:
                 times[name].append(value)
     page.close()
     beside.close()
     what = f"{moved.key}: {moved.name or moved.sort} to new picture"
-    return Row(what, "empty rerun", f"{statistics.median(times['ours']):.0f} ms",
-               f"{statistics.median(times['empty']):.0f} ms", median_ratio(times["ours"], times["empty"]), BUDGET)
+    return Row(
+        what,
+        "empty rerun",
+        f"{statistics.median(times['ours']):.0f} ms",
+        f"{statistics.median(times['empty']):.0f} ms",
+        median_ratio(times["ours"], times["empty"]),
+        BUDGET,
+    )

@@ -57,7 +57,9 @@ class _Request:
     at: float = field(default_factory=time.perf_counter)
     runs: set[str] = field(default_factory=set)
     picture: float | None = None
-    done: asyncio.Future[float] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[float] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 class Reader:
@@ -70,7 +72,10 @@ class Reader:
         self._cached: dict[str, Delta] = {}  # elements that the server refers to by hash alone
         self._request: _Request | None = None
         self._page, self._query = "", ""
-        self._shown, self._hash = "", ""  # the page that the server runs: its path, and its name in the protocol
+        self._shown, self._hash = (
+            "",
+            "",
+        )  # the page that the server runs: its path, and its name in the protocol
         self._current = ""  # the run whose elements arrive
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._clear()
@@ -87,7 +92,11 @@ class Reader:
     def find(self, sort: str, name: str = "") -> Widget:
         """The first enabled control of an element type whose label begins with `name`; PageError without one."""
         for widget in self.widgets():
-            if widget.sort == sort and not widget.element.disabled and widget.element.label.startswith(name):
+            if (
+                widget.sort == sort
+                and not widget.element.disabled
+                and widget.element.label.startswith(name)
+            ):
                 return widget
         raise PageError(f"{self._page or 'start'} has no {sort} {name}")
 
@@ -114,7 +123,9 @@ class Reader:
         try:
             finished = await asyncio.wait_for(request.done, MOST_SECONDS)
         except TimeoutError:
-            raise PageError(f"{self._page or 'start'} did not answer in {MOST_SECONDS:.0f} s") from None
+            raise PageError(
+                f"{self._page or 'start'} did not answer in {MOST_SECONDS:.0f} s"
+            ) from None
         finally:
             self._request = None
         return Answer(request.picture or finished, finished)
@@ -141,7 +152,10 @@ class Reader:
             elif kind == "new_session":
                 self._begin(message)
             elif kind == "navigation":
-                pages = {page.page_script_hash: page.url_pathname for page in message.navigation.app_pages}
+                pages = {
+                    page.page_script_hash: page.url_pathname
+                    for page in message.navigation.app_pages
+                }
                 self._hash = message.navigation.page_script_hash
                 self._shown = pages[self._hash]
             elif kind == "auto_rerun":
@@ -172,26 +186,41 @@ class Reader:
         sort = delta.new_element.WhichOneof("type")
         self._places.pop(place, None)
         if sort in WIDGETS:
-            self._places[place] = Widget(sort, getattr(delta.new_element, sort), delta.fragment_id,
-                                         self._current)
+            self._places[place] = Widget(
+                sort, getattr(delta.new_element, sort), delta.fragment_id, self._current
+            )
         if sort == "exception":
-            self.errors.append(f"{self._page or 'start'}: {delta.new_element.exception.message[:200]}")
+            self.errors.append(
+                f"{self._page or 'start'}: {delta.new_element.exception.message[:200]}"
+            )
         request = self._request
-        if request is not None and request.picture is None and changed and sort in PICTURES and place[0] == 0:
+        if (
+            request is not None
+            and request.picture is None
+            and changed
+            and sort in PICTURES
+            and place[0] == 0
+        ):
             request.picture = time.perf_counter() - request.at
 
     def _finish(self, message: ForwardMsg) -> None:
         request, status, run = self._request, message.script_finished, message.metadata.run
         if status in ENDS:  # what the run did not draw again is no longer there
-            self._places = {place: widget for place, widget in self._places.items() if widget.run == run.script_run_id
-                            or (run.fragment_ids and widget.fragment not in run.fragment_ids)}
+            self._places = {
+                place: widget
+                for place, widget in self._places.items()
+                if widget.run == run.script_run_id
+                or (run.fragment_ids and widget.fragment not in run.fragment_ids)
+            }
         if request is None or request.done.done() or run.script_run_id not in request.runs:
             return
         whole = status == ForwardMsg.FINISHED_SUCCESSFULLY and self._shown == self._page
         if whole or (request.fragment and status == ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY):
             request.done.set_result(time.perf_counter() - request.at)
         elif status == ForwardMsg.FINISHED_WITH_COMPILE_ERROR:
-            request.done.set_exception(PageError(f"{self._page or 'start'}: the script does not compile"))
+            request.done.set_exception(
+                PageError(f"{self._page or 'start'}: the script does not compile")
+            )
 
     def _poll(self, fragment: str, seconds: float) -> None:
         async def repeat() -> None:
@@ -212,8 +241,15 @@ class Reader:
 async def reading(url: str) -> AsyncIterator[Reader]:
     """A new session of the server at this address; it leaves at the end."""
     address = url.replace("http", "ws", 1) + "/_stcore/stream"
-    async with connect(address, subprotocols=["streamlit"], max_size=LARGEST, open_timeout=60,  # type: ignore[list-item]
-                       compression=None, ping_timeout=None, proxy=None) as socket:
+    async with connect(
+        address,
+        subprotocols=["streamlit"],  # type: ignore[list-item]
+        max_size=LARGEST,
+        open_timeout=60,
+        compression=None,
+        ping_timeout=None,
+        proxy=None,
+    ) as socket:
         reader = Reader(socket)
         listener = asyncio.create_task(reader.listen())
         try:

@@ -36,8 +36,12 @@ def many_runs(count: int) -> Iterator[None]:
     """A folder of small ended runs of 20 configs, and two that wait."""
     task = TaskConfig.of("reverse", length=6, vocab=12)
     model = ModelConfig.transformer(d_model=8, num_heads=2, layers=1, d_ff=16, position="learned")
-    configs = [RunConfig(task, model, steps=4, batch_size=8, record_every=2, held_out=11, watch=2, seed=seed).to_json()
-               for seed in range(20)]
+    configs = [
+        RunConfig(
+            task, model, steps=4, batch_size=8, record_every=2, held_out=11, watch=2, seed=seed
+        ).to_json()
+        for seed in range(20)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         before = os.environ.get("ATTENTION_LAB_RUNS")
         os.environ["ATTENTION_LAB_RUNS"] = folder
@@ -47,8 +51,16 @@ def many_runs(count: int) -> Iterator[None]:
                 (path / "checkpoints").mkdir(parents=True)
                 made = {"config": configs[number % 20], "created": 1.7e9 + number}
                 (path / "run.json").write_text(json.dumps(made), encoding="utf-8")
-                lines = [{"step": step, "loss": 2 / (1 + step), "exact": number / count, "held_out": 11, "trained": 1.0}
-                         for step in (0, 2, 4)]
+                lines = [
+                    {
+                        "step": step,
+                        "loss": 2 / (1 + step),
+                        "exact": number / count,
+                        "held_out": 11,
+                        "trained": 1.0,
+                    }
+                    for step in (0, 2, 4)
+                ]
                 text = "".join(json.dumps(line) + "\n" for line in lines)
                 (path / "metrics.jsonl").write_text(text, encoding="utf-8")
                 state = "finished" if number < count - 2 else "queued"
@@ -68,17 +80,43 @@ def rows() -> list[Row]:
         while load_board("", ()).unread:
             pass
         again = first + time.perf_counter() - started
-        lists = [_row("list of all runs", _board, _summaries),
-                 _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
-                 _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
-                 _row("the order of the queue", jobs.waiting, _statuses)]
+        lists = [
+            _row("list of all runs", _board, _summaries),
+            _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
+            _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
+            _row("the order of the queue", jobs.waiting, _statuses),
+        ]
         for run in jobs.waiting():
             run.set_status("stopped")  # else the page would start them
-        return [*lists, _page(runs_folder()), *_copies(),
-                Row("first list without an index", "the budget", f"{first:.2f} s", "–", float("nan"), "stated"),
-                Row("index read anew, all of it", "the budget", f"{again:.1f} s", "–", float("nan"), "stated"),
-                Row("size of the index", "the budget", f"{(runs_folder() / FILE).stat().st_size / 1e6:.1f} MB", "–",
-                    float("nan"), "stated")]
+        return [
+            *lists,
+            _page(runs_folder()),
+            *_copies(),
+            Row(
+                "first list without an index",
+                "the budget",
+                f"{first:.2f} s",
+                "–",
+                float("nan"),
+                "stated",
+            ),
+            Row(
+                "index read anew, all of it",
+                "the budget",
+                f"{again:.1f} s",
+                "–",
+                float("nan"),
+                "stated",
+            ),
+            Row(
+                "size of the index",
+                "the budget",
+                f"{(runs_folder() / FILE).stat().st_size / 1e6:.1f} MB",
+                "–",
+                float("nan"),
+                "stated",
+            ),
+        ]
 
 
 def _board() -> object:
@@ -96,7 +134,9 @@ def _statuses() -> object:
 
 def _page(folder: Path) -> Row:
     """The page's script, beside the same page without any run of one's own."""
-    app = AppTest.from_file(str(Path(__file__).parents[1] / "dashboard" / "app.py"), default_timeout=60).run()
+    app = AppTest.from_file(
+        str(Path(__file__).parents[1] / "dashboard" / "app.py"), default_timeout=60
+    ).run()
     app.switch_page("../pages/runs.py")
 
     def show(root: Path) -> None:
@@ -106,8 +146,14 @@ def _page(folder: Path) -> Row:
     taken = rounds({"ours": lambda: show(folder), "theirs": lambda: show(folder / "none")}, 5)
     os.environ["ATTENTION_LAB_RUNS"] = str(folder)
     mine, other = statistics.median(taken["ours"]), statistics.median(taken["theirs"])
-    return Row(f"{COUNT:,} runs: script of the Runs page", "the examples alone", f"{mine:.3f} s", f"{other:.3f} s",
-               median_ratio(taken["ours"], taken["theirs"]), "stated")
+    return Row(
+        f"{COUNT:,} runs: script of the Runs page",
+        "the examples alone",
+        f"{mine:.3f} s",
+        f"{other:.3f} s",
+        median_ratio(taken["ours"], taken["theirs"]),
+        "stated",
+    )
 
 
 def _copies() -> list[Row]:
@@ -121,9 +167,14 @@ def _copies() -> list[Row]:
         one = _seconds(now.step)
     finally:
         os.environ.pop(VARIABLE)
-    return [Row(f"{COUNT:,} runs: {what}", "–", f"{taken:.2f} s", "–", float("nan"), "stated") for what, taken in
-            (("all copied to a store in memory", every), ("a pass without a change", none),
-             ("a pass in which one was renamed", one))]
+    return [
+        Row(f"{COUNT:,} runs: {what}", "–", f"{taken:.2f} s", "–", float("nan"), "stated")
+        for what, taken in (
+            ("all copied to a store in memory", every),
+            ("a pass without a change", none),
+            ("a pass in which one was renamed", one),
+        )
+    ]
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -135,5 +186,11 @@ def _seconds(work: Callable[[], object]) -> float:
 def _row(what: str, ours: Callable[[], object], theirs: Callable[[], object]) -> Row:
     taken = rounds({"ours": ours, "theirs": theirs}, 3, clock=time.perf_counter)
     mine, other = statistics.median(taken["ours"]), statistics.median(taken["theirs"])
-    return Row(f"{COUNT:,} runs: {what}", SCAN, f"{mine:.3f} s", f"{other:.2f} s",
-               median_ratio(taken["ours"], taken["theirs"]), f"≤ {BUDGET} s")
+    return Row(
+        f"{COUNT:,} runs: {what}",
+        SCAN,
+        f"{mine:.3f} s",
+        f"{other:.2f} s",
+        median_ratio(taken["ours"], taken["theirs"]),
+        f"≤ {BUDGET} s",
+    )

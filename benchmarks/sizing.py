@@ -63,7 +63,9 @@ class Need:
 
 def load_per_reader(costs: Costs) -> float:
     """The share of a core that a reader's pages and moves take."""
-    return (costs.page_ms / costs.seconds_between_pages + costs.move_ms / costs.seconds_between_moves) / 1000
+    return (
+        costs.page_ms / costs.seconds_between_pages + costs.move_ms / costs.seconds_between_moves
+    ) / 1000
 
 
 def need(readers: int, costs: Costs) -> Need:
@@ -72,7 +74,9 @@ def need(readers: int, costs: Costs) -> Need:
     servers = max(1, math.ceil(cores / (costs.busy_percent / 100)))
     runs = math.ceil(readers * costs.training_percent / 100)
     memory = servers * costs.server_mb + readers * costs.session_mb + runs * costs.worker_mb
-    return Need(servers, cores, runs, memory / 1000, readers * costs.runs_per_reader * costs.run_mb / 1000)
+    return Need(
+        servers, cores, runs, memory / 1000, readers * costs.runs_per_reader * costs.run_mb / 1000
+    )
 
 
 def read_costs(text: str) -> Costs:
@@ -86,8 +90,10 @@ def table(costs: Costs) -> str:
     rows = [HEAD, "| --- " * 6 + "|"]
     for readers in READERS:
         one = need(readers, costs)
-        rows.append(f"| {readers:,} | {one.servers:,} | {one.cores:.1f} | {one.runs:,} | {one.memory_gb:,.1f} GB | "
-                    f"{one.disk_gb:,.1f} GB |")
+        rows.append(
+            f"| {readers:,} | {one.servers:,} | {one.cores:.1f} | {one.runs:,} | {one.memory_gb:,.1f} GB | "
+            f"{one.disk_gb:,.1f} GB |"
+        )
     return "\n".join(rows)
 
 
@@ -96,13 +102,15 @@ def with_costs(text: str, costs: Mapping[str, float], when: date) -> str:
     for name, value in costs.items():
         number = f"{value:.0f}" if value >= 10 else f"{value:.1f}"
         text = re.sub(rf"^\| `{name}` \| [\d.]+ \|", f"| `{name}` | {number} |", text, flags=re.M)
-    return re.sub(r"(benchmarks\.sizing measure` on ).*?( on )", rf"\g<1>{when.isoformat()}\2", text)
+    return re.sub(
+        r"(benchmarks\.sizing measure` on ).*?( on )", rf"\g<1>{when.isoformat()}\2", text
+    )
 
 
 def with_table(text: str) -> str:
     """The page with the load and the table that its costs give."""
     costs, start = read_costs(text), text.index(HEAD)
-    text = text[:start] + table(costs) + text[text.index("\n\n", start):]
+    text = text[:start] + table(costs) + text[text.index("\n\n", start) :]
     return re.sub(r"[\d.]+ ms a second", f"{1000 * load_per_reader(costs):.1f} ms a second", text)
 
 
@@ -133,8 +141,12 @@ async def server_costs(server: RunningServer) -> dict[str, float]:
         await asyncio.sleep(REST)
         full = server.held().server
     alone = await costs(server)
-    return {"server_mb": idle / 1e6, "session_mb": (full - idle) / SESSIONS / 1e6,
-            "page_ms": 1000 * alone.page_cpu / len(alone.pages), "move_ms": 1000 * alone.move_cpu / len(alone.moves)}
+    return {
+        "server_mb": idle / 1e6,
+        "session_mb": (full - idle) / SESSIONS / 1e6,
+        "page_ms": 1000 * alone.page_cpu / len(alone.pages),
+        "move_ms": 1000 * alone.move_cpu / len(alone.moves),
+    }
 
 
 def worker_mb() -> float:
@@ -143,8 +155,12 @@ def worker_mb() -> float:
         run = Path(folder) / "run"
         run.mkdir()
         (run / "run.json").write_bytes((EXAMPLE / "run.json").read_bytes())
-        process, most = subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run)],
-                                         stdout=subprocess.DEVNULL), 0
+        process, most = (
+            subprocess.Popen(
+                [sys.executable, "-m", "core.training.worker", str(run)], stdout=subprocess.DEVNULL
+            ),
+            0,
+        )
         for _ in range(200):
             most = max(most, held_bytes([process.pid]))
             if process.poll() is not None:

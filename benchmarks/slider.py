@@ -17,7 +17,7 @@ from benchmarks.browser import new_page, open_browser, serving
 from benchmarks.timing import Row, median_ratio
 from tests.browser.helpers import wait_picture, wait_ready
 
-EMPTY = 'import streamlit as st\n\nst.markdown(f"now {st.slider(\'n\', 0, 100, 50)}")\n'
+EMPTY = "import streamlit as st\n\nst.markdown(f\"now {st.slider('n', 0, 100, 50)}\")\n"
 
 WATCH = """
 (() => {
@@ -77,8 +77,14 @@ def rows(count: int = 15) -> list[Row]:
         script.write_text(EMPTY, encoding="utf-8")
         with serving() as ours, serving(script) as empty, open_browser() as browser:
             times: dict[str, list[tuple[float, float]]] = {"ours": [], "empty": []}
-            pages = {"ours": (new_page(browser), f"{ours}/one_query", ".step-view .art, .step-view .fact"),
-                     "empty": (new_page(browser), f"{empty}/", "[data-testid='stMarkdownContainer']")}
+            pages = {
+                "ours": (
+                    new_page(browser),
+                    f"{ours}/one_query",
+                    ".step-view .art, .step-view .fact",
+                ),
+                "empty": (new_page(browser), f"{empty}/", "[data-testid='stMarkdownContainer']"),
+            }
             for name, (page, url, _) in pages.items():
                 page.add_init_script(WATCH)
                 page.goto(url)
@@ -92,10 +98,18 @@ def rows(count: int = 15) -> list[Row]:
                     taken = press(page, selector, number)
                     if number >= 0:
                         times[name].append(taken)
-    return [row(name, [t[part] for t in times["ours"]], [t[part] for t in times["empty"]])
-            for part, name in enumerate(("press", "message"))]
+    return [
+        row(name, [t[part] for t in times["ours"]], [t[part] for t in times["empty"]])
+        for part, name in enumerate(("press", "message"))
+    ]
 
 
 def row(start: str, ours: list[float], empty: list[float]) -> Row:
-    return Row(f"slider to new picture, from the {start}", "empty rerun", f"{statistics.median(ours):.0f} ms",
-               f"{statistics.median(empty):.0f} ms", median_ratio(ours, empty), "≤ 2.00")
+    return Row(
+        f"slider to new picture, from the {start}",
+        "empty rerun",
+        f"{statistics.median(ours):.0f} ms",
+        f"{statistics.median(empty):.0f} ms",
+        median_ratio(ours, empty),
+        "≤ 2.00",
+    )

@@ -21,8 +21,10 @@ from benchmarks.reader import PageError, reading
 READERS = 10  # of whom the first trains
 STAY, AWAY = 300.0, 10.0  # seconds of a session, and until the reader comes back
 MAX_RUNS = 50
-HEAD = ("| minute | server | cached | workers | processes | threads | open files | sessions | runs | their bytes "
-        "| moves | errors |\n" + "| --- " * 12 + "|")
+HEAD = (
+    "| minute | server | cached | workers | processes | threads | open files | sessions | runs | their bytes "
+    "| moves | errors |\n" + "| --- " * 12 + "|"
+)
 
 
 async def reader(server: RunningServer, number: int, times: Times, until: float) -> None:
@@ -33,7 +35,9 @@ async def reader(server: RunningServer, number: int, times: Times, until: float)
         end = time.monotonic() + min(stay, left)
         try:
             async with reading(server.url) as one:
-                await (browse(one, number, times, 2 * THINK, end) if number else learn(one, times, end))
+                await (
+                    browse(one, number, times, 2 * THINK, end) if number else learn(one, times, end)
+                )
                 times.errors += one.errors
         except (PageError, OSError) as error:
             times.errors.append(str(error))
@@ -45,10 +49,12 @@ def row(minute: int, server: RunningServer, times: Times) -> str:
     held = server.held()
     runs = [run for run in server.runs.iterdir() if (run / "run.json").exists()]
     size = sum(size_of(path) for path in server.runs.rglob("*"))
-    return (f"| {minute} | {held.server / MB:,.0f} MB | {server.cached() / MB:,.0f} MB | {held.workers / MB:,.0f} MB "
-            f"| {len(descendants(server.pid))} | {server.threads()} | {server.open_files()} "
-            f"| {server.metrics()['active_sessions']:.0f} | {len(runs)} | {size / MB:.1f} MB | {len(times.moves)} "
-            f"| {len(times.errors)} |")
+    return (
+        f"| {minute} | {held.server / MB:,.0f} MB | {server.cached() / MB:,.0f} MB | {held.workers / MB:,.0f} MB "
+        f"| {len(descendants(server.pid))} | {server.threads()} | {server.open_files()} "
+        f"| {server.metrics()['active_sessions']:.0f} | {len(runs)} | {size / MB:.1f} MB | {len(times.moves)} "
+        f"| {len(times.errors)} |"
+    )
 
 
 def size_of(path: Path) -> int:
@@ -61,7 +67,10 @@ def size_of(path: Path) -> int:
 
 async def soak(server: RunningServer, minutes: int) -> None:
     times, begin = Times(), time.monotonic()
-    readers = [asyncio.create_task(reader(server, number, times, begin + 60 * minutes)) for number in range(READERS)]
+    readers = [
+        asyncio.create_task(reader(server, number, times, begin + 60 * minutes))
+        for number in range(READERS)
+    ]
     print(HEAD)
     for minute in range(minutes + 1):
         await asyncio.sleep(max(0.0, begin + 60 * minute - time.monotonic()))
@@ -72,7 +81,9 @@ async def soak(server: RunningServer, minutes: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("minutes", type=int)
     minutes = parser.parse_args(arguments).minutes
     with running_server({"ATTENTION_LAB_MAX_RUNS": str(MAX_RUNS)}) as server:

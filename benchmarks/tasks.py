@@ -20,8 +20,10 @@ from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, recommended, train
 from core.training.cards import card_recipe
 
-HEAD = ("| task | model | steps | CPU s | exact % | BLEU | mass on expected place | even | data % | target | met |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+HEAD = (
+    "| task | model | steps | CPU s | exact % | BLEU | mass on expected place | even | data % | target | met |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,11 @@ class Target:
 
     def met(self, result: Sequence[Figures]) -> bool:
         good = self.bleu or self.exact
-        return (mean([f.bleu if self.bleu else f.exact for f in result]) >= good
-                and (self.mass is None or mean([f.mass for f in result]) >= self.mass)
-                and mean([f.seconds for f in result]) <= self.seconds)
+        return (
+            mean([f.bleu if self.bleu else f.exact for f in result]) >= good
+            and (self.mass is None or mean([f.mass for f in result]) >= self.mass)
+            and mean([f.seconds for f in result]) <= self.seconds
+        )
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,16 @@ TARGETS = (
     Target("recall", "transformer", 30, mass=0.9),
     Target("recall", "recurrent", 15),
     Target("recall", "hybrid", 15),
-    *(Target("recall", "decoder", seconds, card=key) for key, seconds in {
-        "gemma2": 30, "gemma3": 90, "gpt_oss": 30, "qwen3_next": 120, "deepseek_v32": 30}.items()),
+    *(
+        Target("recall", "decoder", seconds, card=key)
+        for key, seconds in {
+            "gemma2": 30,
+            "gemma3": 90,
+            "gpt_oss": 30,
+            "qwen3_next": 120,
+            "deepseek_v32": 30,
+        }.items()
+    ),
     Target("induction", "decoder", 20, mass=0.9),
     Target("induction", "transformer", 90, exact=95, mass=0.75),  # the slowest to find it
     Target("induction", "recurrent", 30),
@@ -127,9 +139,14 @@ def figures(last: Record, seconds: float) -> Figures:
     """Of a run's final record; "not a number" where it does not say."""
     nan = float("nan")
     return Figures(
-        last.step, seconds, nan if last.exact is None else 100 * last.exact, nan if last.bleu is None else last.bleu,
-        max(map(max, last.expected)) if last.expected else nan, nan if last.even is None else last.even,
-        nan if last.data_share is None else 100 * last.data_share)
+        last.step,
+        seconds,
+        nan if last.exact is None else 100 * last.exact,
+        nan if last.bleu is None else last.bleu,
+        max(map(max, last.expected)) if last.expected else nan,
+        nan if last.even is None else last.even,
+        nan if last.data_share is None else 100 * last.data_share,
+    )
 
 
 def mean(values: Sequence[float]) -> float:
@@ -144,9 +161,18 @@ class Row:
     results: Sequence[Figures]
 
     def markdown(self) -> str:
-        text = [describe([getattr(f, name) for f in self.results], digits)
-                for name, digits in (("steps", 0), ("seconds", 1), ("exact", 1), ("bleu", 1), ("mass", 2), ("even", 2),
-                                     ("data", 1))]
+        text = [
+            describe([getattr(f, name) for f in self.results], digits)
+            for name, digits in (
+                ("steps", 0),
+                ("seconds", 1),
+                ("exact", 1),
+                ("bleu", 1),
+                ("mass", 2),
+                ("even", 2),
+                ("data", 1),
+            )
+        ]
         met = "yes" if self.target.met(self.results) else "no"
         model = self.target.card or self.target.model
         return f"| {' | '.join([self.target.task, model, *text, self.target.words(), met])} |"
@@ -169,8 +195,12 @@ def rows(names: Sequence[str] = (), seeds: int = 0) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tasks", description=__doc__.splitlines()[0])
-    parser.add_argument("tasks", nargs="*", choices=sorted({target.task for target in TARGETS}) or None)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tasks", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "tasks", nargs="*", choices=sorted({target.task for target in TARGETS}) or None
+    )
     parser.add_argument("--seeds", type=int, default=0)
     chosen = parser.parse_args()
     print(HEAD)

@@ -26,14 +26,19 @@ class Row:
 
     def markdown(self) -> str:
         ratio = "–" if math.isnan(self.ratio) else f"{self.ratio:.2f} ×"
-        return f"| {self.what} | {self.peer} | {self.ours} | {self.theirs} | {ratio} | {self.budget} |"
+        return (
+            f"| {self.what} | {self.peer} | {self.ours} | {self.theirs} | {ratio} | {self.budget} |"
+        )
 
 
 HEAD = "| what | beside | ours | theirs | ratio | budget |\n| --- | --- | --- | --- | --- | --- |"
 
 
 def seconds(
-    work: Callable[[], object], times: int = 1, clock: Clock = time.perf_counter, device: str = CPU,
+    work: Callable[[], object],
+    times: int = 1,
+    clock: Clock = time.perf_counter,
+    device: str = CPU,
 ) -> float:
     """Seconds a call, to the end of its work on the device."""
     wait(device)
@@ -50,7 +55,10 @@ def clock_of(device: str) -> Clock:
 
 
 def rounds(
-    contenders: Mapping[str, Callable[[], object]], count: int, times: int = 1, clock: Clock = time.perf_counter,
+    contenders: Mapping[str, Callable[[], object]],
+    count: int,
+    times: int = 1,
+    clock: Clock = time.perf_counter,
     device: str = CPU,
 ) -> dict[str, list[float]]:
     """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted."""

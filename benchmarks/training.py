@@ -33,7 +33,9 @@ TORCH, XT = "nn.Transformer's layers", "x-transformers"
 
 
 def ours(kind: str, layers: int) -> ModelConfig:
-    return ModelConfig.transformer(WIDTH, HEADS, layers, INNER, kind=kind, norm="pre", activation="gelu")
+    return ModelConfig.transformer(
+        WIDTH, HEADS, layers, INNER, kind=kind, norm="pre", activation="gelu"
+    )
 
 
 class Peer(nn.Module):
@@ -46,7 +48,11 @@ class Peer(nn.Module):
         self.target = nn.Embedding(WORDS, WIDTH) if both else None
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        fed = (self.source(source),) if self.target is None else (self.source(source), self.target(target))
+        fed = (
+            (self.source(source),)
+            if self.target is None
+            else (self.source(source), self.target(target))
+        )
         return self.head(self.call(self.stack, *fed))
 
 
@@ -72,18 +78,34 @@ class Own(nn.Module):
 
 
 def torch_encoder(layers: int) -> nn.TransformerEncoder:
-    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, 0.0, "gelu", batch_first=True, norm_first=True)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, INNER, 0.0, "gelu", batch_first=True, norm_first=True
+    )
     return nn.TransformerEncoder(layer, layers, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
 
 
 def torch_both(layers: int) -> nn.Transformer:
-    layer = nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, 0.0, "gelu", batch_first=True, norm_first=True)
-    return nn.Transformer(WIDTH, batch_first=True, custom_encoder=torch_encoder(layers),
-                          custom_decoder=nn.TransformerDecoder(layer, layers, nn.LayerNorm(WIDTH)))
+    layer = nn.TransformerDecoderLayer(
+        WIDTH, HEADS, INNER, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    return nn.Transformer(
+        WIDTH,
+        batch_first=True,
+        custom_encoder=torch_encoder(layers),
+        custom_decoder=nn.TransformerDecoder(layer, layers, nn.LayerNorm(WIDTH)),
+    )
 
 
 def x_stack(kind: type[nn.Module], layers: int, **more: bool) -> nn.Module:
-    return kind(dim=WIDTH, depth=layers, heads=HEADS, attn_dim_head=WIDTH // HEADS, attn_flash=True, ff_mult=4, **more)
+    return kind(
+        dim=WIDTH,
+        depth=layers,
+        heads=HEADS,
+        attn_dim_head=WIDTH // HEADS,
+        attn_flash=True,
+        ff_mult=4,
+        **more,
+    )
 
 
 def contenders() -> dict[str, dict[str, nn.Module]]:
@@ -99,12 +121,21 @@ def contenders() -> dict[str, dict[str, nn.Module]]:
     x_both = nn.ModuleList([x_stack(XEncoder, half), x_stack(XDecoder, half, cross_attend=True)])
     plain = lambda stack, x: stack(x)  # noqa: E731
     return {
-        "encoder": {"ours": Peer(OwnEncoder(), plain), TORCH: Peer(torch_encoder(DEEP), plain),
-                    XT: Peer(x_stack(XEncoder, DEEP), plain)},
-        "decoder only": {"ours": Own("decoder", DEEP), TORCH: Peer(torch_encoder(DEEP), causal),
-                         XT: Peer(x_stack(XDecoder, DEEP), plain)},
-        "encoder–decoder": {"ours": Own("transformer", half), TORCH: Peer(torch_both(half), across, both=True),
-                            XT: Peer(x_both, lambda both, x, y: both[1](y, context=both[0](x)), both=True)},
+        "encoder": {
+            "ours": Peer(OwnEncoder(), plain),
+            TORCH: Peer(torch_encoder(DEEP), plain),
+            XT: Peer(x_stack(XEncoder, DEEP), plain),
+        },
+        "decoder only": {
+            "ours": Own("decoder", DEEP),
+            TORCH: Peer(torch_encoder(DEEP), causal),
+            XT: Peer(x_stack(XDecoder, DEEP), plain),
+        },
+        "encoder–decoder": {
+            "ours": Own("transformer", half),
+            TORCH: Peer(torch_both(half), across, both=True),
+            XT: Peer(x_both, lambda both, x, y: both[1](y, context=both[0](x)), both=True),
+        },
     }
 
 
@@ -127,38 +158,77 @@ def rows(count: int = 7, times: int = 1, device: str = CPU) -> list[Row]:
     usual = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.device(device):  # not around the steps, whose optimizer would then wait for the GPU
-            steps = {name: {who: trainer(model) for who, model in made.items()} for name, made in contenders().items()}
-        results = [row for name, each in steps.items() for row in speeds(name, each, count, times, device)]
+        with torch.device(
+            device
+        ):  # not around the steps, whose optimizer would then wait for the GPU
+            steps = {
+                name: {who: trainer(model) for who, model in made.items()}
+                for name, made in contenders().items()
+            }
+        results = [
+            row for name, each in steps.items() for row in speeds(name, each, count, times, device)
+        ]
         return results + beside_the_steps(device)
     finally:
         torch.set_num_threads(usual)
 
 
-def speeds(name: str, steps: Mapping[str, Callable[[], object]], count: int, times: int, device: str) -> list[Row]:
+def speeds(
+    name: str, steps: Mapping[str, Callable[[], object]], count: int, times: int, device: str
+) -> list[Row]:
     taken = rounds(steps, count, times, clock_of(device), device)
     speed = {who: BATCH * LENGTH / statistics.median(seconds) for who, seconds in taken.items()}
-    return [Row(f"training, {name}, tokens/s", peer, f"{speed['ours']:,.0f}", f"{speed[peer]:,.0f}",
-                median_ratio(taken[peer], taken["ours"]), "≥ 1.00") for peer in steps if peer != "ours"]
+    return [
+        Row(
+            f"training, {name}, tokens/s",
+            peer,
+            f"{speed['ours']:,.0f}",
+            f"{speed[peer]:,.0f}",
+            median_ratio(taken[peer], taken["ours"]),
+            "≥ 1.00",
+        )
+        for peer in steps
+        if peer != "ours"
+    ]
 
 
 def beside_the_steps(device: str, count: int = 20) -> list[Row]:
     """In shares of a recipe's own steps: keeping the attention of its watched examples, and making its data."""
     times = []
-    for key, kind in (("reverse", "transformer"), ("numbers", "transformer"), ("topics", "decoder")):
+    for key, kind in (
+        ("reverse", "transformer"),
+        ("numbers", "transformer"),
+        ("topics", "decoder"),
+    ):
         config = replace(recommended(make_task(TaskConfig.of(key)), kind), device=device)
         session = prepare(config)
         watched = session.held_out[: config.watch]
-        taken = rounds({
-            "step": partial(one_step, session, 1),
-            "data": partial(session.task.batch, config.batch_size, session.data),
-            "frames": partial(frames, session.model, config.model, session.task, watched, session.device),
-        }, count, clock=clock_of(device), device=device)
+        taken = rounds(
+            {
+                "step": partial(one_step, session, 1),
+                "data": partial(session.task.batch, config.batch_size, session.data),
+                "frames": partial(
+                    frames, session.model, config.model, session.task, watched, session.device
+                ),
+            },
+            count,
+            clock=clock_of(device),
+            device=device,
+        )
         cost = {what: statistics.fmean(seconds) for what, seconds in taken.items()}
         text = f"{kind}, every {config.record_every} steps"
         for what, share, budget in (
             ("recording attention", cost["frames"] / (cost["step"] * config.record_every), "≤ 5 %"),
             ("making data", cost["data"] / cost["step"], "< 5 %"),
         ):
-            times.append(Row(f"{what}, share of training, {key}", text, f"{share:.1%}", "–", float("nan"), budget))
+            times.append(
+                Row(
+                    f"{what}, share of training, {key}",
+                    text,
+                    f"{share:.1%}",
+                    "–",
+                    float("nan"),
+                    budget,
+                )
+            )
     return times

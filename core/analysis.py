@@ -34,7 +34,11 @@ def previous_token(weights: Weights) -> Float[np.ndarray, " H"]:
 def breadth(weights: Weights) -> Float[np.ndarray, " H"]:
     """Mean entropy of the rows as a share of log S, the largest possible; 0 for a single key."""
     keys = weights.shape[-1]
-    return entropy(weights).mean(-1) / np.log(keys) if keys > 1 else np.zeros(len(weights), weights.dtype)
+    return (
+        entropy(weights).mean(-1) / np.log(keys)
+        if keys > 1
+        else np.zeros(len(weights), weights.dtype)
+    )
 
 
 def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
@@ -45,7 +49,15 @@ def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
     return np.stack([np.minimum(weights, head).sum(-1).mean(-1) for head in weights])
 
 
-def strongest(trace: AttentionTrace, score: Callable[[Weights], np.ndarray]) -> tuple[int, int, float]:
+def strongest(
+    trace: AttentionTrace, score: Callable[[Weights], np.ndarray]
+) -> tuple[int, int, float]:
     """The layer and head in which a score is largest, and that score."""
-    return max(((item.layer, int(head), float(value)) for item in trace.maps
-                for head, value in enumerate(score(item.weights))), key=lambda entry: entry[2])
+    return max(
+        (
+            (item.layer, int(head), float(value))
+            for item in trace.maps
+            for head, value in enumerate(score(item.weights))
+        ),
+        key=lambda entry: entry[2],
+    )

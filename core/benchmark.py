@@ -100,8 +100,14 @@ def seconds(work: Work, clock: Callable[[], float] = time.perf_counter, device: 
 
 
 def workload(
-    config: AttentionConfig, length: int, backward: bool = False, seed: int = 0, *, keys: int | None = None,
-    real: int | None = None, device: str = CPU,
+    config: AttentionConfig,
+    length: int,
+    backward: bool = False,
+    seed: int = 0,
+    *,
+    keys: int | None = None,
+    real: int | None = None,
+    device: str = CPU,
 ) -> Work:
     """A call of the config's kernel on random q, k, v of that length, batch 1; with `backward` also their gradients.
 
@@ -110,9 +116,16 @@ def workload(
     layer, generator = Attention(config).eval().to(device), torch.Generator().manual_seed(seed)
     sizes, keys = config.sizes, length if keys is None else keys
     values = min(sizes.kv_heads, config.num_heads)
-    shapes = ((sizes.score_heads, length, sizes.qk_dim), (sizes.kv_heads, keys, sizes.qk_dim),
-              (values, keys, sizes.v_dim), (length, config.d_model), (keys, config.d_model))
-    q, k, v, x, context = (torch.randn(1, *shape, generator=generator).to(device) for shape in shapes)
+    shapes = (
+        (sizes.score_heads, length, sizes.qk_dim),
+        (sizes.kv_heads, keys, sizes.qk_dim),
+        (values, keys, sizes.v_dim),
+        (length, config.d_model),
+        (keys, config.d_model),
+    )
+    q, k, v, x, context = (
+        torch.randn(1, *shape, generator=generator).to(device) for shape in shapes
+    )
     if real is None and any(choice.key == "padding" for choice in config.mask.walk()):
         real = keys
     mask = None if real is None else torch.arange(keys, device=device)[None] < real
@@ -132,16 +145,26 @@ def workload(
 
 
 def race(
-    configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, backward: bool = False, rounds: int = 5,
-    limits: Limits = Limits(), seed: int = 0, clock: Callable[[], float] = time.perf_counter, device: str = CPU,
+    configs: Mapping[str, AttentionConfig],
+    lengths: Sequence[int],
+    *,
+    backward: bool = False,
+    rounds: int = 5,
+    limits: Limits = Limits(),
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    device: str = CPU,
 ) -> Iterator[Progress]:
     """Measure all configs at each length, in turn in each round, so that a busy machine slows all alike.
 
     With one thread, time.process_time as the clock leaves out other processes. A generator, which can be closed between
     two reports. What would exceed the limits is skipped with a reason.
     """
-    flops = {(name, length): attention_cost(config, length, length).flops
-             for name, config in configs.items() for length in lengths}
+    flops = {
+        (name, length): attention_cost(config, length, length).flops
+        for name, config in configs.items()
+        for length in lengths
+    }
     total, done = sum(flops.values()), 0.0
     last: dict[str, Measurement] = {}
     for length in sorted(lengths):
@@ -157,7 +180,9 @@ def race(
         taken: dict[str, list[float]] = {name: [] for name in works}
         for number in range(rounds + 1):
             for name, work in works.items():
-                if number == 0:  # the first call, which also warms up, is the one whose memory is recorded
+                if (
+                    number == 0
+                ):  # the first call, which also warms up, is the one whose memory is recorded
                     peaks[name] = peak_bytes(work, device)
                 else:
                     taken[name].append(seconds(work, clock, device))
@@ -171,7 +196,11 @@ def race(
 
 
 def _too_much(
-    config: AttentionConfig, length: int, backward: bool, before: Measurement | None, limits: Limits,
+    config: AttentionConfig,
+    length: int,
+    backward: bool,
+    before: Measurement | None,
+    limits: Limits,
 ) -> str:
     """Why a length is skipped, or "": memory by the closed form, time from the measurement before."""
     cost, times = attention_cost(config, length, length), BACKWARD if backward else 1.0
@@ -179,7 +208,9 @@ def _too_much(
         return f"would hold {cost.bytes * times / 1e6:,.0f} MB; the limit is {limits.bytes / 1e6:,.0f} MB"
     if before is None:
         return ""
-    expected = before.seconds * cost.flops / attention_cost(config, before.length, before.length).flops
+    expected = (
+        before.seconds * cost.flops / attention_cost(config, before.length, before.length).flops
+    )
     if expected > limits.seconds:
         return f"would take {expected:.1f} s a call; the limit is {limits.seconds:g} s"
     return ""
@@ -191,5 +222,7 @@ def exponent(lengths: Sequence[float], values: Sequence[float]) -> float:
     ValueError for fewer than two points or for a value that is not above zero.
     """
     if len(lengths) < 2 or len(set(lengths)) < 2 or min(values) <= 0:
-        raise ValueError(f"a slope needs two lengths and values above zero; got {list(lengths)} and {list(values)}.")
+        raise ValueError(
+            f"a slope needs two lengths and values above zero; got {list(lengths)} and {list(values)}."
+        )
     return statistics.linear_regression([log(x) for x in lengths], [log(y) for y in values]).slope

@@ -14,15 +14,30 @@ from core.entries import ConfigError
 from core.pretrained.base import PretrainedError
 from core.tasks.reading import decode_text
 
-Pairs = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", default_factory=list, show_default=False,
-                                             help="a setting; give it once for each")]
-Encoding = Annotated[Literal["utf-8", "cp1252"], typer.Option(help="encoding of that file; cp1252 is Windows-1252")]
+Pairs = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        default_factory=list,
+        show_default=False,
+        help="a setting; give it once for each",
+    ),
+]
+Encoding = Annotated[
+    Literal["utf-8", "cp1252"], typer.Option(help="encoding of that file; cp1252 is Windows-1252")
+]
 
 
 def new_app(doc: str) -> typer.Typer:
     """An app without commands yet; its help is the text as it stands."""
-    return typer.Typer(help=doc.replace("\n\n", "\n\n\b\n"), add_completion=False, rich_markup_mode=None,
-                       no_args_is_help=True, pretty_exceptions_enable=False)
+    return typer.Typer(
+        help=doc.replace("\n\n", "\n\n\b\n"),
+        add_completion=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequence[str] = ()) -> int:
@@ -31,7 +46,9 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
     `lists` are options that take several values: `--seeds 0 1 2`.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal that knows no √ gets its escape, not a traceback
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # a terminal that knows no √ gets its escape, not a traceback
             stream.reconfigure(errors="backslashreplace")
     try:
         app(args=spread(sys.argv[1:] if arguments is None else arguments, lists))

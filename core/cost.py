@@ -33,7 +33,9 @@ class ShapesOnly(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.randn and "generator" not in kwargs:
             func = torch.empty
-        if func is torch.empty and (len(args) > 1 or (isinstance(args[0], tuple) and len(args[0]) > 1)):
+        if func is torch.empty and (
+            len(args) > 1 or (isinstance(args[0], tuple) and len(args[0]) > 1)
+        ):
             return func(*args, **{**kwargs, "device": "meta"})
         if getattr(func, "__name__", "") in RANDOM:
             return args[0] if args else kwargs["tensor"]
@@ -50,11 +52,15 @@ def meta_layer(config: AttentionConfig) -> Attention:
 def parameters(config: AttentionConfig) -> dict[str, int]:
     """The number of learned parameters of each axis, counted on a layer built on the meta device."""
     modules = dict(meta_layer(config).named_children())
-    return {axis: sum(weight.numel() for weight in modules[axis].parameters()) if axis in modules else 0
-            for axis in AXES}
+    return {
+        axis: sum(weight.numel() for weight in modules[axis].parameters()) if axis in modules else 0
+        for axis in AXES
+    }
 
 
-def attention_cost(config: AttentionConfig, num_queries: int, num_keys: int, real: int | None = None) -> Cost:
+def attention_cost(
+    config: AttentionConfig, num_queries: int, num_keys: int, real: int | None = None
+) -> Cost:
     """One forward pass from projected heads to the output of each head, without gradients, as benchmark.py measures it.
 
     `real` is the number of keys before the padding where there is a key mask. `bytes` is the peak on a CPU, beyond q,
@@ -89,8 +95,12 @@ def closed_form_cost(config: AttentionConfig, length: int) -> ClosedFormCost:
     `dense`: the kernel computes cells that it then masks.
     """
     dense = config.kernel.key in DENSE and visible_share(config, length) < 1.0
-    return ClosedFormCost(sum(parameters(config).values()), attention_cost(config, length, length).flops, dense,
-                          at_most(config))
+    return ClosedFormCost(
+        sum(parameters(config).values()),
+        attention_cost(config, length, length).flops,
+        dense,
+        at_most(config),
+    )
 
 
 def visible_share(config: AttentionConfig, length: int) -> float:

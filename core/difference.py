@@ -54,8 +54,10 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
     """The changes of all heads, the largest first; ValueError for traces of other tokens or another shape."""
     shapes = [[item.weights.shape for item in trace.maps] for trace in (first, second)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be compared cell by cell; align their "
-                         "tokens, and take models with the same numbers of layers and heads.")
+        raise ValueError(
+            f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be compared cell by cell; align their "
+            "tokens, and take models with the same numbers of layers and heads."
+        )
     return Aligned.of(first, second).in_place()
 
 
@@ -88,7 +90,9 @@ def align(first: Sequence[str], second: Sequence[str]) -> Alignment:
     return Alignment(tuple(pairs))
 
 
-def names(first: Sequence[str], second: Sequence[str], pairs: Sequence[tuple[int | None, int | None]]) -> list[str]:
+def names(
+    first: Sequence[str], second: Sequence[str], pairs: Sequence[tuple[int | None, int | None]]
+) -> list[str]:
     """A name for each aligned position: the token, or both where they differ, as in "cat / dog"."""
     labels = []
     for a, b in pairs:
@@ -124,7 +128,9 @@ class Aligned:
 
     @property
     def same_shape(self) -> bool:
-        return [len(item.weights) for item in self.first.maps] == [len(item.weights) for item in self.second.maps]
+        return [len(item.weights) for item in self.first.maps] == [
+            len(item.weights) for item in self.second.maps
+        ]
 
     def on_grid(self, which: int, layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
         """The weights and the mask, both (T, S), of one head of the first (0) or second (1) trace on aligned positions.
@@ -133,7 +139,9 @@ class Aligned:
         """
         item = (self.first, self.second)[which].map(layer)
         rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
-        return place_on_grid(item.weights[head], rows, columns), place_on_grid(item.visible[head], rows, columns)
+        return place_on_grid(item.weights[head], rows, columns), place_on_grid(
+            item.visible[head], rows, columns
+        )
 
     def in_place(self) -> list[HeadChange]:
         """Every head against that of the same index, the largest change first; for models of one shape."""
@@ -141,8 +149,12 @@ class Aligned:
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
             numbers = self.first.numbers[layer], self.second.numbers[layer]
-            heads += [HeadChange(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
-                      for head in range(len(apart))]
+            heads += [
+                HeadChange(
+                    layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers
+                )
+                for head in range(len(apart))
+            ]
         return sorted(heads, key=lambda item: -item.moved)
 
     def nearest(self) -> list[HeadChange]:
@@ -150,8 +162,14 @@ class Aligned:
 
         Of more than 64 common rows, 64 evenly spaced ones are compared.
         """
-        return sorted((self._nearest(layer, head, one.weights[head]) for layer, one in enumerate(self.first.maps)
-                       for head in range(len(one.weights))), key=lambda item: item.moved)
+        return sorted(
+            (
+                self._nearest(layer, head, one.weights[head])
+                for layer, one in enumerate(self.first.maps)
+                for head in range(len(one.weights))
+            ),
+            key=lambda item: item.moved,
+        )
 
     def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> HeadChange:
         heads = []
@@ -159,15 +177,25 @@ class Aligned:
         for layer_b, other in enumerate(self.second.maps):
             apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
             nearest = int(apart.argmin())
-            heads.append(HeadChange(layer, head, float(apart[nearest]), float(cells[nearest]), (layer_b, nearest),
-                                    number, self.second.numbers[layer_b]))
+            heads.append(
+                HeadChange(
+                    layer,
+                    head,
+                    float(apart[nearest]),
+                    float(cells[nearest]),
+                    (layer_b, nearest),
+                    number,
+                    self.second.numbers[layer_b],
+                )
+            )
         return min(heads, key=lambda item: item.moved)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None
                ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip
         """`moved` and mean |a − b| on the rows that both have."""
-        (rows, other_rows), (columns, other_columns) = (np.array(line.both, int).reshape(-1, 2).T
-                                                        for line in (self.rows, self.columns))
+        (rows, other_rows), (columns, other_columns) = (
+            np.array(line.both, int).reshape(-1, 2).T for line in (self.rows, self.columns)
+        )
         if most is not None and len(rows) > most:
             some = np.linspace(0, len(rows) - 1, most).round().astype(int)
             rows, other_rows = rows[some], other_rows[some]
@@ -181,7 +209,9 @@ class Aligned:
         return (total - shared).mean(-1), cells
 
 
-def place_on_grid(values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]) -> np.ndarray:
+def place_on_grid(
+    values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]
+) -> np.ndarray:
     """A map (T, S) on aligned positions, with zeros where a line has no token."""
     out = np.zeros((len(rows), len(columns)), values.dtype)
     at = np.array([(i, a) for i, a in enumerate(rows) if a is not None], int).reshape(-1, 2)

@@ -12,6 +12,7 @@ R = TypeVar("R")
 
 def eager_cache(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """As `functools.lru_cache`, but a trace calls the function itself: its tensors hold no numbers for a later call."""
+
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         cached = lru_cache(maxsize)(function)
 

@@ -58,7 +58,9 @@ class Area:
     real: int | None = None
 
     @classmethod
-    def whole(cls, queries: int, keys: int, *, masked: bool = False, real: int | None = None) -> Area:
+    def whole(
+        cls, queries: int, keys: int, *, masked: bool = False, real: int | None = None
+    ) -> Area:
         """All cells of queries and keys that both begin at position 0."""
         return cls(queries, keys, 1 - keys, queries - 1, masked, real)
 
@@ -162,10 +164,16 @@ class Choice:
             raise ConfigError(f"A choice is a key, or an object with a key; got {quote(data)}.")
         parts = data.get("parts", [])
         if not isinstance(parts, list | tuple):
-            raise ConfigError(f"The parts of {quote_name(data['key'])} are a list of choices; got {quote(parts)}.")
+            raise ConfigError(
+                f"The parts of {quote_name(data['key'])} are a list of choices; got {quote(parts)}."
+            )
         if depth == DEEPEST:
-            raise ConfigError(f"A choice has parts within parts, more than {DEEPEST} deep; take fewer.")
-        params = tuple(sorted((name, value) for name, value in data.items() if name not in ("key", "parts")))
+            raise ConfigError(
+                f"A choice has parts within parts, more than {DEEPEST} deep; take fewer."
+            )
+        params = tuple(
+            sorted((name, value) for name, value in data.items() if name not in ("key", "parts"))
+        )
         return cls(data["key"], params, tuple(cls.from_json(part, depth + 1) for part in parts))
 
 
@@ -216,8 +224,10 @@ def find(entries: Sequence[Entry], axis: str, key: str) -> Entry:
     for entry in entries:
         if entry.key == key:
             return entry
-    raise ConfigError(f"{axis} = {quote(key)}; expected one of {', '.join(entry.key for entry in entries)}."
-                      f"{plugins.why_missing()}")
+    raise ConfigError(
+        f"{axis} = {quote(key)}; expected one of {', '.join(entry.key for entry in entries)}."
+        f"{plugins.why_missing()}"
+    )
 
 
 def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choice:
@@ -226,8 +236,16 @@ def complete(choice: Choice | str, entries: Sequence[Entry], axis: str) -> Choic
     entry = find(entries, axis, choice.key)
     values, known = dict(choice.params), {param.key: param for param in entry.params}
     if extra := sorted(values.keys() - known.keys()):
-        raise ConfigError(f"{axis} = {choice.key} has no {quote_name(extra[0])}; it takes "
-                          f"{', '.join(known) or 'no parameters'}.")
+        raise ConfigError(
+            f"{axis} = {choice.key} has no {quote_name(extra[0])}; it takes "
+            f"{', '.join(known) or 'no parameters'}."
+        )
     owner = f"{axis} = {choice.key}"
-    params = {key: param.check(values.get(key, param.default), owner) for key, param in known.items()}
-    return Choice.of(choice.key, *(complete(part, entries, axis) for part in choice.parts or entry.parts), **params)
+    params = {
+        key: param.check(values.get(key, param.default), owner) for key, param in known.items()
+    }
+    return Choice.of(
+        choice.key,
+        *(complete(part, entries, axis) for part in choice.parts or entry.parts),
+        **params,
+    )

@@ -71,25 +71,56 @@ def reference(error: BaseException) -> str:
 def place(error: BaseException) -> str:
     """Where it was raised: the innermost line of the lab, or of a library where none of ours took part."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT)
-            and "site-packages" not in frame.filename]
+    ours = [
+        frame
+        for frame in frames
+        if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename
+    ]
     if not frames:
         return ""
     frame = (ours or frames)[-1]
     path = Path(frame.filename)
-    name = path.relative_to(ROOT).as_posix() if ours else path.as_posix().rpartition("site-packages/")[2]
+    name = (
+        path.relative_to(ROOT).as_posix()
+        if ours
+        else path.as_posix().rpartition("site-packages/")[2]
+    )
     return f"{name}:{frame.lineno}"
 
 
 def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> None:
     """Write every record as one line of JSON or text on standard error; `context` adds fields, as page and session."""
-    def record(name: str, level: int, path: str, line: int, message: object, _args: object, error: Any,
-               function: str | None = None, _stack: str | None = None, **_: object) -> logging.LogRecord:
-        own = message.fields if isinstance(message, _Event) else {
-            "event": "log", "logger": name, "at": f"{Path(path).name}:{line}",
-            "message": _literal(message, path, function)}
+
+    def record(
+        name: str,
+        level: int,
+        path: str,
+        line: int,
+        message: object,
+        _args: object,
+        error: Any,
+        function: str | None = None,
+        _stack: str | None = None,
+        **_: object,
+    ) -> logging.LogRecord:
+        own = (
+            message.fields
+            if isinstance(message, _Event)
+            else {
+                "event": "log",
+                "logger": name,
+                "at": f"{Path(path).name}:{line}",
+                "message": _literal(message, path, function),
+            }
+        )
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        fields = {"time": now, "level": logging.getLevelName(level).lower(), **own, **context(), **_of_error(error)}
+        fields = {
+            "time": now,
+            "level": logging.getLevelName(level).lower(),
+            **own,
+            **context(),
+            **_of_error(error),
+        }
         words = (f"{key}={_quoted(value)}" for key, value in fields.items())
         text = json.dumps(fields) if style == "json" else " ".join(words)
         return logging.LogRecord(name, level, path, line, text, (), None, function)
@@ -104,15 +135,26 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
 
 def _quoted(value: Value) -> str:
     """As it is where it is one word, else in quotes and on one line."""
-    return str(value) if str(value).isprintable() and " " not in str(value) and value != "" else json.dumps(value)
+    return (
+        str(value)
+        if str(value).isprintable() and " " not in str(value) and value != ""
+        else json.dumps(value)
+    )
 
 
 def _literal(message: object, path: str, function: str | None) -> str:
     """The message where it is a constant of the function that logs it; what was put together there may be typed."""
     frame = sys._getframe()
-    while frame is not None and (frame.f_code.co_filename, frame.f_code.co_name) != (path, function):
+    while frame is not None and (frame.f_code.co_filename, frame.f_code.co_name) != (
+        path,
+        function,
+    ):
         frame = frame.f_back  # type: ignore[assignment]
-    return message if frame is not None and isinstance(message, str) and message in frame.f_code.co_consts else ""
+    return (
+        message
+        if frame is not None and isinstance(message, str) and message in frame.f_code.co_consts
+        else ""
+    )
 
 
 def _of_error(info: Any) -> dict[str, Value]:
@@ -124,6 +166,7 @@ def _of_error(info: Any) -> dict[str, Value]:
 
 def _hook_uncaught() -> None:
     """What Python would print as a traceback is logged."""
+
     def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
         if isinstance(error, KeyboardInterrupt):
             sys.__excepthook__(type(error), error, error.__traceback__)

@@ -17,10 +17,17 @@ from typing import Any
 
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
 PEOPLE = "people"
-CORPORA, CLAIMS = "corpora", "claims"  # folders of measurements, within that of runs, whose list they stay out of
+CORPORA, CLAIMS = (
+    "corpora",
+    "claims",
+)  # folders of measurements, within that of runs, whose list they stay out of
 SWEEPS, REPORTS = "sweeps", "reports"  # folders of files, there, too
 _QUOTED = r"(?<={0})(?:[A-Za-z]:)?(?:[/\\][^/\\{0}\n]+){{2,}}(?={0})|"  # also with spaces
-_PATH = re.compile(_QUOTED.format("'") + _QUOTED.format('"') + r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}")
+_PATH = re.compile(
+    _QUOTED.format("'")
+    + _QUOTED.format('"')
+    + r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}"
+)
 _DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names them
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -126,8 +133,16 @@ def sentence_of(error: BaseException, full: str = "", folder: Path | None = None
     home, named = server_folder(), isinstance(error.filename, str | bytes)
     file = Path(os.fsdecode(error.filename)) if named else folder or home
     ours = file.is_relative_to(home)
-    disk = "The disk of this server" if hosted() else f"The disk of {home if ours else file.parent if named else file}"
-    other = "set ATTENTION_LAB_RUNS to another folder and restart the lab" if ours else "choose another folder"
+    disk = (
+        "The disk of this server"
+        if hosted()
+        else f"The disk of {home if ours else file.parent if named else file}"
+    )
+    other = (
+        "set ATTENTION_LAB_RUNS to another folder and restart the lab"
+        if ours
+        else "choose another folder"
+    )
     remedy = "Whoever runs this server can mend that." if hosted() else f"Change that, or {other}."
     if is_full(error):
         files = ("runs" if hosted() else "runs or other files on it") if ours else "files on it"
@@ -161,7 +176,11 @@ def zip_of(folder: Path) -> bytes:
 
 def seconds_of(value: object) -> float:
     """A stored time in seconds; 0 for anything else."""
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 and math.isfinite(value) else 0.0
+    return (
+        float(value)
+        if isinstance(value, int | float) and 0 <= value < 1e11 and math.isfinite(value)
+        else 0.0
+    )
 
 
 def text_of(value: object, longest: int = 2_000) -> str:

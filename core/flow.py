@@ -85,7 +85,9 @@ def _network(layer_graph: Graph):  # type: ignore[no-untyped-def]
         capacities.append(np.rint(step[to, come] * UNITS).astype(np.int32))
     joined = [np.concatenate(part) for part in (rows, columns)]
     nodes = (len(layer_graph.steps) + 1) * size
-    return coo_array((np.concatenate(capacities), (joined[0], joined[1])), shape=(nodes, nodes)).tocsr()
+    return coo_array(
+        (np.concatenate(capacities), (joined[0], joined[1])), shape=(nodes, nodes)
+    ).tocsr()
 
 
 def _own(item: AttentionMap) -> Step:
@@ -106,8 +108,8 @@ def _cross(item: AttentionMap) -> Step:
 
 def _beside(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     step = np.zeros((len(first) + len(second),) * 2)
-    step[:len(first), :len(first)] = first
-    step[len(first):, len(first):] = second
+    step[: len(first), : len(first)] = first
+    step[len(first) :, len(first) :] = second
     return step
 
 

@@ -21,7 +21,10 @@ def output_error(config: AttentionConfig, seed: int) -> float:
     with seeded_rng(seed):
         layer = Attention(config).eval()
     generator = seeded_generator(seed, "output error")
-    q, k, v = (torch.randn(1, config.num_heads, LENGTH, config.head_dim, generator=generator) for _ in range(3))
+    q, k, v = (
+        torch.randn(1, config.num_heads, LENGTH, config.head_dim, generator=generator)
+        for _ in range(3)
+    )
     x = torch.randn(1, LENGTH, config.d_model, generator=generator)
     with torch.no_grad():
         inputs = layer.kernel_inputs(q, k, v, x, x)

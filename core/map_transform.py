@@ -73,7 +73,9 @@ def hide_tokens(groups: Groups, hidden: Iterable[bool]) -> Groups:
 
 def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
     """The groups sorted by value, largest first; the sort is stable."""
-    return tuple(groups[index] for index in np.argsort(-np.asarray(values, dtype=float), kind="stable"))
+    return tuple(
+        groups[index] for index in np.argsort(-np.asarray(values, dtype=float), kind="stable")
+    )
 
 
 def group_name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
@@ -106,26 +108,45 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
     """
     if not transform.changes(item):
         return item
-    before = _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2) if _hides(item, transform) else None
+    before = (
+        _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2)
+        if _hides(item, transform)
+        else None
+    )
     weights = _merged(_merged(item.weights, transform.columns, -1), transform.rows, -2)
     weights /= np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
     if before is not None:
-        before = before / np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
+        before = (
+            before / np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
+        )
         after = weights.sum(-1, keepdims=True)
         weights = weights * np.where(after > 0, before / np.where(after > 0, after, 1), 0)
     mask = item.mask
     if mask is not None:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
-        mask = _merged(_merged(mask, transform.columns, -1, np.logical_or), transform.rows, -2, np.logical_or)
-    names = [tuple(group_name(tokens, group) for group in groups)
-             for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))]
-    return AttentionMap(item.kind, item.layer, np.asarray(weights, dtype=np.float32), names[0], names[1], mask,
-                        item.number)
+        mask = _merged(
+            _merged(mask, transform.columns, -1, np.logical_or), transform.rows, -2, np.logical_or
+        )
+    names = [
+        tuple(group_name(tokens, group) for group in groups)
+        for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))
+    ]
+    return AttentionMap(
+        item.kind,
+        item.layer,
+        np.asarray(weights, dtype=np.float32),
+        names[0],
+        names[1],
+        mask,
+        item.number,
+    )
 
 
 def transform_trace(trace: AttentionTrace, transform: MapTransform) -> AttentionTrace:
     """Apply a transform to every map of the trace."""
-    return AttentionTrace(tuple(transform_map(item, transform) for item in trace.maps), trace.source)
+    return AttentionTrace(
+        tuple(transform_map(item, transform) for item in trace.maps), trace.source
+    )
 
 
 def _hides(item: AttentionMap, transform: MapTransform) -> bool:

@@ -30,8 +30,12 @@ def total_bytes() -> float:
 
 def free_bytes() -> float:
     """Bytes of memory that are free; infinite where unknown."""
-    groups = [_count(group / most) - _count(group / used, 0.0) + _count(group / "memory.stat", 0.0, f"{cache} ")
-              for group, most, used, cache, _ in _groups()]  # the system drops what it caches of files
+    groups = [
+        _count(group / most)
+        - _count(group / used, 0.0)
+        + _count(group / "memory.stat", 0.0, f"{cache} ")
+        for group, most, used, cache, _ in _groups()
+    ]  # the system drops what it caches of files
     free = min(_count("/proc/meminfo", line="MemAvailable:", unit=1024), *groups)
     if (allowed := _allowed()) < float("inf"):
         free = min(free, allowed - sum(process_bytes()))
@@ -101,14 +105,20 @@ def _groups() -> list[tuple[Path, str, str, str, str]]:
             if not kinds or "memory" in kinds.split(","):
                 root, files = (CGROUPS / "memory", V1) if kinds else (CGROUPS, V2)
                 group = root / path.strip("/")
-                places |= {one: files for one in (group, *group.parents) if one.is_relative_to(root)}
+                places |= {
+                    one: files for one in (group, *group.parents) if one.is_relative_to(root)
+                }
     return [(group, *files) for group, files in places.items()]
 
 
 def _count(path: str | Path, unknown: float = float("inf"), line: str = "", unit: int = 1) -> float:
     """The number in a file, or in its line that begins so; `unknown` where there is none."""
     try:
-        row = next(one for one in Path(path).read_text(encoding="utf-8").splitlines() if one.startswith(line))
+        row = next(
+            one
+            for one in Path(path).read_text(encoding="utf-8").splitlines()
+            if one.startswith(line)
+        )
     except (OSError, StopIteration):
         return unknown
     count = row.removeprefix(line).split()[0]

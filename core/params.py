@@ -38,7 +38,9 @@ def check_fields(cls: Any, data: object, name: str, needed: Iterable[str] = ()) 
     """The values of a config in a dict; ConfigError for anything else, and for an unknown or a missing field."""
     known = sorted(field.name for field in fields(cls))
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{name} is an object of its fields, {', '.join(known)}; got {quote(data)}.")
+        raise ConfigError(
+            f"{name} is an object of its fields, {', '.join(known)}; got {quote(data)}."
+        )
     if unknown := sorted(set(data) - set(known)):
         raise ConfigError(f"{name} has no {quote_name(unknown[0])}; it takes {', '.join(known)}.")
     if missing := sorted(set(needed) - set(data)):
@@ -80,12 +82,18 @@ class Param:
         """The value in this parameter's type; ConfigError if it is of another type or out of bounds."""
         if self.choices:
             if value not in self.choices:
-                raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected one of {', '.join(self.choices)}.")
+                raise ConfigError(
+                    f"{owner}: {self.key} = {quote(value)}; expected one of {', '.join(self.choices)}."
+                )
             return value
         kind = type(self.default)
         if kind is str:
             return self._read(value, owner)
-        if not _is_number(value) or isinstance(value, bool) != (kind is bool) or (kind is int and value != int(value)):
+        if (
+            not _is_number(value)
+            or isinstance(value, bool) != (kind is bool)
+            or (kind is int and value != int(value))
+        ):
             expected = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
             raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected {expected}.")
         low, high = self.low, self.high
@@ -95,8 +103,10 @@ class Param:
 
     def _read(self, value: Value, owner: str) -> str:
         if not isinstance(value, str) or len(value) > self.longest:
-            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} "
-                              "characters.")
+            raise ConfigError(
+                f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} "
+                "characters."
+            )
         if self.parse is not None:
             self.parse(value)
         return value

@@ -21,7 +21,9 @@ PACKAGE = "attention_lab_plugins"  # the name under which the folder is imported
 
 problems: list[str] = []  # a sentence for each file that could not be loaded
 claim_files: dict[str, str] = {}  # by the key of a claim; an Entry has its own `source`
-undo: list[Callable[[], None]] = []  # takes back what was registered since the import of a file began
+undo: list[
+    Callable[[], None]
+] = []  # takes back what was registered since the import of a file began
 
 
 def folder() -> Path | None:
@@ -76,7 +78,11 @@ def describe(error: BaseException, file: Path | None = None) -> str:
 def _place(error: BaseException, file: Path | None) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}: "
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if file in (None, Path(frame.filename))]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if file in (None, Path(frame.filename))
+    ]
     if frames:
         return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: "
     return f"{file.name}: " if file else ""

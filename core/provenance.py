@@ -32,9 +32,16 @@ def lab_commit() -> str:
     if not (LAB / ".git").exists():
         return ""
     try:
-        outputs = [subprocess.run(["git", "-C", str(LAB), *words], capture_output=True, encoding="utf-8", timeout=5,
-                                  check=True).stdout.strip()
-                for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))]
+        outputs = [
+            subprocess.run(
+                ["git", "-C", str(LAB), *words],
+                capture_output=True,
+                encoding="utf-8",
+                timeout=5,
+                check=True,
+            ).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        ]
     except (OSError, subprocess.SubprocessError):
         return ""
     return outputs[0] + ("+" if outputs[1] else "")
@@ -44,8 +51,12 @@ def needed_plugins(code: str) -> dict[str, str]:
     """The SHA-256 of each plug-in's file, by its name, that registered a key which stands in the code."""
     from core.attention import AXES
 
-    known = [(entry.key, entry.source) for axis in AXES.values() for entry in axis] + [*plugins.claim_files.items()]
-    files = {Path(source) for key, source in known if source and re.search(rf"['\"]{key}['\"]", code)}
+    known = [(entry.key, entry.source) for axis in AXES.values() for entry in axis] + [
+        *plugins.claim_files.items()
+    ]
+    files = {
+        Path(source) for key, source in known if source and re.search(rf"['\"]{key}['\"]", code)
+    }
     return {file.name: _digest(file) for file in sorted(files) if file.is_file()}
 
 
@@ -55,10 +66,15 @@ def require_plugins(needed: Mapping[str, str]) -> None:
     for name, digest in needed.items():
         here = _digest(folder / name) if folder and (folder / name).is_file() else ""
         if here != digest:
-            state = f"another version of it is in {folder}" if here else (
-                f"it is not in {folder}" if folder else f"{plugins.VARIABLE} is not set")
-            raise MissingPlugin(f"This needs the plug-in {name} with SHA-256 {digest}, and {state}. Put the file in a "
-                                f"folder and name that folder in {plugins.VARIABLE} before Python starts.")
+            state = (
+                f"another version of it is in {folder}"
+                if here
+                else (f"it is not in {folder}" if folder else f"{plugins.VARIABLE} is not set")
+            )
+            raise MissingPlugin(
+                f"This needs the plug-in {name} with SHA-256 {digest}, and {state}. Put the file in a "
+                f"folder and name that folder in {plugins.VARIABLE} before Python starts."
+            )
 
 
 def _digest(file: Path) -> str:

@@ -17,10 +17,14 @@ from core.files import is_full, read_object, seconds_of, text_of, write_atomical
 
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
-RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?")  # the longer one cannot be guessed
+RUN_ID = re.compile(
+    r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}([0-9a-f]{32})?"
+)  # the longer one cannot be guessed
 JOURNAL = ".changes"  # in a folder of runs that has an index: the ids of the runs that were changed
 STATUS = {"state", "message", "pid", "at"}
-DAMAGED = "The file of its state was damaged. All that it saved is there; Continue takes it up again."
+DAMAGED = (
+    "The file of its state was damaged. All that it saved is there; Continue takes it up again."
+)
 PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
 
 
@@ -66,8 +70,15 @@ class RunFolder:
             # It is replaced as a whole, so somebody else damaged it.
             return Status("running" if self.alive() else "stopped", DAMAGED)
         pid = data.get("pid")
-        known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
-        return Status(data["state"], text_of(data.get("message")), pid if known else None, seconds_of(data.get("at")))
+        known = (
+            isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31
+        )  # kill(-1) would end everything
+        return Status(
+            data["state"],
+            text_of(data.get("message")),
+            pid if known else None,
+            seconds_of(data.get("at")),
+        )
 
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
         data = {"state": state, "message": message, "pid": pid, "at": time.time()}
@@ -77,7 +88,9 @@ class RunFolder:
         except OSError as error:
             if not is_full(error) or not (self.path / "status.json").exists():
                 raise
-            with open(self.path / "status.json", "r+b") as file:  # in its place, which takes no room
+            with open(
+                self.path / "status.json", "r+b"
+            ) as file:  # in its place, which takes no room
                 file.write(text.ljust(os.fstat(file.fileno()).st_size))
         self._note_change()
 
@@ -93,7 +106,9 @@ class RunFolder:
 
     def update_metadata(self, **values: object) -> None:
         """Set values in run.json (config, name, …); None deletes one."""
-        data = {key: value for key, value in {**self.metadata(), **values}.items() if value is not None}
+        data = {
+            key: value for key, value in {**self.metadata(), **values}.items() if value is not None
+        }
         self._write("run.json", json.dumps(data, indent=1).encode())
         self._note_change()
 
@@ -142,7 +157,11 @@ class RunFolder:
         """True while a worker holds the folder's lock (a process number may be reused, a lock may not)."""
         path = self.path / "lock"
         try:
-            with FileLock(path, timeout=PROBE, poll_interval=0.002) if path.exists() else nullcontext():
+            with (
+                FileLock(path, timeout=PROBE, poll_interval=0.002)
+                if path.exists()
+                else nullcontext()
+            ):
                 return False
         except Timeout:
             return True

@@ -60,24 +60,39 @@ class RunIndex:
         """The ids of all runs, or of those in these states."""
         names = tuple(states or ())
         where = f"WHERE state IN ({','.join('?' * len(names))})" if states is not None else ""
-        return [row[0] for row in self.database.execute(f"SELECT id FROM runs {where} ORDER BY id DESC", names)]
+        return [
+            row[0]
+            for row in self.database.execute(f"SELECT id FROM runs {where} ORDER BY id DESC", names)
+        ]
 
     def unfinished(self) -> list[str]:
         """The runs that wait or are under way."""
         marks = ",".join("?" * len(ENDED))
-        return [row[0] for row in self.database.execute(
-            f"SELECT id FROM runs WHERE state NOT IN ({marks}) ORDER BY id", ENDED)]
+        return [
+            row[0]
+            for row in self.database.execute(
+                f"SELECT id FROM runs WHERE state NOT IN ({marks}) ORDER BY id", ENDED
+            )
+        ]
 
     def statuses(self) -> list[Status]:
         """The state of every run, and since when."""
-        return [Status(state, at=at) for state, at in self.database.execute("SELECT state, at FROM runs")]
+        return [
+            Status(state, at=at)
+            for state, at in self.database.execute("SELECT state, at FROM runs")
+        ]
 
     def search(self, words: Sequence[str], start: int = 0, count: int = -1) -> list[str]:
         """The runs that have every word in their text, or as their id; `count` of them from `start` on."""
         where = " AND ".join(["(instr(text, ?) OR id = ?)"] * len(words)) or "1"
         values = [value for word in words for value in (word, word)]
-        return [row[0] for row in self.database.execute(
-            f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?", (*values, count, start))]
+        return [
+            row[0]
+            for row in self.database.execute(
+                f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",
+                (*values, count, start),
+            )
+        ]
 
     def count(self, words: Sequence[str] = ()) -> int:
         """How many runs `search` finds."""
@@ -89,14 +104,18 @@ class RunIndex:
         """The run of this task with the best result among those with another config; of equals the faster."""
         row = self.database.execute(
             "SELECT id FROM runs WHERE task = ? AND config != ? AND score IS NOT NULL "
-            "ORDER BY score DESC, trained LIMIT 1", (task, config)).fetchone()
+            "ORDER BY score DESC, trained LIMIT 1",
+            (task, config),
+        ).fetchone()
         return row[0] if row else None
 
     def first_measured(self, words: Sequence[str]) -> str | None:
         """The newest run of a search that has measured something."""
         where = " AND ".join(["measured", *["(instr(text, ?) OR id = ?)"] * len(words)])
         values = [value for word in words for value in (word, word)]
-        row = self.database.execute(f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT 1", values).fetchone()
+        row = self.database.execute(
+            f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT 1", values
+        ).fetchone()
         return row[0] if row else None
 
     def stamps(self) -> dict[str, str]:
@@ -105,21 +124,34 @@ class RunIndex:
 
     def sizes(self, measure: Callable[[Path], int]) -> dict[str, int]:
         """The bytes of every run; `measure` gives them for those that are not known."""
-        missing = [row[0] for row in self.database.execute("SELECT id FROM runs WHERE bytes IS NULL")]
+        missing = [
+            row[0] for row in self.database.execute("SELECT id FROM runs WHERE bytes IS NULL")
+        ]
         if missing:
-            self.database.executemany("UPDATE runs SET bytes = ? WHERE id = ?",
-                                      [(measure(self.root / name), name) for name in missing])
+            self.database.executemany(
+                "UPDATE runs SET bytes = ? WHERE id = ?",
+                [(measure(self.root / name), name) for name in missing],
+            )
         return dict(self.database.execute("SELECT id, bytes FROM runs"))
 
     def oldest_first(self) -> list[str]:
         """The ended runs in the order in which they may go: without a name, then with one, each the oldest first."""
         marks = ",".join("?" * len(ENDED))
-        return [row[0] for row in self.database.execute(
-            f"SELECT id FROM runs WHERE state IN ({marks}) ORDER BY named, id", ENDED)]
+        return [
+            row[0]
+            for row in self.database.execute(
+                f"SELECT id FROM runs WHERE state IN ({marks}) ORDER BY named, id", ENDED
+            )
+        ]
 
     def fill(self, describe: Callable[[str], Details], seconds: float = FILL_SECONDS) -> int:
         """Read the details of runs without any, the newest first, for some seconds; returns how many are left."""
-        missing = [row[0] for row in self.database.execute("SELECT id FROM runs WHERE text IS NULL ORDER BY id DESC")]
+        missing = [
+            row[0]
+            for row in self.database.execute(
+                "SELECT id FROM runs WHERE text IS NULL ORDER BY id DESC"
+            )
+        ]
         rows: list[tuple[object, ...]] = []
         end = time.monotonic() + seconds
         for name in missing:
@@ -127,8 +159,11 @@ class RunIndex:
                 break
             rows.append((*astuple(describe(name)), name))
         if rows:
-            self.database.executemany("UPDATE runs SET text = ?, task = ?, config = ?, score = ?, trained = ?, "
-                                      "measured = ? WHERE id = ?", rows)
+            self.database.executemany(
+                "UPDATE runs SET text = ?, task = ?, config = ?, score = ?, trained = ?, "
+                "measured = ? WHERE id = ?",
+                rows,
+            )
         return len(missing) - len(rows)
 
     def refresh(self) -> None:
@@ -137,9 +172,15 @@ class RunIndex:
         rows = dict(self.database.execute("SELECT id, stamp FROM runs"))
         changed, check = self._journal()
         if vanished := rows.keys() - names:
-            self.database.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in vanished])
+            self.database.executemany(
+                "DELETE FROM runs WHERE id = ?", [(name,) for name in vanished]
+            )
         suspects = rows.keys() if check else {*changed, *self.unfinished(), *self._turn()}
-        stale = [name for name in suspects & rows.keys() & names if rows[name] != stamp_of(self.root / name)]
+        stale = [
+            name
+            for name in suspects & rows.keys() & names
+            if rows[name] != stamp_of(self.root / name)
+        ]
         for name in {*stale, *(names - rows.keys()), *(changed & names)}:
             self._read(name)
 
@@ -150,8 +191,10 @@ class RunIndex:
             self.database.execute("DELETE FROM runs WHERE id = ?", (name,))
             return
         status, named = run.status(), bool(run.metadata().get("name"))
-        self.database.execute("INSERT OR REPLACE INTO runs(id, stamp, state, at, named) VALUES (?, ?, ?, ?, ?)",
-                              (name, stamp, status.state, status.at, named))
+        self.database.execute(
+            "INSERT OR REPLACE INTO runs(id, stamp, state, at, named) VALUES (?, ?, ?, ?, ?)",
+            (name, stamp, status.state, status.at, named),
+        )
 
     def _journal(self) -> tuple[set[str], bool]:
         """The runs in the journal since the last refresh; and whether all must be compared with their folders."""
@@ -178,9 +221,15 @@ class RunIndex:
         if self.complete:
             return []
         last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""
-        names = [row[0] for row in self.database.execute(
-            "SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", (last, TURN))]
-        self.database.execute("INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (names[-1] if names else "",))
+        names = [
+            row[0]
+            for row in self.database.execute(
+                "SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", (last, TURN)
+            )
+        ]
+        self.database.execute(
+            "INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (names[-1] if names else "",)
+        )
         return names
 
     def _value(self, query: str, *values: Any) -> Any:
@@ -253,8 +302,10 @@ def _connect(path: str) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA synchronous = OFF")  # it can be read again from the folders
         if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            database.executescript(f"DROP TABLE IF EXISTS runs; DROP TABLE IF EXISTS meta; {TABLES}"
-                                   f"PRAGMA user_version = {VERSION};")
+            database.executescript(
+                f"DROP TABLE IF EXISTS runs; DROP TABLE IF EXISTS meta; {TABLES}"
+                f"PRAGMA user_version = {VERSION};"
+            )
     except BaseException:
         database.close()
         raise

@@ -68,34 +68,69 @@ class ScoreBlock:
         """The number of keys up to the last real one of each text; that of all keys without a key mask."""
         if self.real is None:
             return self.num_keys
-        return (self.real * torch.arange(1, self.num_keys + 1, device=self.real.device)).amax(-1)[:, None, None]
+        return (self.real * torch.arange(1, self.num_keys + 1, device=self.real.device)).amax(-1)[
+            :, None, None
+        ]
 
     @classmethod
     def whole(
-        cls, num_queries: int, num_keys: int, *, num_heads: int = 1, offset: int = 0, key_mask: Tensor | None = None,
-        device: torch.device | str = "cpu", **tensors: Tensor | None,
+        cls,
+        num_queries: int,
+        num_keys: int,
+        *,
+        num_heads: int = 1,
+        offset: int = 0,
+        key_mask: Tensor | None = None,
+        device: torch.device | str = "cpu",
+        **tensors: Tensor | None,
     ) -> ScoreBlock:
         """The whole matrix; its first query has position `offset`, and key_mask is (B, S)."""
-        i, j = positions(offset, offset + num_queries, device)[:, None], positions(0, num_keys, device)[None]
+        i, j = (
+            positions(offset, offset + num_queries, device)[:, None],
+            positions(0, num_keys, device)[None],
+        )
         real = None if key_mask is None else key_mask[:, None, None, :]
         low, high = offset - num_keys + 1, offset + num_queries - 1
-        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask,
-                   keys=tensors.get("k"), **tensors)
+        return cls(
+            i,
+            j,
+            offset + num_queries,
+            num_keys,
+            num_heads,
+            offset,
+            low,
+            high,
+            (),
+            real,
+            key_mask,
+            keys=tensors.get("k"),
+            **tensors,
+        )
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> ScoreBlock:
         """The rectangle of these rows and columns."""
         if rows == ALL and columns == ALL:
             return self
         key_mask = None if self.key_mask is None else self.key_mask[..., columns]
-        q, k = None if self.q is None else self.q[:, :, rows], None if self.k is None else self.k[:, :, columns]
+        q, k = (
+            None if self.q is None else self.q[:, :, rows],
+            None if self.k is None else self.k[:, :, columns],
+        )
         return replace(self, **self.coordinates(rows, columns), key_mask=key_mask, q=q, k=k)
 
     def coordinates(self, rows: slice, columns: slice | Tensor) -> dict[str, Any]:
         """The fields i, j, low and high of these rows and columns; columns are a slice, or increasing indices."""
-        (num_rows, num_columns), (first, stop, _) = (len(self.i), self.j.shape[1]), rows.indices(len(self.i))
+        (num_rows, num_columns), (first, stop, _) = (
+            (len(self.i), self.j.shape[1]),
+            rows.indices(len(self.i)),
+        )
         if isinstance(columns, slice):
             start, end, _ = columns.indices(num_columns)
         else:
             start, end = int(columns[0]), int(columns[-1]) + 1
-        return {"i": self.i[rows], "j": self.j[:, columns], "low": self.low + first + num_columns - end,
-                "high": self.high - (num_rows - stop) - start}
+        return {
+            "i": self.i[rows],
+            "j": self.j[:, columns],
+            "low": self.low + first + num_columns - end,
+            "high": self.high - (num_rows - stop) - start,
+        }

@@ -11,8 +11,13 @@ from core.attention import Attention, AttentionConfig, Choice
 from core.attention.scores import Score
 from core.seeding import seed_layer, seeded_generator
 
-PROBE_DIMS, PROBE_TOKENS = 8, 48  # of the properties: more tokens than dimensions, so that the rank shows
-PARAMETER_STD = 0.5  # of the noise added to learned numbers, so that a gain of 1 does not pass for a constant
+PROBE_DIMS, PROBE_TOKENS = (
+    8,
+    48,
+)  # of the properties: more tokens than dimensions, so that the rank shows
+PARAMETER_STD = (
+    0.5  # of the noise added to learned numbers, so that a gain of 1 does not pass for a constant
+)
 TOLERANCE = 1e-9  # relative, in double precision
 
 
@@ -23,7 +28,9 @@ class ScoreProperties:
     rank: int  # of the matrix of scores
     symmetric: bool  # s(a, b) = s(b, a)
     doubling: float  # median of |s(2q, k) / s(q, k)|
-    rotation: float  # mean change when q and k are rotated alike, in standard deviations of the scores
+    rotation: (
+        float  # mean change when q and k are rotated alike, in standard deviations of the scores
+    )
 
 
 def randomized_score(choice: Choice, seed: int) -> Score:
@@ -31,7 +38,9 @@ def randomized_score(choice: Choice, seed: int) -> Score:
     layer = Attention(AttentionConfig(PROBE_DIMS, 1, score=choice)).double().requires_grad_(False)
     seed_layer(layer, seed)
     for name, weight in layer.score.named_parameters():
-        weight += PARAMETER_STD * torch.randn(weight.shape, generator=seeded_generator(seed, name), dtype=weight.dtype)
+        weight += PARAMETER_STD * torch.randn(
+            weight.shape, generator=seeded_generator(seed, name), dtype=weight.dtype
+        )
     score: Score = layer.score
     return score
 
@@ -40,8 +49,13 @@ def randomized_score(choice: Choice, seed: int) -> Score:
 def score_properties(choice: Choice, seed: int) -> ScoreProperties:
     """Measure the properties of a score on the built module; queries, keys and learned numbers follow from the seed."""
     score, draw = randomized_score(choice, seed), seeded_generator(seed, "character")
-    a, b = (torch.randn(1, 1, PROBE_TOKENS, PROBE_DIMS, generator=draw, dtype=torch.float64) for _ in range(2))
-    rotation = torch.linalg.qr(torch.randn(PROBE_DIMS, PROBE_DIMS, generator=draw, dtype=torch.float64)).Q
+    a, b = (
+        torch.randn(1, 1, PROBE_TOKENS, PROBE_DIMS, generator=draw, dtype=torch.float64)
+        for _ in range(2)
+    )
+    rotation = torch.linalg.qr(
+        torch.randn(PROBE_DIMS, PROBE_DIMS, generator=draw, dtype=torch.float64)
+    ).Q
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
         return score(*score.qk_transform(q, k))[0, 0]
@@ -51,5 +65,9 @@ def score_properties(choice: Choice, seed: int) -> ScoreProperties:
     asymmetry = float((plain - scores(b, a).mT).abs().max()) / std
     change = float((plain - scores(a @ rotation, b @ rotation)).abs().mean()) / std
     doubling = float((scores(2 * a, b) / plain).abs().median())
-    return ScoreProperties(int(torch.linalg.matrix_rank(plain)), asymmetry < TOLERANCE, doubling,
-                      change if change > TOLERANCE else 0.0)
+    return ScoreProperties(
+        int(torch.linalg.matrix_rank(plain)),
+        asymmetry < TOLERANCE,
+        doubling,
+        change if change > TOLERANCE else 0.0,
+    )

@@ -24,7 +24,9 @@ _RNG_LOCK = threading.Lock()  # torch's generator is shared by all threads
 
 def seeded_generator(seed: int, name: str) -> torch.Generator:
     """A CPU generator for this seed and name."""
-    digest = hashlib.blake2b(f"{seed}:{name}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    digest = hashlib.blake2b(
+        f"{seed}:{name}".encode("utf-8", "surrogatepass"), digest_size=7
+    ).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest))
 
 

@@ -29,7 +29,9 @@ def tokenize(text: str) -> Cut:
     """Split at spaces and at punctuation at a word's edges; at most 20,000 characters and 512 tokens."""
     notes = []
     if len(text) > MAX_CHARACTERS:
-        notes.append(f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are used.")
+        notes.append(
+            f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are used."
+        )
         text = text[:MAX_CHARACTERS]
     tokens = [piece for word in text.split() for piece in peel(word)]
     if len(tokens) > MAX_TOKENS:
@@ -39,7 +41,7 @@ def tokenize(text: str) -> Cut:
 
 def peel(word: str) -> list[str]:
     """The punctuation before a word, the word, and the punctuation after it."""
-    (before, body, after), = _EDGES.findall(word)
+    ((before, body, after),) = _EDGES.findall(word)
     return [*before, *([body] if body else []), *after]
 
 

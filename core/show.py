@@ -1,9 +1,9 @@
 """Attention maps in a notebook, drawn as the pages draw them: no server runs, and the saved notebook keeps them.
 
-    from core.show import show, show_maps
-    show(trace)                      # all heads, and the picked one; hover, keys and zoom work
-    show(trace).save("heads.html")   # the same as a file that needs no network
-    show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
+from core.show import show, show_maps
+show(trace)                      # all heads, and the picked one; hover, keys and zoom work
+show(trace).save("heads.html")   # the same as a file that needs no network
+show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class Shown:
     height: int = HEIGHT
 
     def _repr_html_(self) -> str:
-        return (f'<iframe srcdoc="{escape(self.html, quote=True)}" title="Attention" width="100%" '
-                f'height="{self.height}" style="border:0"></iframe>')
+        return (
+            f'<iframe srcdoc="{escape(self.html, quote=True)}" title="Attention" width="100%" '
+            f'height="{self.height}" style="border:0"></iframe>'
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file; returns its path."""
@@ -39,8 +41,16 @@ class Shown:
         return Path(path)
 
 
-def show(trace: AttentionTrace, *, title: str = "", layer: int = 0, head: int = 0, query: int | None = None,
-         signed: bool = False, height: int = HEIGHT) -> Shown:
+def show(
+    trace: AttentionTrace,
+    *,
+    title: str = "",
+    layer: int = 0,
+    head: int = 0,
+    query: int | None = None,
+    signed: bool = False,
+    height: int = HEIGHT,
+) -> Shown:
     """Draw a trace (weights (H, T, S) a layer), opened at a head; `query` is the row in the accent.
 
     ValueError for a trace without maps, or with too many weights, or where a cell that is not masked is NaN, or, unless
@@ -48,11 +58,22 @@ def show(trace: AttentionTrace, *, title: str = "", layer: int = 0, head: int = 
     core does without it.
     """
     for item in trace.maps:
-        if reason := why_not_weights(f"Layer {item.layer_name}", item.weights[item.visible], signed):
+        if reason := why_not_weights(
+            f"Layer {item.layer_name}", item.weights[item.visible], signed
+        ):
             raise ValueError(reason)
     draw = import_module("dashboard.components.standalone").trace_html
-    return Shown(draw(trace, title=title or f"Attention of {trace.source}", layer=layer, head=head, query=query,
-                      signed=signed), height)
+    return Shown(
+        draw(
+            trace,
+            title=title or f"Attention of {trace.source}",
+            layer=layer,
+            head=head,
+            query=query,
+            signed=signed,
+        ),
+        height,
+    )
 
 
 @dataclass(frozen=True)
@@ -70,8 +91,9 @@ class ShownMaps:
         return Path(path)
 
 
-def show_maps(maps: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *, row: int | None = None
-              ) -> ShownMaps:
+def show_maps(
+    maps: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *, row: int | None = None
+) -> ShownMaps:
     """Draw matrices (T, S) by name between the same tokens, as one picture; ValueError for none, another shape, or NaN.
 
     All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
@@ -80,12 +102,25 @@ def show_maps(maps: Mapping[str, Any], rows: Sequence[str], columns: Sequence[st
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in maps.items()}
     for name, values in arrays.items():
         if values.shape != (len(rows), len(columns)):
-            raise ValueError(f"{name} has the shape {values.shape}; the tokens make {(len(rows), len(columns))}.")
+            raise ValueError(
+                f"{name} has the shape {values.shape}; the tokens make {(len(rows), len(columns))}."
+            )
         if reason := why_not_weights(name, values, signed=True):
             raise ValueError(reason)
-    largest = max((float(np.abs(values).max(initial=0)) for values in arrays.values()), default=1.0) or 1.0
+    largest = (
+        max((float(np.abs(values).max(initial=0)) for values in arrays.values()), default=1.0)
+        or 1.0
+    )
     signed = any(bool((values < 0).any()) for values in arrays.values())
     low = -largest if signed else 0.0
-    return ShownMaps(module.maps_svg(
-        [module.PictureMap(name, values, tuple(rows), tuple(columns), low=low, high=largest, signed=signed)
-         for name, values in arrays.items()], row))
+    return ShownMaps(
+        module.maps_svg(
+            [
+                module.PictureMap(
+                    name, values, tuple(rows), tuple(columns), low=low, high=largest, signed=signed
+                )
+                for name, values in arrays.items()
+            ],
+            row,
+        )
+    )

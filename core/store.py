@@ -104,8 +104,11 @@ class Store:
                 infos = self.files.find(path, detail=True)
             except FileNotFoundError:
                 return {}
-            return {name[len(path) + 1 :]: _mark(info) for name, info in infos.items()
-                    if not Path(name).name.startswith(".")}
+            return {
+                name[len(path) + 1 :]: _mark(info)
+                for name, info in infos.items()
+                if not Path(name).name.startswith(".")
+            }
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object that does not exist yet; False where it does.
@@ -125,7 +128,11 @@ class Store:
 
     def lease(self, run_id: str) -> Lease | None:
         """Who may train the run; None if anybody may."""
-        numbers = [int(name[:-5]) for name in self.list(f"leases/{run_id}") if re.fullmatch(r"[0-9]{1,9}\.json", name)]
+        numbers = [
+            int(name[:-5])
+            for name in self.list(f"leases/{run_id}")
+            if re.fullmatch(r"[0-9]{1,9}\.json", name)
+        ]
         if not numbers:
             return None
         data = _object(self.read(f"leases/{run_id}/{max(numbers)}.json"))
@@ -164,7 +171,10 @@ class Store:
     def write_rows(self, rows: dict[str, StoredRun]) -> None:
         """Replace the index of this server."""
         data = {"runs": [asdict(row) for row in rows.values()]}
-        self.write(f"servers/{self.server}.json", json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
+        self.write(
+            f"servers/{self.server}.json",
+            json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"),
+        )
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
@@ -173,7 +183,9 @@ class Store:
         except (FileNotFoundError, FileExistsError):
             raise
         except Exception as error:  # each file system has errors of its own
-            raise StoreError(f"The store {self.label} cannot be reached ({type(error).__name__}).") from error
+            raise StoreError(
+                f"The store {self.label} cannot be reached ({type(error).__name__})."
+            ) from error
 
 
 def store() -> Store | None:
@@ -200,7 +212,11 @@ def _open(url: str, name: str) -> Store:
 
 def _mark(info: dict[str, Any]) -> str:
     """What a listing says of an object's version."""
-    return " ".join(str(info[name]) for name in ("size", "ETag", "mtime", "created", "LastModified") if info.get(name))
+    return " ".join(
+        str(info[name])
+        for name in ("size", "ETag", "mtime", "created", "LastModified")
+        if info.get(name)
+    )
 
 
 def _object(data: bytes | None) -> dict[str, Any]:
@@ -216,7 +232,10 @@ def _row(data: object) -> StoredRun | None:
     if not isinstance(data, dict):
         return None
     values = {each.name: data[each.name] for each in fields(StoredRun) if each.name in data}
-    if not all(isinstance(values.get(each.name, each.default), types[str(each.type)]) for each in fields(StoredRun)):
+    if not all(
+        isinstance(values.get(each.name, each.default), types[str(each.type)])
+        for each in fields(StoredRun)
+    ):
         return None
     row = StoredRun(**values)
     return row if is_id(row.id) and row.home in HOMES else None

@@ -54,7 +54,9 @@ class Copier:
 
     def read_rows(self) -> None:
         """Read the servers' indexes that have changed."""
-        marks = {name.removesuffix(".json"): mark for name, mark in self.place.list("servers").items()}
+        marks = {
+            name.removesuffix(".json"): mark for name, mark in self.place.list("servers").items()
+        }
         for name, mark in marks.items():
             if self._marks.get(name) != mark:
                 self._rows[name] = self.place.read_rows(name)
@@ -63,7 +65,10 @@ class Copier:
 
     def newest(self) -> dict[str, StoredRun]:
         """Each item of the store, as the server says that owned it last."""
-        every = sorted((row for rows in self._rows.values() for row in rows.values()), key=lambda row: row.owned)
+        every = sorted(
+            (row for rows in self._rows.values() for row in rows.values()),
+            key=lambda row: row.owned,
+        )
         return {row.id: row for row in every}
 
     def row(self, name: str) -> StoredRun | None:
@@ -76,7 +81,9 @@ class Copier:
         row, manifest = self.row(item.id), item.read_manifest()
         if row is None or row.server == self.place.server or _changed_here(item, manifest):
             return False
-        return manifest.stamp != row.stamp and (manifest.server == row.server or row.owned > manifest.owned)
+        return manifest.stamp != row.stamp and (
+            manifest.server == row.server or row.owned > manifest.owned
+        )
 
     def _copy(self) -> None:
         stamps, busy = scan(self.root)
@@ -85,10 +92,15 @@ class Copier:
         changed = [item for item, stamp in stamps.items() if self._copied.get(item.id) != stamp]
         self.waiting = len(changed)
         for item in busy:
-            if time.time() - self._renewed.get(item.id, 0.0) > LEASE_SECONDS / 3 and self._owns(item, newest):
+            if time.time() - self._renewed.get(item.id, 0.0) > LEASE_SECONDS / 3 and self._owns(
+                item, newest
+            ):
                 self._renew(item)
         for item in changed:
-            if self._owns(item, newest) and (row := self._copy_item(item, stamps[item], own)) is not None:
+            if (
+                self._owns(item, newest)
+                and (row := self._copy_item(item, stamps[item], own)) is not None
+            ):
                 own[item.id] = row
             self._copied[item.id] = stamps[item]
             self.waiting -= 1
@@ -125,7 +137,9 @@ class Copier:
             return own[item.id]
         known: Mapping[str, list[int] | None] = manifest.files or {}
         if item.id not in own and (known or any(item.id in rows for rows in self._rows.values())):
-            known = dict.fromkeys(self.place.list(item.remote))  # what another server wrote, or was lost
+            known = dict.fromkeys(
+                self.place.list(item.remote)
+            )  # what another server wrote, or was lost
         state = describe(item)
         held = {name: read(item.folder / name) for name in HELD}
         sizes: dict[str, list[int]] = {}
@@ -146,8 +160,15 @@ class Copier:
             self.place.release(item.id)
         owned = manifest.owned or state["created"] or time.time()
         item.write_manifest(Manifest(self.place.server, owned, stamp, sizes))
-        return StoredRun(item.id, self.place.server, owned, **state, stamp=stamp, home=item.home,
-                         bytes=sum(size for size, _ in sizes.values()))
+        return StoredRun(
+            item.id,
+            self.place.server,
+            owned,
+            **state,
+            stamp=stamp,
+            home=item.home,
+            bytes=sum(size for size, _ in sizes.values()),
+        )
 
     def _forget(self, own: dict[str, StoredRun]) -> None:
         """Delete from the store what was deleted here for good."""
@@ -166,7 +187,11 @@ class Copier:
             self.read_rows()
         homes = filter(Path.is_dir, (self.root, self.root / ".deleted"))
         here = {name for home in homes for name in os.listdir(home)}
-        return [row for name, row in sorted(self.newest().items(), reverse=True) if not row.home and name not in here]
+        return [
+            row
+            for name, row in sorted(self.newest().items(), reverse=True)
+            if not row.home and name not in here
+        ]
 
     def fetch(self, name: str) -> bool:
         """Bring an item of the store into the local folder, or a newer version; False where the store has none.
@@ -184,15 +209,23 @@ class Copier:
             return False
         path = item.folder / item.names()[0]
         write_atomically(path, content)
-        item.write_manifest(Manifest(row.server, row.owned, row.stamp, {path.name: version(path) or []}))
+        item.write_manifest(
+            Manifest(row.server, row.owned, row.stamp, {path.name: version(path) or []})
+        )
         return True
 
     def _fetch_folder(self, item: Item, row: StoredRun) -> bool:
-        files = [file for file in self.place.list(item.remote) if NAME.fullmatch(file) and file not in LOCAL]
+        files = [
+            file
+            for file in self.place.list(item.remote)
+            if NAME.fullmatch(file) and file not in LOCAL
+        ]
         home = item.folder.parent
         draft = home / f".draft-{item.id}"
         shutil.rmtree(draft, ignore_errors=True)
-        for file in sorted(files, key=lambda file: file != STATUS):  # in the opposite order of writing: status first
+        for file in sorted(
+            files, key=lambda file: file != STATUS
+        ):  # in the opposite order of writing: status first
             if (content := self.place.read(f"{item.remote}/{file}")) is not None:
                 write_atomically(draft / file, content)
         if not item.home:
@@ -225,19 +258,25 @@ class Copier:
                 if self.newer(item):
                     self.fetch(item.id)
                 if not own:
-                    item.write_manifest(replace(item.read_manifest(), server=self.place.server, owned=time.time()))
+                    item.write_manifest(
+                        replace(item.read_manifest(), server=self.place.server, owned=time.time())
+                    )
         except InUse:
             raise
         except StoreError as error:
             if not own:
-                raise StoreError(f"{error} So it is not known whether another server trains this run; fork it to train "
-                                 "it here.") from error
+                raise StoreError(
+                    f"{error} So it is not known whether another server trains this run; fork it to train "
+                    "it here."
+                ) from error
 
     def _take_lease(self, item: Item) -> None:
         """InUse where another server has it."""
         if (lease := self.place.take(item.id)) is not None:
-            raise InUse(f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
-                        f"{max(0.0, lease.until - time.time()):.0f} s after it was last heard of; or fork it now.")
+            raise InUse(
+                f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
+                f"{max(0.0, lease.until - time.time()):.0f} s after it was last heard of; or fork it now."
+            )
         self._renewed[item.id] = time.time()
 
 

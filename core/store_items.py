@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from core.cluster.mirror import list_files
-from core.files import CLAIMS, CORPORA, REPORTS, SWEEPS, read_object, seconds_of, text_of, write_atomically
+from core.files import (
+    CLAIMS,
+    CORPORA,
+    REPORTS,
+    SWEEPS,
+    read_object,
+    seconds_of,
+    text_of,
+    write_atomically,
+)
 from core.run_folder import RUN_ID, RunFolder
 from core.run_index import STAMPED, open_index, stamp_of, unfinished
 
@@ -25,7 +34,12 @@ HOMES = ("", CORPORA, CLAIMS, *FILES)
 REPORT_ID = re.compile(r"[0-9a-f]{16}")
 MANIFEST = ".stored.json"
 STATUS, RECORDS, STATISTICS = "status.json", "metrics.jsonl", "statistics.safetensors"
-HELD = (RECORDS, STATISTICS, "run.json", STATUS)  # read before the other files of a run, and written after them
+HELD = (
+    RECORDS,
+    STATISTICS,
+    "run.json",
+    STATUS,
+)  # read before the other files of a run, and written after them
 MEASURED = (*STAMPED, STATISTICS, "cells.jsonl")
 LOCAL = ("stop", "lock")  # files that mean nothing on another machine
 
@@ -56,7 +70,9 @@ class Item:
     @classmethod
     def at(cls, root: Path, path: Path) -> Item | None:
         """The item of this folder, or None where it is not among those of `root`."""
-        home = next((home for home in HOMES if home not in FILES and path.parent == root / home), None)
+        home = next(
+            (home for home in HOMES if home not in FILES and path.parent == root / home), None
+        )
         return None if home is None or not is_id(path.name) else cls(root, home, path.name)
 
     @property
@@ -93,14 +109,20 @@ class Item:
             return [f"{self.id}{FILES[self.home]}"]
         names = [name for name in list_files(self.folder) if name not in LOCAL]
         checkpoints = [name for name in names if name.startswith("checkpoints/")]
-        others = [name for name in names if name not in HELD and not name.startswith("checkpoints/")]
+        others = [
+            name for name in names if name not in HELD and not name.startswith("checkpoints/")
+        ]
         return [*others, RECORDS, *checkpoints, *HELD[1:]]
 
     def read_manifest(self) -> Manifest:
         data = read_object(self._manifest)
         files = data.get("files")
-        return Manifest(text_of(data.get("server")), seconds_of(data.get("owned")), text_of(data.get("stamp")),
-                        files if isinstance(files, dict) else {})
+        return Manifest(
+            text_of(data.get("server")),
+            seconds_of(data.get("owned")),
+            text_of(data.get("stamp")),
+            files if isinstance(files, dict) else {},
+        )
 
     def write_manifest(self, manifest: Manifest) -> None:
         if self.exists():
@@ -131,7 +153,9 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
         busy += [Item(root, home, name) for name in unfinished(root / home)]
     for home, ending in FILES.items():
         names = [name.removesuffix(ending) for name in _names(root / home) if name.endswith(ending)]
-        stamps |= {item: item.stamp() for item in (Item(root, home, name) for name in names if is_id(name))}
+        stamps |= {
+            item: item.stamp() for item in (Item(root, home, name) for name in names if is_id(name))
+        }
     return stamps, busy
 
 
@@ -165,5 +189,9 @@ def describe(item: Item) -> dict[str, Any]:
         modified = (version(item.folder / item.names()[0]) or [0, 0])[1] / 1e9
         return {"state": "", "at": modified, "created": modified}
     status, data = item.run.status(), item.run.metadata()
-    return {"state": status.state, "at": status.at, "created": seconds_of(data.get("created")),
-            "name": text_of(data.get("name"), 80)}
+    return {
+        "state": status.state,
+        "at": status.at,
+        "created": seconds_of(data.get("created")),
+        "name": text_of(data.get("name"), 80),
+    }

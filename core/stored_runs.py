@@ -29,7 +29,11 @@ _copiers: dict[tuple[Store, Path], Copier] = {}
 def copier() -> Copier | None:
     """This process's copier of the runs folder; None without a store. StoreError for an address that cannot be used."""
     place = store()
-    return None if place is None else _copiers.setdefault((place, server_folder()), Copier(place, server_folder()))
+    return (
+        None
+        if place is None
+        else _copiers.setdefault((place, server_folder()), Copier(place, server_folder()))
+    )
 
 
 def copy_now() -> str:
@@ -75,15 +79,23 @@ def bring(name: str, home: str = "") -> None:
         return
     item = Item(now.root, home, name)
     here = item.exists()
-    if now.read_at > 0 and (not now.newer(item) if here else  # as of the last pass: no page waits for the store
-                            now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS):
+    if now.read_at > 0 and (
+        not now.newer(item)
+        if here
+        # as of the last pass: no page waits for the store
+        else now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS
+    ):
         return
     try:
         now.root.mkdir(parents=True, exist_ok=True)
         with FileLock(now.root / LOCK):
             now.read_rows()
             row = now.row(name)
-            if row is not None and row.home == home and (not here or (now.newer(item) and _at_rest(item))):
+            if (
+                row is not None
+                and row.home == home
+                and (not here or (now.newer(item) and _at_rest(item)))
+            ):
                 now.fetch(name)
     except StoreError:
         if not here:

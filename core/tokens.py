@@ -17,5 +17,7 @@ def token_text(token: str) -> str:
         return "".join(f"U+{ord(sign):04X}" for sign in token)
     first = len(token) - len(token.lstrip())
     last = len(token.rstrip())
-    return "".join(SIGNS.get(sign, SPACE if sign.isspace() and not first <= index < last else sign)
-                   for index, sign in enumerate(token))
+    return "".join(
+        SIGNS.get(sign, SPACE if sign.isspace() and not first <= index < last else sign)
+        for index, sign in enumerate(token)
+    )

@@ -33,8 +33,10 @@ class AttentionMap:
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3 or self.weights.shape[1:] != (len(self.queries), len(self.keys)):
-            raise ValueError(f"weights are {self.weights.shape}; expected (heads, {len(self.queries)} queries, "
-                             f"{len(self.keys)} keys).")
+            raise ValueError(
+                f"weights are {self.weights.shape}; expected (heads, {len(self.queries)} queries, "
+                f"{len(self.keys)} keys)."
+            )
         if self.mask is not None:
             np.broadcast_shapes(self.mask.shape, self.weights.shape)
 
@@ -62,13 +64,17 @@ class AttentionMap:
 def why_not_weights(name: str, values: np.ndarray, signed: bool = False) -> str | None:
     """What keeps some numbers from being drawn as weights, 0 to 1, or as signed numbers; None where nothing does."""
     if not np.isfinite(values).all():
-        return (f"{name} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. Write a fully masked "
-                "row as zeros.")
+        return (
+            f"{name} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. Write a fully masked "
+            "row as zeros."
+        )
     low, high = float(values.min(initial=0)), float(values.max(initial=0))
     if signed or (low >= -1e-4 and high <= 1.001):  # what rounding leaves
         return None
-    return (f"{name} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take their softmax "
-            "first; signed weights are drawn by core.show.show(trace, signed=True).")
+    return (
+        f"{name} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take their softmax "
+        "first; signed weights are drawn by core.show.show(trace, signed=True)."
+    )
 
 
 class NumberedHeads:
@@ -126,5 +132,7 @@ def head_name(number: int, head: int) -> str:
 def to_numpy(values: Tensor) -> np.ndarray:
     """A tensor as a NumPy array, from any device; half precision becomes float32."""
     values = values.detach().cpu()
-    array: np.ndarray = (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
+    array: np.ndarray = (
+        values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    ).numpy()
     return array

@@ -17,8 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """`run`, which is the default, takes the options of `streamlit run`."""
     if missing := [name for name in ("torch", "streamlit", "typer") if find_spec(name) is None]:
-        print(f"{', '.join(missing)} not installed: pip install -r requirements.txt, in the folder of the lab.",
-              file=sys.stderr)
+        print(
+            f"{', '.join(missing)} not installed: pip install -r requirements.txt, in the folder of the lab.",
+            file=sys.stderr,
+        )
         return 1
     words = sys.argv[1:]
     if not words or words[0].startswith("--server."):
@@ -50,8 +52,12 @@ def app() -> Typer:
     from core.training import __main__ as training
 
     whole = command_line.new_app(f"{__doc__}\n")
-    whole.command("run", help="Open the dashboard, with the options of streamlit run.")(lambda: None)
-    whole.add_typer(claims.app, name="claims", help="List claims, measure one, or print its verdict.")
+    whole.command("run", help="Open the dashboard, with the options of streamlit run.")(
+        lambda: None
+    )
+    whole.add_typer(
+        claims.app, name="claims", help="List claims, measure one, or print its verdict."
+    )
     for part in (training, finetune, corpus, export):
         whole.registered_commands += part.app.registered_commands
     return whole

@@ -29,12 +29,18 @@ from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
 from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 
-ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
+ICON = (
+    ROOT / "dashboard" / "static" / "icon.svg"
+)  # a material icon here would be fetched from another host
 
 page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
-st.set_page_config(page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
-                   page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
+st.set_page_config(
+    page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
+    page_icon=str(ICON),
+    layout="wide",
+    initial_sidebar_state=248,
+)
 drop_infinite_numbers(step.path)
 restore_bound_values()
 note_arrival(step.key)

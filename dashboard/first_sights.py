@@ -16,8 +16,19 @@ from dashboard.runtime.saved_results import FOLDER, Key, Recorder
 from dashboard.widgets import progress
 from dashboard.widgets.model_picker import models
 
-PAGES = ("compare", "pretrained", "inside_weight", "evidence", "two_models", "lens", "circuits", "generate",
-         "use_model", "head_roles", "corpus")
+PAGES = (
+    "compare",
+    "pretrained",
+    "inside_weight",
+    "evidence",
+    "two_models",
+    "lens",
+    "circuits",
+    "generate",
+    "use_model",
+    "head_roles",
+    "corpus",
+)
 APP = Path(__file__).with_name("app.py")
 
 
@@ -30,7 +41,11 @@ def record(page: str) -> dict[Key, object]:
     if app.exception:
         raise RuntimeError(f"{page}: {app.exception[0].value}")
     _forget()
-    return {key: value for key, value in recorder.results.items() if not isinstance(value, dict) or value}
+    return {
+        key: value
+        for key, value in recorder.results.items()
+        if not isinstance(value, dict) or value
+    }
 
 
 @contextmanager

@@ -1,4 +1,5 @@
 """Report: views from any page, in order, as one HTML or PDF file."""
+
 from dashboard.views.report.page import page
 
 page()

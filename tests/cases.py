@@ -22,11 +22,16 @@ def each(names: str | tuple[str, ...], cases: Iterable) -> Callable:
 
     Where plug-ins are loaded, each case is a test of its own, so that `pytest -k KEY` runs those of one plug-in.
     """
-    names = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+    names = (
+        tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+    )
     cases = [case if len(names) > 1 else (case,) for case in cases]
     if os.environ.get("ATTENTION_LAB_PLUGINS"):
         return pytest.mark.parametrize(
-            names, cases, ids=["-".join(str(getattr(value, "key", value)) for value in case) for case in cases])
+            names,
+            cases,
+            ids=["-".join(str(getattr(value, "key", value)) for value in case) for case in cases],
+        )
 
     def decorate(test: Callable) -> Callable:
         def run(**fixtures):
@@ -39,14 +44,20 @@ def each(names: str | tuple[str, ...], cases: Iterable) -> Callable:
                 except pytest.skip.Exception:
                     continue
                 except Exception as error:
-                    error.add_note("case: " + ", ".join(f"{k} = {getattr(v, 'key', v)!r}" for k, v in values.items()))
+                    error.add_note(
+                        "case: "
+                        + ", ".join(f"{k} = {getattr(v, 'key', v)!r}" for k, v in values.items())
+                    )
                     failures.append(error)
             if failures:
-                raise ExceptionGroup(f"{test.__name__}: {len(failures)} of {len(cases)} cases", failures)
+                raise ExceptionGroup(
+                    f"{test.__name__}: {len(failures)} of {len(cases)} cases", failures
+                )
 
         signature = inspect.signature(test)
         run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[p for name, p in signature.parameters.items() if name not in names])
+            parameters=[p for name, p in signature.parameters.items() if name not in names]
+        )
         run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
         run.pytestmark = getattr(test, "pytestmark", [])  # type: ignore[attr-defined]
         return run

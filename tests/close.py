@@ -17,7 +17,12 @@ REL, ABS = 1e-4, 1e-5  # fp32 results of a model
 def numbers(value: Any) -> np.ndarray | None:
     """An array of it, None for what holds no numbers; rows of unequal lengths are compared one by one."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().to(torch.float64 if value.is_floating_point() else value.dtype).numpy()
+        return (
+            value.detach()
+            .cpu()
+            .to(torch.float64 if value.is_floating_point() else value.dtype)
+            .numpy()
+        )
     if isinstance(value, str | bytes | bool) or value is None:
         return None
     try:
@@ -33,7 +38,9 @@ def tolerance(expected: np.ndarray, rel: float = REL, floor: float = ABS) -> flo
     return max(rel * float(finite.max(initial=0.0)), floor)
 
 
-def assert_close(actual: Any, expected: Any, rel: float = REL, floor: float = ABS, where: str = "") -> None:
+def assert_close(
+    actual: Any, expected: Any, rel: float = REL, floor: float = ABS, where: str = ""
+) -> None:
     """Assert that both have the same form, and floats that differ by at most `rel` of the largest beside them.
 
     `floor` is allowed whatever the largest is. Arrays of integers and all that is no number must be equal.
@@ -41,7 +48,9 @@ def assert_close(actual: Any, expected: Any, rel: float = REL, floor: float = AB
     if is_dataclass(expected):
         assert type(actual) is type(expected), where
         for name in [field.name for field in fields(expected)]:
-            assert_close(getattr(actual, name), getattr(expected, name), rel, floor, f"{where}.{name}")
+            assert_close(
+                getattr(actual, name), getattr(expected, name), rel, floor, f"{where}.{name}"
+            )
         return
     if isinstance(expected, Mapping):
         assert actual.keys() == expected.keys(), where
@@ -51,7 +60,9 @@ def assert_close(actual: Any, expected: Any, rel: float = REL, floor: float = AB
     ours, theirs = numbers(actual), numbers(expected)
     if ours is not None and theirs is not None and not is_exact(ours, theirs):
         assert ours.shape == theirs.shape, f"{where}: {ours.shape}, not {theirs.shape}"
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance(theirs, rel, floor), err_msg=where)
+        np.testing.assert_allclose(
+            ours, theirs, rtol=0, atol=tolerance(theirs, rel, floor), err_msg=where
+        )
     elif isinstance(expected, tuple | list):
         assert len(actual) == len(expected), where
         for place, (one, other) in enumerate(zip(actual, expected, strict=True)):

@@ -11,7 +11,9 @@ from contextlib import nullcontext
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["PYTHONIOENCODING"] = "utf-8"  # what they print, as these tests read it
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and so do their subprocesses
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # tests run side by side, and so do their subprocesses
 
 import pytest
 import torch
@@ -25,7 +27,9 @@ from tests import typecheck
 from tests.weather import noise
 
 if os.environ.get("ATTENTION_LAB_WEATHER"):
-    locale.setlocale(locale.LC_ALL, "")  # as any library may: numbers are read and written by C with it
+    locale.setlocale(
+        locale.LC_ALL, ""
+    )  # as any library may: numbers are read and written by C with it
 if os.environ.get("ATTENTION_LAB_NOISE"):
     noise.install()
 
@@ -35,7 +39,9 @@ typecheck.install()
 
 # Each AppTest reads the metadata of every installed package (0.2 s), and each of its runs parses and compiles the
 # script (10 ms); once for all of them is enough.
-manifest_scanner.scan_component_manifests = functools.cache(manifest_scanner.scan_component_manifests)
+manifest_scanner.scan_component_manifests = functools.cache(
+    manifest_scanner.scan_component_manifests
+)
 app_test.ScriptCache = local_script_runner.ScriptCache = functools.cache(ScriptCache)  # type: ignore[misc,assignment]
 
 _poll = local_script_runner.require_widgets_deltas
@@ -51,7 +57,11 @@ def _join(runner: LocalScriptRunner, timeout: float = 3) -> None:
 local_script_runner.require_widgets_deltas = _join
 
 settings.register_profile(
-    "lab", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    "lab",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lab")
 
@@ -69,11 +79,15 @@ def _alone(_labs, monkeypatch):
 
     The last record of a run measures 1,000 held-out items elsewhere: that takes a second.
     """
-    torch.default_generator.manual_seed(86)  # torch.manual_seed would note the call for a GPU, with its whole stack
+    torch.default_generator.manual_seed(
+        86
+    )  # torch.manual_seed would note the call for a GPU, with its whole stack
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", next(_labs))
-    monkeypatch.delenv("PYTHONWARNDEFAULTENCODING", raising=False)  # what a process says is read here, its warnings too
+    monkeypatch.delenv(
+        "PYTHONWARNDEFAULTENCODING", raising=False
+    )  # what a process says is read here, its warnings too
 
 
 @pytest.fixture

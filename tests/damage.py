@@ -9,9 +9,35 @@ from typing import Any
 
 # What stands where something else should: other types, no numbers, too large, too long, too deep, no letters.
 HOSTILE: tuple[Any, ...] = (
-    None, True, 0, -1, 1.5, 2**31, 2**40, 2**64, -(2**64), 1e300, 10**400,
-    float("nan"), float("inf"), "", "0x1", "1abc", "a:b", "x" * 5000, "\x00",
-    "\ud800", [], [[]], [1, "a"], {}, {"key": 1}, {"key": "none", "key ": 2}, {"cls": 1}, [None] * 3)
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    2**31,
+    2**40,
+    2**64,
+    -(2**64),
+    1e300,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "",
+    "0x1",
+    "1abc",
+    "a:b",
+    "x" * 5000,
+    "\x00",
+    "\ud800",
+    [],
+    [[]],
+    [1, "a"],
+    {},
+    {"key": 1},
+    {"key": "none", "key ": 2},
+    {"cls": 1},
+    [None] * 3,
+)
 HOSTILE_NAMES = ("key", "seed", "cls", "self", "", "x" * 5000, "a:b", "1:x", "\ud800", "__class__")
 
 
@@ -31,11 +57,17 @@ def damaged(data: Any, rng: random.Random, changes: int = 1) -> Any:
         holder, name = rng.choice(spots)
         how = rng.random()
         if how < 0.6:
-            holder[name] = copy.deepcopy(rng.choice(HOSTILE)) if rng.random() < 0.97 else deep(rng.choice((20, 200)))
+            holder[name] = (
+                copy.deepcopy(rng.choice(HOSTILE))
+                if rng.random() < 0.97
+                else deep(rng.choice((20, 200)))
+            )
         elif how < 0.75:
             del holder[name]
         elif isinstance(holder, dict):
-            holder[rng.choice(HOSTILE_NAMES)] = holder.pop(name) if how < 0.85 else copy.deepcopy(rng.choice(HOSTILE))
+            holder[rng.choice(HOSTILE_NAMES)] = (
+                holder.pop(name) if how < 0.85 else copy.deepcopy(rng.choice(HOSTILE))
+            )
         else:
             holder.append(copy.deepcopy(rng.choice(HOSTILE)))
         if not list(_spots(data)):
@@ -45,7 +77,13 @@ def damaged(data: Any, rng: random.Random, changes: int = 1) -> Any:
 
 def _spots(data: Any) -> Any:
     """Every (holder, name or index) within nested lists and dicts."""
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    items = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
     for name, value in items:
         yield data, name
         yield from _spots(value)
@@ -69,10 +107,56 @@ def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 # What somebody types or pastes where a few words are expected.
-PIECES = ("'", '"', "\\", "(", ")", "[", "]", "{", "}", ";", ",", ".", ":", "=", "|", "/", "../", "%00", "\x00",
-          "\n", "\r", "\t", " ", "-", "+", "*", "**", "1e999", "nan", "-1", "0", "9" * 30, "²", "１", "é", "🙂",
-          "\u202e", "\ud800", "None", "true", "__class__", "__import__('os')", "eval(1)", "<script>", "$x$",
-          "file:///etc/passwd", "~", "a" * 500)
+PIECES = (
+    "'",
+    '"',
+    "\\",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ";",
+    ",",
+    ".",
+    ":",
+    "=",
+    "|",
+    "/",
+    "../",
+    "%00",
+    "\x00",
+    "\n",
+    "\r",
+    "\t",
+    " ",
+    "-",
+    "+",
+    "*",
+    "**",
+    "1e999",
+    "nan",
+    "-1",
+    "0",
+    "9" * 30,
+    "²",
+    "１",
+    "é",
+    "🙂",
+    "\u202e",
+    "\ud800",
+    "None",
+    "true",
+    "__class__",
+    "__import__('os')",
+    "eval(1)",
+    "<script>",
+    "$x$",
+    "file:///etc/passwd",
+    "~",
+    "a" * 500,
+)
 
 
 def damaged_text(text: str, rng: random.Random) -> str:
@@ -81,7 +165,11 @@ def damaged_text(text: str, rng: random.Random) -> str:
         at, end = sorted((rng.randint(0, len(text)), rng.randint(0, len(text))))
         end = min(end, at + 12)
         part = rng.choice(PIECES)
-        text = text[:at] + rng.choice(("", part, part, part + text[at:end], text[at:end] * 3)) + text[end:]
+        text = (
+            text[:at]
+            + rng.choice(("", part, part, part + text[at:end], text[at:end] * 3))
+            + text[end:]
+        )
     return text
 
 

@@ -26,25 +26,40 @@ class Case:
 
     def __str__(self) -> str:
         plain = AttentionConfig(self.config.d_model, self.config.num_heads)
-        chosen = [f"{axis} {getattr(self.config, axis)}" for axis in AXES
-                  if getattr(self.config, axis) != getattr(plain, axis)]
-        return (f"d_model {plain.d_model}, {plain.num_heads} heads, {'; '.join(chosen)}; T {self.queries}, "
-                f"S {self.keys}, real {self.real}")
+        chosen = [
+            f"{axis} {getattr(self.config, axis)}"
+            for axis in AXES
+            if getattr(self.config, axis) != getattr(plain, axis)
+        ]
+        return (
+            f"d_model {plain.d_model}, {plain.num_heads} heads, {'; '.join(chosen)}; T {self.queries}, "
+            f"S {self.keys}, real {self.real}"
+        )
 
 
-SAME_COST = "short_conv"  # from projected heads on, which is what costs begin with, it is multi_head
+SAME_COST = (
+    "short_conv"  # from projected heads on, which is what costs begin with, it is multi_head
+)
 
 
 def drawn(rng: random.Random) -> Case:
     """Any kernel, and on each other axis the usual choice or any that fits."""
     queries = rng.randint(64, LONGEST)
-    keys, kernel = queries if rng.random() < 0.6 else rng.randint(64, LONGEST), rng.choice(AXES["kernel"])
+    keys, kernel = (
+        queries if rng.random() < 0.6 else rng.randint(64, LONGEST),
+        rng.choice(AXES["kernel"]),
+    )
     while True:
         heads, size = rng.choice((1, 2, 3, 4, 8)), rng.choice((8, 16, 32, 64))
-        axes = {axis: choice(rng, rng.choice([item for item in entries if item.key != SAME_COST]))
-                for axis, entries in AXES.items() if rng.random() < 0.6}
+        axes = {
+            axis: choice(rng, rng.choice([item for item in entries if item.key != SAME_COST]))
+            for axis, entries in AXES.items()
+            if rng.random() < 0.6
+        }
         try:
-            config = AttentionConfig(heads * size, heads).with_(**axes | {"kernel": choice(rng, kernel)})
+            config = AttentionConfig(heads * size, heads).with_(
+                **axes | {"kernel": choice(rng, kernel)}
+            )
         except ConfigError:
             continue
         padded = rng.random() < 0.35 or any(part.key == "padding" for part in config.mask.walk())
@@ -53,7 +68,9 @@ def drawn(rng: random.Random) -> Case:
 
 def choice(rng: random.Random, entry: Entry) -> Choice:
     count = 1 if entry.key == "not" else 2
-    parts = [choice(rng, rng.choice(LEAVES)) for _ in range(count)] if entry.key in COMPOSITIONS else []
+    parts = (
+        [choice(rng, rng.choice(LEAVES)) for _ in range(count)] if entry.key in COMPOSITIONS else []
+    )
     return Choice.of(entry.key, *parts, **{param.key: value(rng, param) for param in entry.params})
 
 
@@ -67,7 +84,12 @@ def value(rng: random.Random, param: Param):
     if param.key == "max_len":  # a table must reach the last key
         return 512
     low = LEAST_BLOCK if param.key in ("block", "chunk") else int(param.low or 0)
-    return rng.choice([param.default, *(rng.randint(low, max(low, min(int(param.high), most))) for most in (40, 300))])
+    return rng.choice(
+        [
+            param.default,
+            *(rng.randint(low, max(low, min(int(param.high), most))) for most in (40, 300)),
+        ]
+    )
 
 
 def flash(q, k, v, *rest, **how):
@@ -79,8 +101,10 @@ def triangular(matrix, right, *rest, **how):
     return math.prod(right) * matrix[-1]
 
 
-UNCOUNTED = {torch.ops.aten.linalg_solve_triangular: triangular,  # what PyTorch's counter leaves out
-             torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: flash}
+UNCOUNTED = {
+    torch.ops.aten.linalg_solve_triangular: triangular,  # what PyTorch's counter leaves out
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: flash,
+}
 
 
 def taken(case: Case) -> tuple[int, int]:

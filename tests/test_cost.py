@@ -15,10 +15,25 @@ from tests.drawn_costs import UNCOUNTED, drawn, taken
 
 H, D = 4, 64
 LOCAL, STRIDED = Choice.of("local", window=32), Choice.of("strided", lookback=32, stride=128)
-CASES = [("exact", "none"), ("exact", "causal"), ("chunked", "none"), ("chunked", "causal"), ("local", LOCAL),
-         ("block_sparse", LOCAL), ("block_sparse", STRIDED), ("linear", "none"), ("linear", "causal"),
-         ("performer", "none"), ("performer", "causal"), (Choice.of("linformer", max_len=1024), "none"),
-         ("nystrom", "none"), ("retention", "none"), ("gated_delta", "none"), ("fused", "none"), ("fused", "causal")]
+CASES = [
+    ("exact", "none"),
+    ("exact", "causal"),
+    ("chunked", "none"),
+    ("chunked", "causal"),
+    ("local", LOCAL),
+    ("block_sparse", LOCAL),
+    ("block_sparse", STRIDED),
+    ("linear", "none"),
+    ("linear", "causal"),
+    ("performer", "none"),
+    ("performer", "causal"),
+    (Choice.of("linformer", max_len=1024), "none"),
+    ("nystrom", "none"),
+    ("retention", "none"),
+    ("gated_delta", "none"),
+    ("fused", "none"),
+    ("fused", "causal"),
+]
 
 
 def case(kernel, mask):
@@ -32,14 +47,21 @@ def name(value):
 @each("preset", PRESETS)
 def test_parameters_are_those_of_the_built_layer(preset):
     config = preset.config(64, 4)
-    assert sum(parameters(config).values()) == sum(weight.numel() for weight in Attention(config).parameters())
+    assert sum(parameters(config).values()) == sum(
+        weight.numel() for weight in Attention(config).parameters()
+    )
 
 
 def test_parameters_in_closed_form():
     c, rank, longest = 64, 8, 100
-    plain = AttentionConfig(c, 4, kernel=Choice.of("linformer", rank=rank, max_len=longest), position="learned")
+    plain = AttentionConfig(
+        c, 4, kernel=Choice.of("linformer", rank=rank, max_len=longest), position="learned"
+    )
     counts = parameters(plain)
-    assert counts["projection"] == 4 * (c * c + c) and counts["score"] == counts["normalizer"] == counts["mask"] == 0
+    assert (
+        counts["projection"] == 4 * (c * c + c)
+        and counts["score"] == counts["normalizer"] == counts["mask"] == 0
+    )
     assert counts["kernel"] == 2 * longest * rank
     assert counts["position"] == plain.position["max_len"] * c
     assert parameters(AttentionConfig(c, 4, score="general"))["score"] == c * c // 4
@@ -77,11 +99,18 @@ def test_no_closed_form_reads_the_process(kernel, mask):
 
 
 MASKS = (Choice.of("local", window=16), Choice.of("local", window=128), STRIDED, Choice("causal"))
-SIZED = [(Choice.of(kernel, block=block), mask) for kernel in ("local", "block_sparse") for block in (8, 64, 300)
-         for mask in MASKS]
+SIZED = [
+    (Choice.of(kernel, block=block), mask)
+    for kernel in ("local", "block_sparse")
+    for block in (8, 64, 300)
+    for mask in MASKS
+]
 SIZED += [(Choice.of("chunked", block=block), Choice("causal")) for block in (20, 64, 1024)]
-SIZED += [(Choice.of(kernel, chunk=chunk), Choice("causal")) for kernel in ("linear", "retention", "gated_delta")
-          for chunk in (8, 256)]
+SIZED += [
+    (Choice.of(kernel, chunk=chunk), Choice("causal"))
+    for kernel in ("linear", "retention", "gated_delta")
+    for chunk in (8, 256)
+]
 
 
 def test_bytes_follow_blocks_and_windows():
@@ -125,7 +154,9 @@ def test_flops_of_any_configuration_are_those_that_pytorch_counts():
 
 def test_bytes_of_any_configuration_are_about_those_that_are_allocated():
     """Within a quarter, but for five of a hundred, and none is off by half."""
-    ratios = {str(one): cost.bytes / held for one, cost, _, held in measured() if not at_most(one.config)}
+    ratios = {
+        str(one): cost.bytes / held for one, cost, _, held in measured() if not at_most(one.config)
+    }
     far = {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}
     assert len(far) <= 5 and all(0.5 <= ratio <= 1.5 for ratio in far.values()), far
 
@@ -135,16 +166,25 @@ def test_a_table_is_paid_for_once_a_call(block, length):
     """Deberta projects 2 · 2k vectors of C numbers once: 4 · 2 · 128 · C · C, and not in each block."""
     plain = AttentionConfig(H * D, H, kernel=Choice.of("chunked", block=block))
     placed = plain.with_(position=Choice("deberta"))
-    more = attention_cost(placed, length, length).flops - attention_cost(plain, length, length).flops
-    table = 4 * 256 * (H * D)**2
-    met = sum(2 * 2 * block * vectors(block, away) * H * D * (length // block - abs(away))
-              for away in range(1 - length // block, length // block))
+    more = (
+        attention_cost(placed, length, length).flops - attention_cost(plain, length, length).flops
+    )
+    table = 4 * 256 * (H * D) ** 2
+    met = sum(
+        2 * 2 * block * vectors(block, away) * H * D * (length // block - abs(away))
+        for away in range(1 - length // block, length // block)
+    )
     assert more == table + met
 
 
 def vectors(block, away):
     """How many of DeBERTa's 256 vectors the distances of a block reach, `away` blocks below the diagonal."""
-    return len({min(max(distance + 128, 0), 255) for distance in range((away - 1) * block + 1, (away + 1) * block)})
+    return len(
+        {
+            min(max(distance + 128, 0), 255)
+            for distance in range((away - 1) * block + 1, (away + 1) * block)
+        }
+    )
 
 
 def test_exact_in_numbers():
@@ -153,13 +193,18 @@ def test_exact_in_numbers():
 
 
 def test_additive_scores_cost_more_than_dot_products():
-    dot, additive = (attention_cost(AttentionConfig(64, 4, score=score), 100, 100).flops
-                     for score in ("dot", "additive"))
+    dot, additive = (
+        attention_cost(AttentionConfig(64, 4, score=score), 100, 100).flops
+        for score in ("dot", "additive")
+    )
     assert additive > dot
 
 
 def test_local_costs_what_it_meets():
     """Twice the length, twice the operations; exact: four times."""
-    local, exact = (attention_cost(case(kernel, LOCAL), 4096, 4096).flops
-                    / attention_cost(case(kernel, LOCAL), 2048, 2048).flops for kernel in ("local", "exact"))
+    local, exact = (
+        attention_cost(case(kernel, LOCAL), 4096, 4096).flops
+        / attention_cost(case(kernel, LOCAL), 2048, 2048).flops
+        for kernel in ("local", "exact")
+    )
     assert local == pytest.approx(2, rel=0.02) and exact == pytest.approx(4)

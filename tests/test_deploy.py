@@ -66,18 +66,32 @@ def test_the_image_is_made_of_what_is_there():
     for name, rest in steps:
         if name == "COPY":
             assert all((ROOT / source).exists() for source in rest.split()[:-1])
-    assert not {"core", "dashboard", "pages", "requirements.txt", "streamlit_app.py", ".streamlit"} & set(ignored())
+    assert not {
+        "core",
+        "dashboard",
+        "pages",
+        "requirements.txt",
+        "streamlit_app.py",
+        ".streamlit",
+    } & set(ignored())
     assert {".venv", ".git", "node_modules", ".streamlit/secrets.toml"} <= set(ignored())
     container = json.loads((FOLDER / "devcontainer.json").read_text(encoding="utf-8"))
-    assert (FOLDER / container["build"]["dockerfile"]).exists() and container["containerUser"] == "root"
+    assert (FOLDER / container["build"]["dockerfile"]).exists() and container[
+        "containerUser"
+    ] == "root"
 
 
 def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tmp_path):
     steps = dict(instructions())
     port = free_port()
     command = [sys.executable, "-m", *json.loads(steps["CMD"]), f"--server.port={port}"]
-    assert f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"] and f"-p {steps['EXPOSE']}:{steps['EXPOSE']}" in TEXT
-    check = shlex.split(steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port)))
+    assert (
+        f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"]
+        and f"-p {steps['EXPOSE']}:{steps['EXPOSE']}" in TEXT
+    )
+    check = shlex.split(
+        steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port))
+    )
     assert check[0] == "python"
     log, secret = tmp_path / "log", "zq7secret"
     with log.open("wb") as out:
@@ -86,21 +100,39 @@ def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tm
     try:
         wait_for(server, port)
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
-        assert not sys.platform.startswith("linux") or reachable(port, "127.0.0.9"), "from outside of the container"
+        assert not sys.platform.startswith("linux") or reachable(port, "127.0.0.9"), (
+            "from outside of the container"
+        )
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads?text={secret}", timeout=60)
         state = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))
         assert state["status"] == "ok" and state["queue"] == 0
-        metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/metrics", timeout=60).read().decode()
-        assert "active_sessions" in metrics and re.search(r'lab_memory_pss_bytes{process="server"} [1-9]\d{7}', metrics)
-        assert page.headers["X-Content-Type-Options"] == "nosniff" and page.headers["Content-Security-Policy"]
+        metrics = (
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/metrics", timeout=60)
+            .read()
+            .decode()
+        )
+        assert "active_sessions" in metrics and re.search(
+            r'lab_memory_pss_bytes{process="server"} [1-9]\d{7}', metrics
+        )
+        assert (
+            page.headers["X-Content-Type-Options"] == "nosniff"
+            and page.headers["Content-Security-Policy"]
+        )
     finally:
         server.terminate()
         server.wait(timeout=20)
-    assert subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode != 0
+    assert (
+        subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode
+        != 0
+    )
     lines = log.read_text(encoding="utf-8").splitlines()
-    welcome = [line.startswith("{") for line in lines].index(True)  # Streamlit's, before it loads the app
+    welcome = [line.startswith("{") for line in lines].index(
+        True
+    )  # Streamlit's, before it loads the app
     events = [json.loads(line)["event"] for line in lines[welcome:]]
-    assert {"start", "request", "end"} <= set(events) and not [line for line in lines if secret in line]
+    assert {"start", "request", "end"} <= set(events) and not [
+        line for line in lines if secret in line
+    ]
 
 
 OPTION = re.compile(r"--(?:server|runner|client|global|browser|logger)\.\w+|STREAMLIT_[A-Z_]+")
@@ -108,15 +140,27 @@ OPTION = re.compile(r"--(?:server|runner|client|global|browser|logger)\.\w+|STRE
 
 def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_address_alone():
     folders = ["tests", "benchmarks", "Makefile", ".github", ".ci"]
-    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, encoding="utf-8")
+    listed = subprocess.run(
+        ["git", "ls-files", *folders], cwd=ROOT, capture_output=True, encoding="utf-8"
+    )
     names = listed.stdout.split()
-    given = {name: set(OPTION.findall((ROOT / name).read_text("utf-8"))) for name in names
-             if name.endswith((".py", ".yml", ".yaml", "Makefile", ".sh", "browser"))}
-    allowed = {"--server.port", "--server.address", "--server.headless", "--server.allowedHosts"}  # of the examples
+    given = {
+        name: set(OPTION.findall((ROOT / name).read_text("utf-8")))
+        for name in names
+        if name.endswith((".py", ".yml", ".yaml", "Makefile", ".sh", "browser"))
+    }
+    allowed = {
+        "--server.port",
+        "--server.address",
+        "--server.headless",
+        "--server.allowedHosts",
+    }  # of the examples
     assert {name: options - allowed for name, options in given.items() if options - allowed} == {}
     assert "--server.port" in given["tests/browser/conftest.py"]
     settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
-    assert settings["server"]["fileWatcherType"] == "none", "a watcher holds up every session whenever one begins"
+    assert settings["server"]["fileWatcherType"] == "none", (
+        "a watcher holds up every session whenever one begins"
+    )
 
 
 def reachable(port: int, address: str) -> bool:
@@ -128,8 +172,13 @@ def reachable(port: int, address: str) -> bool:
 def started(*command: str, **environment: str) -> Iterator[int]:
     """The port of a server that a command starts."""
     port = free_port()
-    server = subprocess.Popen([sys.executable, "-m", *command, f"--server.port={port}"], cwd=ROOT,
-                              env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [sys.executable, "-m", *command, f"--server.port={port}"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wait_for(server, port)
         yield port
@@ -138,9 +187,16 @@ def started(*command: str, **environment: str) -> Iterator[int]:
         server.wait(timeout=20)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's addresses 127.0.0.x")
-@pytest.mark.parametrize("command", [("streamlit", "run", "--server.headless=true"),
-                                     ("dashboard", "run", "--server.headless=true")])
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="needs Linux's addresses 127.0.0.x"
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("streamlit", "run", "--server.headless=true"),
+        ("dashboard", "run", "--server.headless=true"),
+    ],
+)
 def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names(command):
     with started(*command) as port:
         assert not reachable(port, "127.0.0.9"), "only the address of localhost"
@@ -153,44 +209,87 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names(com
             urllib.request.urlopen(page, timeout=60)
         assert refused.value.code == 421 and refused.value.read().decode() == UNKNOWN_NAME
         with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
-            raw.sendall("\r\n".join(["GET /_stcore/stream HTTP/1.1", *(f"{name}: {value}" for name, value in {
-                **foreign, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
-                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "streamlit"}.items()),
-                "", ""]).encode())
+            raw.sendall(
+                "\r\n".join(
+                    [
+                        "GET /_stcore/stream HTTP/1.1",
+                        *(
+                            f"{name}: {value}"
+                            for name, value in {
+                                **foreign,
+                                "Upgrade": "websocket",
+                                "Connection": "Upgrade",
+                                "Sec-WebSocket-Version": "13",
+                                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+                                "Sec-WebSocket-Protocol": "streamlit",
+                            }.items()
+                        ),
+                        "",
+                        "",
+                    ]
+                ).encode()
+            )
             assert raw.recv(4096).startswith(b"HTTP/1.1 421")
 
 
 @each("hosted", ["1", ""])
 def test_the_main_file_on_community_cloud_serves_the_lab_to_others(hosted, tmp_path):
-    main, = re.findall(r"Main file path: `(.+?)`", TEXT)
+    (main,) = re.findall(r"Main file path: `(.+?)`", TEXT)
     environment = {"ATTENTION_LAB_HOSTED": hosted, "ATTENTION_LAB_RUNS": str(tmp_path)}
     with started("streamlit", "run", main, "--server.headless=true", **environment) as port:
-        address = "127.0.0.9" if sys.platform.startswith("linux") else "127.0.0.1"  # a proxy of another machine
-        asked = urllib.request.Request(f"http://{address}:{port}/", headers={"Host": "my-lab.streamlit.app"})
+        address = (
+            "127.0.0.9" if sys.platform.startswith("linux") else "127.0.0.1"
+        )  # a proxy of another machine
+        asked = urllib.request.Request(
+            f"http://{address}:{port}/", headers={"Host": "my-lab.streamlit.app"}
+        )
         page = urllib.request.urlopen(asked, timeout=60)
         assert page.headers["Content-Security-Policy"]
-        assert ("HttpOnly" in page.headers.get("Set-Cookie", "")) == bool(hosted), "strangers are kept apart"
-        assert json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))["status"] == "ok"
+        assert ("HttpOnly" in page.headers.get("Set-Cookie", "")) == bool(hosted), (
+            "strangers are kept apart"
+        )
+        assert (
+            json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))[
+                "status"
+            ]
+            == "ok"
+        )
 
 
 @each("main, hosted", [("app.py", True), ("cloud.py", True), ("cloud.py", False)])
-def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy(main, hosted, tmp_path):
+def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy(
+    main, hosted, tmp_path
+):
     """In a process of its own: the switch is taken once."""
-    code = ("from streamlit.testing.v1 import AppTest; import streamlit.runtime as runtime; "
-            f"runtime.exists = lambda: True; app = AppTest.from_file('dashboard/{main}', default_timeout=60).run(); "
-            "print(len(app.exception), bool(app.get('html')), *[error.value for error in app.error])")
-    env = {**os.environ, "ATTENTION_LAB_HOSTED": "1" if hosted else "", "ATTENTION_LAB_RUNS": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, encoding="utf-8",
-                          timeout=120)
+    code = (
+        "from streamlit.testing.v1 import AppTest; import streamlit.runtime as runtime; "
+        f"runtime.exists = lambda: True; app = AppTest.from_file('dashboard/{main}', default_timeout=60).run(); "
+        "print(len(app.exception), bool(app.get('html')), *[error.value for error in app.error])"
+    )
+    env = {
+        **os.environ,
+        "ATTENTION_LAB_HOSTED": "1" if hosted else "",
+        "ATTENTION_LAB_RUNS": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
     printed = done.stdout.strip()
     assert printed == (f"0 False {NO_SERVER}" if hosted else "0 True"), printed + done.stderr
 
 
 def test_the_commands_of_the_page_name_what_is_there():
-    build, = re.findall(r"docker build .*", TEXT)
+    (build,) = re.findall(r"docker build .*", TEXT)
     assert shlex.split(build)[-1] == "." and (ROOT / shlex.split(build)[3]).exists()
-    main, = re.findall(r"Main file path: `(.+?)`", TEXT)
-    assert (ROOT / main).exists() and "whl/cpu" in (ROOT / main).with_name("requirements.txt").read_text("utf-8")
+    (main,) = re.findall(r"Main file path: `(.+?)`", TEXT)
+    assert (ROOT / main).exists() and "whl/cpu" in (ROOT / main).with_name(
+        "requirements.txt"
+    ).read_text("utf-8")
     for option in re.findall(r"`--(server\.\w+)", TEXT):
         from streamlit import config
 
@@ -199,16 +298,33 @@ def test_the_commands_of_the_page_name_what_is_there():
 
 def test_the_citation_is_valid_and_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert {"cff-version", "message", "title", "authors"} <= citation.keys() <= {
-        "cff-version", "message", "title", "authors", "type", "abstract", "version", "license", "keywords"}
+    assert (
+        {"cff-version", "message", "title", "authors"}
+        <= citation.keys()
+        <= {
+            "cff-version",
+            "message",
+            "title",
+            "authors",
+            "type",
+            "abstract",
+            "version",
+            "license",
+            "keywords",
+        }
+    )
     assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
-    assert all(author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"])
+    assert all(
+        author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"]
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
 
 
 def test_the_changelog_begins_with_this_version_and_dates_the_others():
-    headings = re.findall(r"^## (.*)$", (ROOT / "docs" / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    headings = re.findall(
+        r"^## (.*)$", (ROOT / "docs" / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert re.match(rf"{re.escape(version)}\b.* \((in progress|\d{{4}}-\d\d-\d\d)\)$", headings[0])
     assert not [one for one in headings[1:] if not re.search(r" \(\d{4}-\d\d-\d\d\)$", one)]
@@ -217,20 +333,45 @@ def test_the_changelog_begins_with_this_version_and_dates_the_others():
 def test_an_install_with_a_link_to_the_folder_gives_the_command_and_another_is_refused(tmp_path):
     """Into a new environment that sees the packages of this one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
-    here, there = (sysconfig.get_path("purelib", vars={"base": base}) for base in (sys.prefix, str(tmp_path / "venv")))
+    here, there = (
+        sysconfig.get_path("purelib", vars={"base": base})
+        for base in (sys.prefix, str(tmp_path / "venv"))
+    )
     (Path(there) / "shared.pth").write_text(f"{here}\n", encoding="utf-8")
     programs = Path(sysconfig.get_path("scripts", vars={"base": str(tmp_path / "venv")}))
 
     def pip(*words: str | Path) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-deps",
-                               "--no-build-isolation", *words], cwd=tmp_path, capture_output=True, encoding="utf-8")
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                programs / "python",
+                "install",
+                "--no-deps",
+                "--no-build-isolation",
+                *words,
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            encoding="utf-8",
+        )
 
     refused = pip(ROOT)
-    assert refused.returncode and "pip install -r requirements.txt -e ." in refused.stdout + refused.stderr
+    assert (
+        refused.returncode
+        and "pip install -r requirements.txt -e ." in refused.stdout + refused.stderr
+    )
     assert not (programs / "attention-lab").exists()
     done = pip("-e", ROOT)
     assert done.returncode == 0, done.stderr
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
-    listed = subprocess.run([programs / "attention-lab", "claims", "list", "--names"], cwd=tmp_path, env=env,
-                            capture_output=True, encoding="utf-8")
+    listed = subprocess.run(
+        [programs / "attention-lab", "claims", "list", "--names"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
+    )
     assert listed.returncode == 0 and "scaling" in listed.stdout.split(), listed.stderr

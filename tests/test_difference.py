@@ -19,8 +19,12 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
     chance = np.random.default_rng(seed)
     size = (heads, len(tokens), len(tokens))
-    maps = [AttentionMap(kind, layer, softmax(2 * chance.normal(size=size)), tuple(tokens), tuple(tokens))
-            for layer in range(layers)]
+    maps = [
+        AttentionMap(
+            kind, layer, softmax(2 * chance.normal(size=size)), tuple(tokens), tuple(tokens)
+        )
+        for layer in range(layers)
+    ]
     return AttentionTrace(tuple(maps), f"seed {seed}")
 
 
@@ -33,7 +37,9 @@ def test_moved_by_hand():
 
 def test_moved_is_the_total_variation_between_the_rows():
     one, other = (trace("abcdefg", seed=seed).map(0).weights for seed in (1, 2))
-    np.testing.assert_allclose(weight_moved(one, other), np.abs(one - other).sum(-1).mean(-1) / 2, atol=1e-6)
+    np.testing.assert_allclose(
+        weight_moved(one, other), np.abs(one - other).sum(-1).mean(-1) / 2, atol=1e-6
+    )
 
 
 def test_a_word_put_in_is_nobodys():
@@ -70,8 +76,13 @@ def test_changes_finds_the_head_that_was_changed():
     first = trace("abcdefg")
     weights = [item.weights.copy() for item in first.maps]
     weights[1][2] = np.eye(7, dtype=np.float32)
-    second = AttentionTrace(tuple(AttentionMap("self", layer, one, tuple("abcdefg"), tuple("abcdefg"))
-                                  for layer, one in enumerate(weights)), "changed")
+    second = AttentionTrace(
+        tuple(
+            AttentionMap("self", layer, one, tuple("abcdefg"), tuple("abcdefg"))
+            for layer, one in enumerate(weights)
+        ),
+        "changed",
+    )
     differences = changes(first, second)
     assert (differences[0].layer, differences[0].head, differences[0].to) == (1, 2, (1, 2))
     assert differences[0].moved > 0.3
@@ -89,10 +100,14 @@ def test_changes_refuses_models_of_other_shapes():
 
 def test_the_nearest_head_is_found_among_other_layers_and_heads():
     first, tokens = trace("abcdefg", layers=2, heads=3), tuple("abcdefg")
-    shuffled = np.stack([first.head(1, 0), first.head(0, 2), first.head(0, 1), first.head(1, 2), first.head(1, 1)])
+    shuffled = np.stack(
+        [first.head(1, 0), first.head(0, 2), first.head(0, 1), first.head(1, 2), first.head(1, 1)]
+    )
     second = AttentionTrace((AttentionMap("self", 0, shuffled, tokens, tokens),), "other")
     nearest_heads = {(item.layer, item.head): item for item in Aligned.of(first, second).nearest()}
-    assert [nearest_heads[head].to for head in ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))] == [(0, i) for i in range(5)]
+    assert [nearest_heads[head].to for head in ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))] == [
+        (0, i) for i in range(5)
+    ]
     assert nearest_heads[1, 0].moved == 0 and nearest_heads[0, 0].moved > 0.1
     assert not Aligned.of(first, second).same_shape
 
@@ -106,15 +121,25 @@ def test_only_rows_that_both_have_are_measured():
     aligned = Aligned.of(first, AttentionTrace((item,), "wider"))
     assert aligned.keys == ["a", "b", "– / x", "c", "d"]
     by_head = {item.head: item for item in aligned.in_place()}
-    assert by_head[0].moved == pytest.approx(0, abs=1e-6) and by_head[0].difference == pytest.approx(0, abs=1e-6)
-    assert by_head[1].moved == pytest.approx(float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0]))
+    assert by_head[0].moved == pytest.approx(0, abs=1e-6) and by_head[
+        0
+    ].difference == pytest.approx(0, abs=1e-6)
+    assert by_head[1].moved == pytest.approx(
+        float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0])
+    )
     weights, allowed = aligned.on_grid(0, 0, 0)
     assert allowed.tolist()[2] == [False] * 5 and not weights[:, 2].any()
 
 
 def test_what_may_not_be_attended_to_stays_so():
     tokens = tuple("abc")
-    causal = AttentionMap("causal", 0, np.tril(np.ones((1, 3, 3), np.float32)) / 3, tokens, tokens,
-                          np.tri(3, dtype=bool)[None])
+    causal = AttentionMap(
+        "causal",
+        0,
+        np.tril(np.ones((1, 3, 3), np.float32)) / 3,
+        tokens,
+        tokens,
+        np.tri(3, dtype=bool)[None],
+    )
     aligned = Aligned.of(*[AttentionTrace((causal,), "causal")] * 2)
     np.testing.assert_array_equal(aligned.on_grid(1, 0, 0)[1], np.tri(3, dtype=bool))

@@ -13,14 +13,23 @@ import pytest
 from core.training.worker_process import spawn_worker
 
 ROOT = Path(__file__).resolve().parents[1]
-ANY = re.compile(r"read_text|write_text|open\(|TemporaryFile|TextIOWrapper|text=|universal_newlines")
+ANY = re.compile(
+    r"read_text|write_text|open\(|TemporaryFile|TextIOWrapper|text=|universal_newlines"
+)
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 SUBPROCESS = ("run", "Popen", "check_output", "check_call", "call")
 
 
 def _mode(call: ast.Call, place: int) -> str:
-    given = [*call.args[place:place + 1], *(word.value for word in call.keywords if word.arg == "mode")]
-    return given[0].value if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else "r"
+    given = [
+        *call.args[place : place + 1],
+        *(word.value for word in call.keywords if word.arg == "mode"),
+    ]
+    return (
+        given[0].value
+        if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str)
+        else "r"
+    )
 
 
 def reads_text(call: ast.Call) -> bool:
@@ -39,7 +48,11 @@ def reads_text(call: ast.Call) -> bool:
         case "open" if owner in ("gzip", "bz2", "lzma"):
             return "t" in _mode(call, 1)
         case "open":  # a path's, with a mode
-            mode = call.args[0].value if len(call.args) == 1 and isinstance(call.args[0], ast.Constant) else ""
+            mode = (
+                call.args[0].value
+                if len(call.args) == 1 and isinstance(call.args[0], ast.Constant)
+                else ""
+            )
             return isinstance(mode, str) and mode != "" and set(mode) <= set("rwax+t")
         case "fdopen" | "NamedTemporaryFile" | "TemporaryFile":
             return "b" not in _mode(call, 1) and (function.attr == "fdopen" or "mode" in words)
@@ -51,7 +64,11 @@ def reads_text(call: ast.Call) -> bool:
 
 def without_encoding(tree: ast.AST) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and all(word.arg != "encoding" for word in node.keywords) and reads_text(node):
+        if (
+            isinstance(node, ast.Call)
+            and all(word.arg != "encoding" for word in node.keywords)
+            and reads_text(node)
+        ):
             yield node
 
 
@@ -61,13 +78,20 @@ def test_every_text_names_its_encoding():
         for file in sorted((ROOT / folder).rglob("*.py")):
             text = file.read_text(encoding="utf-8")
             calls = without_encoding(ast.parse(text)) if ANY.search(text) else ()
-            found += [f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}" for call in calls]
+            found += [
+                f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}" for call in calls
+            ]
     assert not found, "\n".join(found)
 
 
 def test_a_command_speaks_to_a_terminal_that_knows_ascii_alone():
-    done = subprocess.run([sys.executable, "-m", "core.claims", "list"], cwd=ROOT, env=os.environ | ASCII,
-                          capture_output=True, encoding="ascii")
+    done = subprocess.run(
+        [sys.executable, "-m", "core.claims", "list"],
+        cwd=ROOT,
+        env=os.environ | ASCII,
+        capture_output=True,
+        encoding="ascii",
+    )
     assert done.returncode == 0 and "\\u221a" in done.stdout, done.stderr
 
 
@@ -82,4 +106,8 @@ def test_a_worker_writes_utf_8_in_every_language(name, tmp_path, monkeypatch):
     (tmp_path / name).mkdir()
     (tmp_path / name / "run.json").write_text('{"config": {"tâche": 1}}', encoding="utf-8")
     spawn_worker([str(tmp_path / name)], log=tmp_path / "log").wait()
-    assert "failed: " in (text := (tmp_path / "log").read_text("utf-8")) and "tâche" in text and "Unicode" not in text
+    assert (
+        "failed: " in (text := (tmp_path / "log").read_text("utf-8"))
+        and "tâche" in text
+        and "Unicode" not in text
+    )

@@ -48,17 +48,28 @@ def test_a_number_too_large_for_a_float_is_refused():
     with pytest.raises(ConfigError, match="window = "):
         AttentionConfig(mask=Choice.of("local", window=10**400))
     with pytest.raises(ConfigError, match="d_model = "):
-        AttentionConfig(d_model=10**9 + 7, num_heads=2)  # a search for what divides it would take minutes
+        AttentionConfig(
+            d_model=10**9 + 7, num_heads=2
+        )  # a search for what divides it would take minutes
 
 
 def test_a_damaged_config_is_a_config_or_a_config_error():
     """The run's own reading and the model's and the task's, on a hundred damaged files of three kinds."""
     rng = random.Random(0)
     recurrent = small_run(model=ModelConfig.recurrent(8))
-    masked = small_run(model=ModelConfig.transformer(8, 2, mask=Choice.of("and", Choice("causal"), Choice("padding"))))
+    masked = small_run(
+        model=ModelConfig.transformer(
+            8, 2, mask=Choice.of("and", Choice("causal"), Choice("padding"))
+        )
+    )
     for number in range(120):
-        data = json.loads(json.dumps(damaged((small_run(), recurrent, masked)[number % 3].to_json(), rng,
-                                             rng.randint(1, 3))))
+        data = json.loads(
+            json.dumps(
+                damaged(
+                    (small_run(), recurrent, masked)[number % 3].to_json(), rng, rng.randint(1, 3)
+                )
+            )
+        )
         try:
             hash(RunConfig.from_json(data))
         except ConfigError as error:

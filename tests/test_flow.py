@@ -11,24 +11,35 @@ from core.trace import AttentionMap, AttentionTrace, Kind
 from tests.cases import each
 
 
-def uneven(rng: np.random.Generator, heads: int, rows: int, columns: int, causal: bool = False) -> np.ndarray:
+def uneven(
+    rng: np.random.Generator, heads: int, rows: int, columns: int, causal: bool = False
+) -> np.ndarray:
     scores = rng.normal(0, 2, (heads, rows, columns))
     scores[:, ~np.tri(rows, columns, dtype=bool)] = -np.inf if causal else 0
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def stack(kind: Kind, layers: list[np.ndarray], rows: str, columns: str) -> tuple[AttentionMap, ...]:
-    return tuple(AttentionMap(kind, layer, one, tuple(rows), tuple(columns)) for layer, one in enumerate(layers))
+def stack(
+    kind: Kind, layers: list[np.ndarray], rows: str, columns: str
+) -> tuple[AttentionMap, ...]:
+    return tuple(
+        AttentionMap(kind, layer, one, tuple(rows), tuple(columns))
+        for layer, one in enumerate(layers)
+    )
 
 
 def translator(seed: int = 0) -> AttentionTrace:
     """Two layers of encoder over five tokens, two of decoder over three."""
     rng = np.random.default_rng(seed)
-    return AttentionTrace((
-        *stack("self", [uneven(rng, 2, 5, 5) for _ in range(2)], "vwxyz", "vwxyz"),
-        *stack("causal", [uneven(rng, 2, 3, 3, True) for _ in range(2)], "abc", "abc"),
-        *stack("cross", [uneven(rng, 2, 3, 5) for _ in range(2)], "abc", "vwxyz")), "test")
+    return AttentionTrace(
+        (
+            *stack("self", [uneven(rng, 2, 5, 5) for _ in range(2)], "vwxyz", "vwxyz"),
+            *stack("causal", [uneven(rng, 2, 3, 3, True) for _ in range(2)], "abc", "abc"),
+            *stack("cross", [uneven(rng, 2, 3, 5) for _ in range(2)], "abc", "vwxyz"),
+        ),
+        "test",
+    )
 
 
 def largest_by_networkx(flow_graph: Graph, row: int, column: int) -> float:
@@ -38,7 +49,10 @@ def largest_by_networkx(flow_graph: Graph, row: int, column: int) -> float:
         for to, come in zip(*np.nonzero(step), strict=True):
             network.add_edge((at + 1, int(to)), (at, int(come)), capacity=float(step[to, come]))
     places = range(len(flow_graph.steps[-1]))
-    source, sink = (len(flow_graph.steps), places[flow_graph.rows][row]), (0, places[flow_graph.columns][column])
+    source, sink = (
+        (len(flow_graph.steps), places[flow_graph.rows][row]),
+        (0, places[flow_graph.columns][column]),
+    )
     if not (network.has_node(source) and network.has_node(sink)):
         return 0.0
     return networkx.maximum_flow_value(network, source, sink)
@@ -65,7 +79,9 @@ def test_flow_of_two_layers_by_hand():
 def test_flow_is_networkx_maximum_flow(seed):
     rng = np.random.default_rng(seed)
     layers = [uneven(rng, 3, 7, 7, causal=bool(seed % 2)) for _ in range(3)]
-    flow_graph = graph(AttentionTrace(stack("self", layers, "abcdefg", "abcdefg"), "test"), "self", 2)
+    flow_graph = graph(
+        AttentionTrace(stack("self", layers, "abcdefg", "abcdefg"), "test"), "self", 2
+    )
     for row in (0, 4, 6):
         expected = [largest_by_networkx(flow_graph, row, column) for column in range(7)]
         np.testing.assert_allclose(flow(flow_graph, row), expected, atol=1e-6)
@@ -84,19 +100,33 @@ def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
     """One layer each, without heads that differ: cross · encoder, halved by the decoder's own residual."""
     rng = np.random.default_rng(3)
     own, back, over = uneven(rng, 1, 5, 5), uneven(rng, 1, 3, 3, True), uneven(rng, 1, 3, 5)
-    trace = AttentionTrace((*stack("self", [own], "vwxyz", "vwxyz"), *stack("causal", [back], "abc", "abc"),
-                            *stack("cross", [over], "abc", "vwxyz")), "test")
+    trace = AttentionTrace(
+        (
+            *stack("self", [own], "vwxyz", "vwxyz"),
+            *stack("causal", [back], "abc", "abc"),
+            *stack("cross", [over], "abc", "vwxyz"),
+        ),
+        "test",
+    )
     flow_graph = graph(trace, "cross", 0)
     expected = 0.5 * over[0] @ (0.5 * own[0] + 0.5 * np.eye(5))
     np.testing.assert_allclose(rollout(flow_graph), expected, atol=1e-6)
-    whole = np.linalg.multi_dot(flow_graph.steps[::-1]) if len(flow_graph.steps) > 1 else flow_graph.steps[0]
+    whole = (
+        np.linalg.multi_dot(flow_graph.steps[::-1])
+        if len(flow_graph.steps) > 1
+        else flow_graph.steps[0]
+    )
     np.testing.assert_allclose(whole.sum(-1), 1.0)
 
 
 def test_a_sink_carries_nothing_on():
     weights = np.array([[[0.2, 0.0, 0.8], [0.1, 0.1, 0.8]]], np.float32)
-    trace = AttentionTrace((AttentionMap("causal", 0, weights, ("a", "b"), ("a", "b", "sink")),), "test")
-    np.testing.assert_allclose(rollout(graph(trace, "causal", 0)), [[1.0, 0.0], [0.1 / 1.2, 1.1 / 1.2]], rtol=1e-6)
+    trace = AttentionTrace(
+        (AttentionMap("causal", 0, weights, ("a", "b"), ("a", "b", "sink")),), "test"
+    )
+    np.testing.assert_allclose(
+        rollout(graph(trace, "causal", 0)), [[1.0, 0.0], [0.1 / 1.2, 1.1 / 1.2]], rtol=1e-6
+    )
 
 
 def test_a_layer_that_is_not_there_is_refused():
@@ -108,9 +138,13 @@ def test_a_layer_that_is_not_there_is_refused():
 def test_what_holds_for_any_attention(size, depth, seed):
     rng = np.random.default_rng(seed)
     tokens = "abcdef"[:size]
-    trace = AttentionTrace(stack("self", [uneven(rng, 2, size, size) for _ in range(depth)], tokens, tokens), "test")
+    trace = AttentionTrace(
+        stack("self", [uneven(rng, 2, size, size) for _ in range(depth)], tokens, tokens), "test"
+    )
     flow_graph = graph(trace, "self", depth - 1)
     shares, most = rollout(flow_graph), flows(flow_graph)
     np.testing.assert_allclose(shares.sum(-1), 1.0)
-    assert (most >= shares - 1e-6).all(), "what one way of sending carries, the best way carries too"
+    assert (most >= shares - 1e-6).all(), (
+        "what one way of sending carries, the best way carries too"
+    )
     assert (most <= 1 + 1e-6).all()

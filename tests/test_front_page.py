@@ -31,7 +31,10 @@ def test_the_picture_of_the_readme_moves_and_is_small():
         for number in range(0, frames_of(film), 5):
             film.seek(number)
             frames.append(film.convert("RGB"))
-    changes = [ImageChops.difference(one, other).getbbox() for one, other in zip(frames, frames[1:], strict=False)]
+    changes = [
+        ImageChops.difference(one, other).getbbox()
+        for one, other in zip(frames, frames[1:], strict=False)
+    ]
     assert all(changes)
 
 
@@ -53,5 +56,7 @@ def test_a_picture_of_the_gallery_is_what_its_page_draws_today():
     """Its title, maps and tokens; layout and colors may have changed since `make gallery`."""
     picture = gallery.picture_of("masks")
     assert isinstance(picture, MapsPicture)
-    texts = {node.text for node in ElementTree.parse(gallery.FOLDER / "masks.svg").iter() if node.text}
+    texts = {
+        node.text for node in ElementTree.parse(gallery.FOLDER / "masks.svg").iter() if node.text
+    }
     assert {picture.title, *(item.name for item in picture.maps), *picture.maps[0].rows} <= texts

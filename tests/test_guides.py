@@ -59,8 +59,12 @@ def test_its_code_prints_what_its_comments_say(guide, tmp_path, monkeypatch, wit
     monkeypatch.chdir(folder)
     assert blocks
     for block in blocks:
-        expected = [comment for line in block.splitlines() if line.lstrip().startswith(("print(", "#"))
-                    for comment in COMMENT.findall(f"  {line}")]
+        expected = [
+            comment
+            for line in block.splitlines()
+            if line.lstrip().startswith(("print(", "#"))
+            for comment in COMMENT.findall(f"  {line}")
+        ]
         output = StringIO()
         with redirect_stdout(output):
             exec(compile(block, guide, "exec"), names)

@@ -23,37 +23,51 @@ BROKEN = {
     "b_syntax.py": "def score(q, k:\n    return q\n",
     "c_known.py": "from core.attention import entry, register\n\nregister('score', entry('score', 'dot'))\n",
     "d_nan.py": "from ._parts import variant\n\n\ndef score(q, k):\n    return (q @ k.mT).log()\n\n\n"
-                "variant('nan', score)\n",
+    "variant('nan', score)\n",
     "e_exits.py": "import sys\n\nsys.exit('no')\n",
     "f_good.py": "from ._parts import variant\n\nvariant('plain', lambda q, k: q @ k.mT)\n",
     "_parts.py": "from core.attention import Entry, register\n\n\ndef variant(key, score):\n"
-                 "    register('score', Entry(key, key, lambda config: score, 'x', 'A variant for the tests alone.', "
-                 "'', 2026))\n",
+    "    register('score', Entry(key, key, lambda config: score, 'x', 'A variant for the tests alone.', "
+    "'', 2026))\n",
 }
 
 
 def run(folder, *command, **how):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder)}
-    return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True,
-                          encoding="utf-8", **how)
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        **how,
+    )
 
 
 def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(tmp_path):
     for name, text in BROKEN.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    code = ("import json; from core import plugins; from core.attention import AXES; "
-            "print(json.dumps([[e.key for e in AXES['score'] if e.source], plugins.problems]))")
+    code = (
+        "import json; from core import plugins; from core.attention import AXES; "
+        "print(json.dumps([[e.key for e in AXES['score'] if e.source], plugins.problems]))"
+    )
     done = run(tmp_path, "-c", code, check=True)
     keys, problems = json.loads(done.stdout)
     assert keys == ["plain"]
-    starts = ["Plug-in a_raises.py, line 3: ZeroDivisionError: division by zero",
-              "Plug-in b_syntax.py, line 1: SyntaxError: ",
-              "Plug-in c_known.py, line 3: score = dot is one of the lab's own; take another key.",
-              "Plug-in d_nan.py, line 8: score = nan was not added. Its output is not finite",
-              "Plug-in e_exits.py, line 3: SystemExit: no"]
+    starts = [
+        "Plug-in a_raises.py, line 3: ZeroDivisionError: division by zero",
+        "Plug-in b_syntax.py, line 1: SyntaxError: ",
+        "Plug-in c_known.py, line 3: score = dot is one of the lab's own; take another key.",
+        "Plug-in d_nan.py, line 8: score = nan was not added. Its output is not finite",
+        "Plug-in e_exits.py, line 3: SystemExit: no",
+    ]
     assert len(problems) == len(starts)
-    assert all(problem.startswith(start) for problem, start in zip(problems, starts, strict=True)), problems
-    assert "RuntimeWarning: Plug-in a_raises.py" in done.stderr, "a notebook and a worker's log tell it too"
+    assert all(
+        problem.startswith(start) for problem, start in zip(problems, starts, strict=True)
+    ), problems
+    assert "RuntimeWarning: Plug-in a_raises.py" in done.stderr, (
+        "a notebook and a worker's log tell it too"
+    )
 
 
 def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
@@ -61,28 +75,46 @@ def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
     made = create_run(small_run())
     data = json.loads((made.path / "run.json").read_text(encoding="utf-8"))
     data["config"]["model"]["attention"] |= {
-        "score": {"key": "cosine_power", "power": 2.0}, "mask": {"key": "every_second_key"},
-        "normalizer": {"key": "power_weights"}}
+        "score": {"key": "cosine_power", "power": 2.0},
+        "mask": {"key": "every_second_key"},
+        "normalizer": {"key": "power_weights"},
+    }
     (made.path / "run.json").write_text(json.dumps(data), encoding="utf-8")
     done = run(WORKED, "-m", "core.training.worker", str(made.path))
     assert done.returncode == 0 and made.status().state == "finished", done.stdout + done.stderr
     assert made.records()[-1].step == 4
-    with pytest.raises(ConfigError, match="score = 'cosine_power'; expected one of .*ATTENTION_LAB_PLUGINS is not set"):
+    with pytest.raises(
+        ConfigError,
+        match="score = 'cosine_power'; expected one of .*ATTENTION_LAB_PLUGINS is not set",
+    ):
         RunConfig.from_json(data["config"])
 
 
 def test_pytest_runs_the_contract_of_a_plug_in_by_its_key(tmp_path):
     shutil.copy(WORKED / "power_weights.py", tmp_path)
-    done = run(tmp_path, "-m", "pytest", "-rp", "-p", "no:cacheprovider", "-k", "power_weights",
-               "tests/attention/test_normalizers.py", "tests/attention/test_entries.py")
+    done = run(
+        tmp_path,
+        "-m",
+        "pytest",
+        "-rp",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "power_weights",
+        "tests/attention/test_normalizers.py",
+        "tests/attention/test_entries.py",
+    )
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("PASSED") > 15
 
 
-@pytest.mark.parametrize(("value", "words"), [
-    (None, "No plug-in is loaded, as ATTENTION_LAB_PLUGINS is not set"),
-    ("/tmp", "No plug-in that is loaded has this key. Not loaded: Plug-in a.py, line 3: x"),
-])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "No plug-in is loaded, as ATTENTION_LAB_PLUGINS is not set"),
+        ("/tmp", "No plug-in that is loaded has this key. Not loaded: Plug-in a.py, line 3: x"),
+    ],
+)
 def test_what_is_missing_is_told_by_what_is_loaded(monkeypatch, value, words):
     monkeypatch.setattr(plugins, "problems", ["Plug-in a.py, line 3: x"])
     monkeypatch.delenv("ATTENTION_LAB_PLUGINS", raising=False)
@@ -115,8 +147,10 @@ from core.training import RunConfig, train
 def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
     """Every package of core, and every module that is a command, as the first import of its process."""
     (tmp_path / "uses_all.py").write_text(USES_ALL, encoding="utf-8")
-    firsts = sorted(path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-                    for path in (ROOT / "core").rglob("__init__.py"))
+    firsts = sorted(
+        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for path in (ROOT / "core").rglob("__init__.py")
+    )
     firsts += ["core.training.worker", "core.files", "core.entries", "core.trace"]
     code = """
 import importlib, os, sys, torch
@@ -130,52 +164,78 @@ for name in sys.argv[1:]:
     os.waitpid(child, 0)
 """
     done = run(tmp_path, "-c", code, *firsts, check=True)
-    assert done.stdout.splitlines() == [f"{name} [] True" for name in firsts], done.stdout + done.stderr
+    assert done.stdout.splitlines() == [f"{name} [] True" for name in firsts], (
+        done.stdout + done.stderr
+    )
 
 
 def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(tmp_path):
     """Whatever the files are called; where two need each other the message says so, and no more than is true."""
-    needs = ("from core.attention import AttentionConfig, Entry, register\n"
-             "AttentionConfig(12, 3, score='{needs}')\n"
-             "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
-             "'A variant for the tests alone.', '', 2026))\n")
-    for file, key, needed in (("a", "first", "second"), ("b", "third", "first"), ("c", "second", "dot"),
-                              ("x", "round", "about"), ("y", "about", "round"), ("z", "lonely", "nobody")):
+    needs = (
+        "from core.attention import AttentionConfig, Entry, register\n"
+        "AttentionConfig(12, 3, score='{needs}')\n"
+        "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
+        "'A variant for the tests alone.', '', 2026))\n"
+    )
+    for file, key, needed in (
+        ("a", "first", "second"),
+        ("b", "third", "first"),
+        ("c", "second", "dot"),
+        ("x", "round", "about"),
+        ("y", "about", "round"),
+        ("z", "lonely", "nobody"),
+    ):
         (tmp_path / f"{file}.py").write_text(needs.format(key=key, needs=needed), encoding="utf-8")
-    code = ("import json; from core import plugins; from core.attention import AXES; "
-            "print(json.dumps([sorted(e.key for e in AXES['score'] if e.source), plugins.problems]))")
+    code = (
+        "import json; from core import plugins; from core.attention import AXES; "
+        "print(json.dumps([sorted(e.key for e in AXES['score'] if e.source), plugins.problems]))"
+    )
     keys, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
     assert keys == ["first", "second", "third"]
     named = dict(zip(("x.py", "y.py", "z.py"), ("about", "round", "nobody"), strict=True))
     assert len(problems) == 3
     for problem, (file, key) in zip(problems, named.items(), strict=True):
-        assert problem.startswith(f"Plug-in {file}, line 2: score = '{key}'; expected one of "), problem
+        assert problem.startswith(f"Plug-in {file}, line 2: score = '{key}'; expected one of "), (
+            problem
+        )
         assert problem.endswith("No plug-in that is loaded has this key."), problem
 
 
 def test_a_file_that_is_tried_again_may_register_again(tmp_path):
     """It fails behind its own registrations until another file is there, and once in vain."""
-    mechanism = ("from core.attention import AttentionConfig, Entry, register\n"
-                 "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
-                 "'A variant for the tests alone.', '', 2026))\n")
+    mechanism = (
+        "from core.attention import AttentionConfig, Entry, register\n"
+        "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
+        "'A variant for the tests alone.', '', 2026))\n"
+    )
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
-    (claim,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "register_claim" in block)
+    (claim,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        if "register_claim" in block
+    )
     text = mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n"
     (tmp_path / "a.py").write_text(text, encoding="utf-8")
     (tmp_path / "b.py").write_text(mechanism.format(key="two"), encoding="utf-8")
     (tmp_path / "c.py").write_text(mechanism.format(key="three") * 2, encoding="utf-8")
-    code = ("import json; from core import plugins; from core.attention import AXES; "
-            "from core.claims.catalogue import CLAIMS; print(json.dumps([[e.key for e in AXES['score'] if e.source], "
-            "[claim.name for claim in CLAIMS if 'plug-in' in claim.name], plugins.problems]))")
+    code = (
+        "import json; from core import plugins; from core.attention import AXES; "
+        "from core.claims.catalogue import CLAIMS; print(json.dumps([[e.key for e in AXES['score'] if e.source], "
+        "[claim.name for claim in CLAIMS if 'plug-in' in claim.name], plugins.problems]))"
+    )
     keys, claims, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
     assert sorted(keys) == ["one", "two"] and len(claims) == 1
-    assert [problem[:14] for problem in problems] == ["Plug-in c.py, "] and "registered already" in problems[0]
+    assert [problem[:14] for problem in problems] == [
+        "Plug-in c.py, "
+    ] and "registered already" in problems[0]
 
 
 def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
     """The switch may stand in Streamlit's secrets, which are read before any module of core is."""
     (tmp_path / ".streamlit").mkdir()
-    (tmp_path / ".streamlit" / "secrets.toml").write_text('ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8")
+    (tmp_path / ".streamlit" / "secrets.toml").write_text(
+        'ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8"
+    )
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "speaks.py").write_text("print('loaded')\n", encoding="utf-8")
     code = "import runpy; runpy.run_path('streamlit_app.py'); import core.attention; print('done')"

@@ -25,20 +25,33 @@ def keys(monkeypatch) -> Iterator[dict[str, str]]:
     before = {axis: list(entries) for axis, entries in AXES.items()}
     for file in WORKED:
         runpy.run_path(str(file))
-    yield {Path(entry.source).name: entry.key for axis in AXES.values() for entry in axis if entry.source}
+    yield {
+        Path(entry.source).name: entry.key
+        for axis in AXES.values()
+        for entry in axis
+        if entry.source
+    }
     for axis, entries in before.items():
         AXES[axis].entries[:] = entries
 
 
 def script_of(key: str) -> Script:
-    return Script((Cell("Words", f"name = {key!r}\nfile = lab_path('README.md')\nprint(name, file.exists())"),))
+    return Script(
+        (
+            Cell(
+                "Words", f"name = {key!r}\nfile = lab_path('README.md')\nprint(name, file.exists())"
+            ),
+        )
+    )
 
 
 def run(text: str, folder: Path, plugins_folder: str = "") -> subprocess.CompletedProcess:
     (folder / "script.py").write_text(text, "utf-8")
     env = {**os.environ, "PYTHONPATH": str(lab_path("")), "PYTHONIOENCODING": "utf-8"}
     env |= {plugins.VARIABLE: plugins_folder} if plugins_folder else {}
-    return subprocess.run([sys.executable, "script.py"], cwd=folder, env=env, capture_output=True, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, env=env, capture_output=True, encoding="utf-8"
+    )
 
 
 def test_a_script_names_what_it_needs(keys):
@@ -49,7 +62,9 @@ def test_a_script_names_what_it_needs(keys):
         for text in (script.text("Page\nsource"), script.notebook("Page")):
             assert lab_version() in text and lab_commit() in text and file in text
         ast.parse(script.text("Page\nsource"))
-    assert "plug-in" not in script_of("softmax").text("Page") and not needed_plugins("entry = softmax")
+    assert "plug-in" not in script_of("softmax").text("Page") and not needed_plugins(
+        "entry = softmax"
+    )
 
 
 def test_a_claim_of_a_plug_in_is_named(monkeypatch):

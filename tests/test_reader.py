@@ -38,7 +38,11 @@ def test_a_page_opens_a_control_moves_and_an_exception_is_told(tmp_path):
             await reader.move(reader.find("selectbox", "Letter"))
             opened = await reader.open("second")
             moved = await reader.move(reader.find("slider", "Width"))
-            assert 0 < opened.picture <= opened.finished and 0 < moved.picture <= moved.finished and not reader.errors
+            assert (
+                0 < opened.picture <= opened.finished
+                and 0 < moved.picture <= moved.finished
+                and not reader.errors
+            )
             await reader.move(reader.find("button"))
             assert [error for error in reader.errors if "too wide" in error]
             with pytest.raises(PageError, match="second has no number_input"):
@@ -54,12 +58,16 @@ def test_a_page_opens_a_control_moves_and_an_exception_is_told(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's /proc")
 def test_memory_of_processes_counts_what_they_share_once():
     child = "import sys; held = bytearray(b'1' * 50_000_000); print('ready', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         process.stdout.readline()
         assert process.pid in descendants(os.getpid())
         one, same = held_bytes([process.pid]), held_bytes([process.pid, process.pid])
         own, *others = process_bytes()
         assert own > 0 and any(50_000_000 < size <= one < 80_000_000 for size in others)
-        assert one + 45_000_000 < same < 2 * one, "libraries count once, what each of both wrote twice"
+        assert one + 45_000_000 < same < 2 * one, (
+            "libraries count once, what each of both wrote twice"
+        )
         process.communicate()
     assert held_bytes([process.pid]) == 0

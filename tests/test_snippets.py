@@ -41,7 +41,9 @@ def test_the_formula(tmp_path, monkeypatch, capsys):
 def test_attention(tmp_path, monkeypatch, capsys):
     output = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
     for number in ("0.140", "0.284", "0.576", "0.355", "0.617"):
-        assert any(abs(float(value) - float(number)) < 6e-4 for value in re.findall(r"\d\.\d+", output)), output
+        assert any(
+            abs(float(value) - float(number)) < 6e-4 for value in re.findall(r"\d\.\d+", output)
+        ), output
     assert "[2, 10, 64]" in output and "[2, 4, 10, 10]" in output
 
 
@@ -66,10 +68,25 @@ COMMAND = re.compile(r"^ {4}\.venv/bin/attention-lab (.*)$", re.MULTILINE)
 
 def test_every_command_of_the_shell_is_one():
     """Each line of the documents has the words that its command takes; nothing is run."""
-    lines = [re.split(r"[>#]", line)[0] for one in DOCUMENTS for line in COMMAND.findall(one.read_text("utf-8"))]
+    lines = [
+        re.split(r"[>#]", line)[0]
+        for one in DOCUMENTS
+        for line in COMMAND.findall(one.read_text("utf-8"))
+    ]
     names = {parsed(shlex.split(line)) for line in lines}
-    assert names >= {"recipe", "card", "train", "resume", "sweep", "pack", "tensorboard", "wandb", "list", "finetune",
-                     "export"}
+    assert names >= {
+        "recipe",
+        "card",
+        "train",
+        "resume",
+        "sweep",
+        "pack",
+        "tensorboard",
+        "wandb",
+        "list",
+        "finetune",
+        "export",
+    }
 
 
 def parsed(words: list[str]) -> str:
@@ -123,7 +140,9 @@ def test_the_files_it_names_are_there(document):
     for name in re.findall(r"`((?:core|dashboard|pages|tests|benchmarks|docs)/[\w./-]*)`", text):
         assert (ROOT / name).exists(), name
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"make ([a-z]+)`", text) + re.findall(r"^ {4}make ([a-z]+)", text, re.MULTILINE):
+    for target in re.findall(r"make ([a-z]+)`", text) + re.findall(
+        r"^ {4}make ([a-z]+)", text, re.MULTILINE
+    ):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 

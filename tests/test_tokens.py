@@ -1,6 +1,5 @@
 """How tokens are written: white space is seen, and what a vocabulary lacks is told from marks."""
 
-
 from core.pretrained import read
 from core.pretrained.lines import readable
 from core.tokens import token_text
@@ -8,18 +7,42 @@ from tests.cases import each
 from tests.tiny_models import given, tiny
 
 
-@each(("token", "text"), [
-    ("cat", "cat"), ("  ", "␣␣"), (" ", "␣"), ("\n", "↵"), ("\n\n", "↵↵"), ("\t", "⇥"), (" cat", "␣cat"),
-    ("a\nb", "a↵b"), (".\n", ".↵"), ("not there", "not there"), ("", "∅"), ("\u200b", "U+200B"),
-    ("\x00", "U+0000"), ("\u00a0", "␣"), ("🙂", "🙂"), ("é", "é")])
+@each(
+    ("token", "text"),
+    [
+        ("cat", "cat"),
+        ("  ", "␣␣"),
+        (" ", "␣"),
+        ("\n", "↵"),
+        ("\n\n", "↵↵"),
+        ("\t", "⇥"),
+        (" cat", "␣cat"),
+        ("a\nb", "a↵b"),
+        (".\n", ".↵"),
+        ("not there", "not there"),
+        ("", "∅"),
+        ("\u200b", "U+200B"),
+        ("\x00", "U+0000"),
+        ("\u00a0", "␣"),
+        ("🙂", "🙂"),
+        ("é", "é"),
+    ],
+)
 def test_every_token_can_be_seen(token, text):
     assert token_text(token) == text and token_text(text) == text
 
 
 def test_a_piece_of_white_space_alone_is_not_an_empty_box():
     tokenizer = tiny("gpt2").tokenizer
-    for piece, text in (("ĠĠ", "␣␣"), ("Ċ", "↵"), ("ĊĊ", "↵↵"), ("Ġ", "␣"), ("Ġthe", "the"), ("ĠĠthe", "␣the"),
-                        (".Ċ", ".↵")):
+    for piece, text in (
+        ("ĠĠ", "␣␣"),
+        ("Ċ", "↵"),
+        ("ĊĊ", "↵↵"),
+        ("Ġ", "␣"),
+        ("Ġthe", "the"),
+        ("ĠĠthe", "␣the"),
+        (".Ċ", ".↵"),
+    ):
         assert readable(tokenizer, piece, True) == text
 
 

@@ -28,10 +28,14 @@ def test_a_wrong_argument_and_a_wrong_result_fail():
             split_heads(wrong, 1)
 
 
-@pytest.mark.parametrize("run", [
-    lambda spec: spec.loader.get_code(spec.name),  # as runpy does
-    lambda spec: spec.loader.exec_module(importlib.util.module_from_spec(spec)),
-], ids=["run", "import"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda spec: spec.loader.get_code(spec.name),  # as runpy does
+        lambda spec: spec.loader.exec_module(importlib.util.module_from_spec(spec)),
+    ],
+    ids=["run", "import"],
+)
 def test_checked_code_stays_out_of_the_cache_that_python_reads(run, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     file = tmp_path / "other.py"

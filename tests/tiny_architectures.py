@@ -21,12 +21,21 @@ from core.pretrained.load import reads_of
 from tests.tiny_models import tokenizer
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
-TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MULTIMODAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
+TABLES = (
+    "SEQ_TO_SEQ_CAUSAL_LM",
+    "SPEECH_SEQ_2_SEQ",
+    "CAUSAL_LM",
+    "MULTIMODAL_LM",
+    "MASKED_LM",
+    "IMAGE_CLASSIFICATION",
+)
 WIDTH, HEADS, LAYERS, WORDS, PICTURE, PATCH, SEES = 32, 4, 2, 128, 16, 4, 5
 IDS = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 3, "mask": 4}
 # What limits the keys that a query sees, and is shorter here than a sentence.
-LIMITS = (r"(sliding|attention)_window_size|sliding_window|local_attention(_window_len)?|attention_chunk_size"
-          r"|keep_window_size|index_topk|index_block_size|indexer_budget")
+LIMITS = (
+    r"(sliding|attention)_window_size|sliding_window|local_attention(_window_len)?|attention_chunk_size"
+    r"|keep_window_size|index_topk|index_block_size|indexer_budget"
+)
 SWITCHES = {"use_sliding_window": True, "max_window_layers": 1, "index_topk_blocks": 1}
 RULES: tuple[tuple[str, int], ...] = (
     (r"num_kv_shared_layers|hidden_size_per_layer_input", 0),
@@ -56,14 +65,24 @@ RULES: tuple[tuple[str, int], ...] = (
     (r"num_mel_bins|n_mels|input_feat_per_channel|num_mels", 16),
 )  # fmt: skip
 ATTENDS = ("full_attention", "sliding_attention", "hybrid", "indexed_attention")
-LEFT = (r"kernel_size|(\w+_)?(window|chunk|block|group|stride|state|cluster|batch|step|bucket)\w*_size|\w*_kernel\w*"
-        r"|type_vocab_size")
+LEFT = (
+    r"kernel_size|(\w+_)?(window|chunk|block|group|stride|state|cluster|batch|step|bucket)\w*_size|\w*_kernel\w*"
+    r"|type_vocab_size"
+)
 HYBRID = {"num_hidden_layers": 5, "layer_types": ["linear_attention", "linear_attention", "full_attention",
                                                   "linear_attention", "full_attention"]}  # fmt: skip
 SWIN = {"embed_dim": 12, "num_heads": [3, 3], "depths": [1, 1], "window_size": 2}
 SERIES = {"prediction_length": 4, "context_length": 8}
-EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "n_shared_experts": 1}
-SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
+EXPERTS = {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "n_shared_experts": 1,
+}
+SECTIONS = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+}
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_state": 8}
 
 SPECIAL: dict[str, dict[str, Any]] = {
@@ -176,15 +195,23 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
     sizes, parts = {}, getattr(kind, "sub_configs", {})
     for name, field in inspect.signature(kind).parameters.items():
         value = field.default
-        if value is not field.empty and name not in parts and (small := _small(name, value)) != value:
+        if (
+            value is not field.empty
+            and name not in parts
+            and (small := _small(name, value)) != value
+        ):
             sizes[name] = small
-    sizes |= deepcopy({**SPECIAL.get(kind.model_type, {}), **(special or {})})  # configs change what they are given
+    sizes |= deepcopy(
+        {**SPECIAL.get(kind.model_type, {}), **(special or {})}
+    )  # configs change what they are given
     usual = default(kind)
     for name, part in parts.items():
         own = getattr(usual, name, None)
         if own is not None or part is not transformers.AutoConfig:
             of = type(own) if isinstance(own, PreTrainedConfig) else part
-            if of is not transformers.AutoConfig and (isinstance(sizes.get(name), dict) or own is not None):
+            if of is not transformers.AutoConfig and (
+                isinstance(sizes.get(name), dict) or own is not None
+            ):
                 sizes[name] = shrunk(of, sizes.get(name)).to_dict()
     config = kind(**sizes)
     types, usual_types = (getattr(one, "layer_types", None) or [] for one in (config, usual))
@@ -193,7 +220,10 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
         every = sorted(set(usual_types), key=lambda one: (one in ATTENDS, one))
         every = every if set(every) & set(ATTENDS) else [*every, "full_attention"]
         config = kind(**{**sizes, "num_hidden_layers": len(every), "layer_types": every})
-    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+    if (
+        getattr(config, "is_encoder_decoder", False)
+        and getattr(config, "decoder_start_token_id", None) is None
+    ):
         config.decoder_start_token_id = IDS["decoder_start"]
     _fit_sections(config)
     return config
@@ -201,8 +231,10 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
 
 def is_limited(config: dict[str, Any]) -> bool:
     """Whether a config, or a part of it, limits the keys that a query sees."""
-    return any(is_limited(value) if isinstance(value, dict) else value and re.fullmatch(LIMITS, str(name))
-               for name, value in config.items())
+    return any(
+        is_limited(value) if isinstance(value, dict) else value and re.fullmatch(LIMITS, str(name))
+        for name, value in config.items()
+    )
 
 
 def default(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:
@@ -215,10 +247,19 @@ def default(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:
 
 def _fit_sections(config: Any) -> None:
     """Rotary sections (time, height, width) as long as half a head."""
-    for rope in (getattr(config, "rope_parameters", None), *getattr(config, "rope_parameters", None or {}).values()) \
-            if isinstance(getattr(config, "rope_parameters", None), dict) else ():
+    for rope in (
+        (
+            getattr(config, "rope_parameters", None),
+            *getattr(config, "rope_parameters", None or {}).values(),
+        )
+        if isinstance(getattr(config, "rope_parameters", None), dict)
+        else ()
+    ):
         if isinstance(rope, dict) and rope.get("mrope_section"):
-            size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+            size = (
+                getattr(config, "head_dim", None)
+                or config.hidden_size // config.num_attention_heads
+            )
             half = int(size * (rope.get("partial_rotary_factor") or 1)) // 2
             rope["mrope_section"] = [half - 2 * (half // 3), half // 3, half // 3]
 
@@ -229,7 +270,11 @@ def class_of(model_type: str) -> type | None:
     tables = [getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES") for table in TABLES]
     for table in (*tables, modeling_auto.MODEL_MAPPING_NAMES):
         names = table.get(model_type) or ()
-        cls = getattr(transformers, names if isinstance(names, str) else names[0], None) if names else None
+        cls = (
+            getattr(transformers, names if isinstance(names, str) else names[0], None)
+            if names
+            else None
+        )
         if cls is not None and getattr(cls, "config_class", None) in (config, None):
             return cls
     home = config.__module__.replace("configuration_", "modeling_")
@@ -237,9 +282,15 @@ def class_of(model_type: str) -> type | None:
         module = importlib.import_module(home)
     except ModuleNotFoundError:
         return None
-    own = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, PreTrainedModel)
-           and one.__module__ == home and getattr(one, "config_class", None) is config
-           and not one.__name__.endswith("PreTrainedModel")]
+    own = [
+        one
+        for one in vars(module).values()
+        if inspect.isclass(one)
+        and issubclass(one, PreTrainedModel)
+        and one.__module__ == home
+        and getattr(one, "config_class", None) is config
+        and not one.__name__.endswith("PreTrainedModel")
+    ]
     return own[0] if own else None
 
 
@@ -257,10 +308,20 @@ def reader_of(model: Any) -> Any:
     """What a page would have beside the model: a tokenizer, or what prepares its pictures or its sound."""
     config, reads = model.config, reads_of(model)
     if reads == "picture":
-        parts = (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config")))
-        size = next((size for part in parts if (size := getattr(part, "image_size", None))), PICTURE)
-        return ImageProcessor((size, size) if isinstance(size, int) else tuple(size[-2:]),
-                              tokenizer=tokenizer("wordpiece"))
+        parts = (
+            config,
+            *(
+                getattr(config, name, None)
+                for name in ("vision_config", "encoder", "backbone_config")
+            ),
+        )
+        size = next(
+            (size for part in parts if (size := getattr(part, "image_size", None))), PICTURE
+        )
+        return ImageProcessor(
+            (size, size) if isinstance(size, int) else tuple(size[-2:]),
+            tokenizer=tokenizer("wordpiece"),
+        )
     if reads != "sound":
         return tokenizer("wordpiece")
     name = FEATURE_EXTRACTOR_MAPPING_NAMES.get(config.model_type)

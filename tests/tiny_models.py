@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from core.pretrained import Array, ModelInputs, Pretrained, load_folder
 from core.pretrained.attention_recorder import EAGER
@@ -25,8 +34,13 @@ transformers.utils.logging.disable_progress_bar()
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 OTHER = "Nine green boats wait."
-TEXT = (SENTENCE, OTHER, "A small dog saw the green street, and the animal was tired too.",
-        "Because it was late, nine small dogs didn't wait.", "It saw a boat cross the late street.")
+TEXT = (
+    SENTENCE,
+    OTHER,
+    "A small dog saw the green street, and the animal was tired too.",
+    "Because it was late, nine small dogs didn't wait.",
+    "It saw a boat cross the late street.",
+)
 LAYERS, HEADS, SHARED, SIZE, WIDTH = 2, 3, 2, 8, 24
 
 
@@ -38,11 +52,30 @@ class Family(NamedTuple):
     config: dict[str, Any]
 
 
-BERT = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 20,
-        "max_position_embeddings": 70}
-ROPE = {**BERT, "hidden_size": 18, "num_attention_heads": 6, "num_key_value_heads": SHARED, "head_dim": SIZE}
-BART = {"d_model": WIDTH, "encoder_layers": 1, "decoder_layers": LAYERS, "encoder_attention_heads": HEADS,
-        "decoder_attention_heads": HEADS, "encoder_ffn_dim": 20, "decoder_ffn_dim": 16, "max_position_embeddings": 70}
+BERT = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 20,
+    "max_position_embeddings": 70,
+}
+ROPE = {
+    **BERT,
+    "hidden_size": 18,
+    "num_attention_heads": 6,
+    "num_key_value_heads": SHARED,
+    "head_dim": SIZE,
+}
+BART = {
+    "d_model": WIDTH,
+    "encoder_layers": 1,
+    "decoder_layers": LAYERS,
+    "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 16,
+    "max_position_embeddings": 70,
+}
 EXPERTS = {"num_local_experts": 3, "num_experts_per_tok": 2}
 
 FAMILIES: dict[str, Family] = {
@@ -136,7 +169,9 @@ def given(family: str, text: str = SENTENCE, target: str | None = OTHER) -> Mode
     if reader == "picture":
         return ModelInputs(picture=Array.of(numbers.random((9, 11, 3), dtype=np.float32)))
     if reader == "sound":
-        return ModelInputs(sound=Array.of(numbers.normal(size=12_000).astype(np.float32)), target=target)
+        return ModelInputs(
+            sound=Array.of(numbers.normal(size=12_000).astype(np.float32)), target=target
+        )
     return ModelInputs(text, target=target)
 
 
@@ -145,14 +180,19 @@ def save(family: str, folder: Path) -> Path:
     kind, reader, config = FAMILIES[family]
     more = dict(config)
     if reader == "picture":
-        options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4]}
+        options = {
+            "size": {"height": 12, "width": 12},
+            "image_mean": [0.4, 0.5, 0.6],
+            "image_std": [0.2, 0.3, 0.4],
+        }
         (folder / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
     else:
         read = tokenizer(reader)
         more |= ids_of(read, kind)
         if reader == "sound":
             read = transformers.WhisperProcessor(
-                transformers.WhisperFeatureExtractor(feature_size=6, chunk_length=1), read)
+                transformers.WhisperFeatureExtractor(feature_size=6, chunk_length=1), read
+            )
         read.save_pretrained(folder)
     build(kind, more).save_pretrained(folder)
     return folder
@@ -168,7 +208,9 @@ def build(kind: str, config: dict[str, Any], seed: int = 5) -> Any:
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=numbers)
-            weight.copy_(noise * weight.shape[-1] ** -0.5 if weight.ndim > 1 else weight + 0.1 * noise)
+            weight.copy_(
+                noise * weight.shape[-1] ** -0.5 if weight.ndim > 1 else weight + 0.1 * noise
+            )
     model.tie_weights()
     return model
 
@@ -203,14 +245,17 @@ def tokenizer(reader: str) -> Any:
     """A fast tokenizer of that kind, for a few dozen words: some words are one piece, others are two or more."""
     if reader == "sound":
         bytes_of = json.loads(tokenizer("bytes").backend_tokenizer.to_str())["model"]
-        return transformers.WhisperTokenizer(bytes_of["vocab"], [tuple(one) for one in bytes_of["merges"]],
-                                             pad_token="<|endoftext|>")
+        return transformers.WhisperTokenizer(
+            bytes_of["vocab"], [tuple(one) for one in bytes_of["merges"]], pad_token="<|endoftext|>"
+        )
     special = SPECIAL[reader]
     made = {"w": _wordpiece, "b": _bytes, "u": _unigram}[reader[0]](special)
     made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     if frame := FRAMES.get(reader):
         used = [(name, made.token_to_id(name)) for name in special if name in frame[1]]
-        made.post_processor = processors.TemplateProcessing(single=frame[0], pair=frame[1], special_tokens=used)
+        made.post_processor = processors.TemplateProcessing(
+            single=frame[0], pair=frame[1], special_tokens=used
+        )
     names = {f"{name}_token": value for name, value in NAMES[reader].items()}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=70, **names)
 
@@ -219,13 +264,21 @@ def _pieces() -> tuple[list[str], list[str]]:
     """Every letter, and the words: short ones whole, long ones cut after their third letter."""
     words = sorted({word.strip(".,").lower() for line in TEXT for word in line.split()})
     letters = sorted(set("abcdefghijklmnopqrstuvwxyz0123456789.,'?!-"))
-    return letters, [part for word in words for part in ((word,) if len(word) < 6 else (word[:3], "+" + word[3:]))]
+    return letters, [
+        part
+        for word in words
+        for part in ((word,) if len(word) < 6 else (word[:3], "+" + word[3:]))
+    ]
 
 
 def _wordpiece(special: tuple[str, ...]) -> Tokenizer:
     letters, words = _pieces()
-    names = [*special, *letters, *(f"##{one}" for one in letters),
-             *(word.replace("+", "##") for word in words if len(word) > 1)]
+    names = [
+        *special,
+        *letters,
+        *(f"##{one}" for one in letters),
+        *(word.replace("+", "##") for word in words if len(word) > 1),
+    ]
     vocabulary = {name: place for place, name in enumerate(dict.fromkeys(names))}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token=special[1]))
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -239,7 +292,11 @@ def _unigram(special: tuple[str, ...]) -> Tokenizer:
     whole = [word.replace("+", "") if "+" in word else f"▁{word}" for word in words]
     scored = [(name, 0.0) for name in special] + [("▁", -5.0)] + [(one, -6.0) for one in letters]
     known = {name for name, _ in scored}
-    made = Tokenizer(models.Unigram(scored + [(one, -3.0) for one in dict.fromkeys(whole) if one not in known], 2))
+    made = Tokenizer(
+        models.Unigram(
+            scored + [(one, -3.0) for one in dict.fromkeys(whole) if one not in known], 2
+        )
+    )
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     made.decoder = decoders.Metaspace()
@@ -250,8 +307,12 @@ def _bytes(special: tuple[str, ...]) -> Tokenizer:
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=list(special), show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=330,
+        special_tokens=list(special),
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
     made.train_from_iterator(TEXT, trainer)
     made.post_processor = processors.ByteLevel(trim_offsets=False)
     return made

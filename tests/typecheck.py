@@ -31,7 +31,11 @@ def _evaluate(hint: Any, names: dict[str, Any]) -> Any:
 
 
 def _has_shapes(hint: Any) -> bool:
-    return inspect.isclass(hint) and issubclass(hint, AbstractArray) or any(map(_has_shapes, get_args(hint)))
+    return (
+        inspect.isclass(hint)
+        and issubclass(hint, AbstractArray)
+        or any(map(_has_shapes, get_args(hint)))
+    )
 
 
 def _form(value: Any) -> Any:
@@ -51,22 +55,33 @@ def _check(function: Callable, hints: dict[str, Any], values: list[tuple[str, An
         for name, value in values:
             if not is_bearable(value, hints[name], conf=CONF):
                 beside = {other: _form(another) for other, another in values}
-                raise AssertionError(f"{function.__module__}.{function.__qualname__}: {name} is {_form(value)}, "
-                                     f"not {function.__annotations__[name]}, beside {beside}")
+                raise AssertionError(
+                    f"{function.__module__}.{function.__qualname__}: {name} is {_form(value)}, "
+                    f"not {function.__annotations__[name]}, beside {beside}"
+                )
 
 
 def checked(function: Callable) -> Callable:
     """The function with a check of its arguments before each call and of its result after it."""
     parameters = inspect.signature(function).parameters.values()
-    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    names = [
+        each.name
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
     rest = next((each.name for each in parameters if each.kind == each.VAR_POSITIONAL), None)
     passed: set = set()
 
     @functools.cache
-    def hints() -> tuple[dict[str, Any], list[tuple[int, str]]]:  # at the first call, when its module is whole
+    def hints() -> tuple[
+        dict[str, Any], list[tuple[int, str]]
+    ]:  # at the first call, when its module is whole
         """The hints with shapes, and the places of the arguments that have one."""
-        evaluated = {name: _evaluate(hint, function.__globals__) for name, hint in function.__annotations__.items()
-                     if name != "return" or not inspect.isgeneratorfunction(function)}
+        evaluated = {
+            name: _evaluate(hint, function.__globals__)
+            for name, hint in function.__annotations__.items()
+            if name != "return" or not inspect.isgeneratorfunction(function)
+        }
         shaped = {name: hint for name, hint in evaluated.items() if _has_shapes(hint)}
         return shaped, [(place, name) for place, name in enumerate(names) if name in shaped]
 
@@ -78,7 +93,7 @@ def checked(function: Callable) -> Callable:
         values = [(name, args[place]) for place, name in places if place < len(args)]
         values += [(name, value) for name, value in named.items() if name in shaped]
         if rest in shaped:
-            values += [(rest, value) for value in args[len(names):]]
+            values += [(rest, value) for value in args[len(names) :]]
         form: Any = tuple([(name, _form(value)) for name, value in values])
         if form not in passed:
             _check(function, shaped, values)
@@ -101,13 +116,17 @@ def _decorate(item: Any) -> Any:
             item.__init__ = _decorate(item.__init__)  # type: ignore[method-assign,misc]
         return item
     hints = [_evaluate(hint, item.__globals__) for hint in item.__annotations__.values()]
-    return checked(item) if any(isinstance(hint, str) or _has_shapes(hint) for hint in hints) else item
+    return (
+        checked(item) if any(isinstance(hint, str) or _has_shapes(hint) for hint in hints) else item
+    )
 
 
 class Loader(_import_hook._JaxtypingLoader):
     """jaxtyping's loader with a cache of its own, whoever asks for the code: runpy asks for it past `exec_module`."""
 
-    exec_module = SourceFileLoader.exec_module  # jaxtyping's changes the cache of all modules meanwhile
+    exec_module = (
+        SourceFileLoader.exec_module
+    )  # jaxtyping's changes the cache of all modules meanwhile
 
     @staticmethod
     def _checked_path(path: str) -> str:

@@ -10,7 +10,24 @@ from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
 
 __all__ = [
-    "AXES", "PRESETS", "Attention", "AttentionConfig", "Cache", "Choice", "ConfigError", "Entry", "LayerSteps",
-    "Param", "Preset", "RecordedSteps", "Steps", "attend", "check_sizes", "entry", "heads_that_divide", "preset",
-    "register", "why_not_fused",
+    "AXES",
+    "PRESETS",
+    "Attention",
+    "AttentionConfig",
+    "Cache",
+    "Choice",
+    "ConfigError",
+    "Entry",
+    "LayerSteps",
+    "Param",
+    "Preset",
+    "RecordedSteps",
+    "Steps",
+    "attend",
+    "check_sizes",
+    "entry",
+    "heads_that_divide",
+    "preset",
+    "register",
+    "why_not_fused",
 ]

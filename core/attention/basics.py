@@ -55,7 +55,9 @@ class Projection(nn.Module):
     reads_key_mask = False
     shares = False
 
-    def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
+    ) -> Heads:
         """q, k and v; `offset` is the position of x's first token, for a projection with positions of its own."""
         raise NotImplementedError
 
@@ -67,7 +69,9 @@ class Projection(nn.Module):
         """The weights of the value heads, from those of all score heads (trait "folds" where they differ)."""
         return weights
 
-    def merge(self, out: Float[Tensor, "B H T E"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+    def merge(
+        self, out: Float[Tensor, "B H T E"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
         """The layer's output from that of all heads; x is the layer's input."""
         raise NotImplementedError
 
@@ -76,13 +80,17 @@ class Projection(nn.Module):
         _, k, v = self(context, context, offset)
         return k, v
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any) -> Extended:
+    def extend(
+        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any
+    ) -> Extended:
         """q of T new tokens, k and v of all S tokens, and what is then stored; `stored` is of the S − T before."""
         q, *new = self(x, x, offset, **given)
         k, v = append(stored, new)
         return q, k, v, (k, v)
 
-    def carry(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any) -> Extended:
+    def carry(
+        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **given: Any
+    ) -> Extended:
         """q, k and v of T new tokens, and what is then stored beside a kernel's state, whose size must not grow."""
         return *self.extend(x, (), offset, **given)[:3], ()
 
@@ -101,14 +109,21 @@ class MultiHead(Projection):
         self.query, self.key, self.value = (linear(d_model, inner, bias) for _ in range(3))
         self.output = linear(inner, d_model, bias)
 
-    def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        k, v = split_heads(self.key(context), self.num_heads), split_heads(self.value(context), self.num_heads)
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
+    ) -> Heads:
+        k, v = (
+            split_heads(self.key(context), self.num_heads),
+            split_heads(self.value(context), self.num_heads),
+        )
         return self.queries(x), k, v
 
     def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
         return split_heads(self.query(x), self.num_heads)
 
-    def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+    def merge(
+        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
 
 
@@ -124,10 +139,14 @@ class Score(nn.Module):
     def drop_keys(self) -> None:
         """Remove the weights of `qk_transform` for keys: a layer that takes another's takes them transformed."""
 
-    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
+    def forward(
+        self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
+    ) -> Float[Tensor, "B H T S"]:
         raise NotImplementedError
 
-    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor] | None:
+    def factors(
+        self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]
+    ) -> tuple[Tensor, Tensor] | None:
         """The pairs of numbers whose products add up to the raw score of one query and one key, each (B, H, 1, D).
 
         None for a score that is no such sum; a page then shows its result alone.
@@ -144,11 +163,15 @@ class Product(Score):
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return q, k
 
-    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
+    def forward(
+        self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
+    ) -> Float[Tensor, "B H T S"]:
         q, k = self.prepare(q, k)
         return q @ k.mT
 
-    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor]:
+    def factors(
+        self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]
+    ) -> tuple[Tensor, Tensor]:
         return self.prepare(q, k)
 
 
@@ -172,7 +195,9 @@ class Normalizer(nn.Module):
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None) -> Float[Tensor, "B H T S"]:
+    def forward(
+        self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None
+    ) -> Float[Tensor, "B H T S"]:
         """Weights in the scores' own dtype; mask is True where a query may attend."""
         dtype = scores.dtype
         ready = self.prepare(scores.float() if dtype in HALF else scores, mask)

@@ -28,9 +28,17 @@ class Cache:
     @property
     def numbers(self) -> int:
         """How many numbers are stored, of one sequence."""
-        return sum(tensor[0].numel() for tensor in (*self.heads, self.inputs, self.state) if tensor is not None)
+        return sum(
+            tensor[0].numel()
+            for tensor in (*self.heads, self.inputs, self.state)
+            if tensor is not None
+        )
 
 
 def append(stored: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Stored tensors with those of new tokens after them; nothing stored yet is an empty sequence."""
-    return tuple(torch.cat(pair, dim=-2) for pair in zip(stored, new, strict=True)) if stored else tuple(new)
+    return (
+        tuple(torch.cat(pair, dim=-2) for pair in zip(stored, new, strict=True))
+        if stored
+        else tuple(new)
+    )

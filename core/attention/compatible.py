@@ -39,7 +39,9 @@ def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tupl
             continue
         for item in entries:
             try:
-                config_with({axis: example(axis, key), other: example(other, item.key)}, d_model, num_heads)
+                config_with(
+                    {axis: example(axis, key), other: example(other, item.key)}, d_model, num_heads
+                )
             except ConfigError as reason:
                 refused.append(Refusal(other, item.key, str(reason)))
     return tuple(refused)
@@ -59,4 +61,6 @@ def needs(axis: str, key: str) -> dict[str, str]:
                 return {other: item.key}
             except ConfigError:
                 continue
-    raise ConfigError(f"{axis} = {key} ({entry(axis, key).name}) goes with nothing; its refuse is too strict.")
+    raise ConfigError(
+        f"{axis} = {key} ({entry(axis, key).name}) goes with nothing; its refuse is too strict."
+    )

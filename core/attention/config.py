@@ -45,11 +45,21 @@ class AttentionConfig:
     kernel: Choice = Choice("exact")
     dropout: float = 0.0
 
-    if TYPE_CHECKING:  # a key stands for its choice with all defaults, as __post_init__ completes it
+    if (
+        TYPE_CHECKING
+    ):  # a key stands for its choice with all defaults, as __post_init__ completes it
+
         def __init__(
-            self, d_model: int = 64, num_heads: int = 4, projection: Choice | str = "multi_head",
-            score: Choice | str = "scaled_dot", position: Choice | str = "none", mask: Choice | str = "none",
-            normalizer: Choice | str = "softmax", kernel: Choice | str = "exact", dropout: float = 0.0,
+            self,
+            d_model: int = 64,
+            num_heads: int = 4,
+            projection: Choice | str = "multi_head",
+            score: Choice | str = "scaled_dot",
+            position: Choice | str = "none",
+            mask: Choice | str = "none",
+            normalizer: Choice | str = "softmax",
+            kernel: Choice | str = "exact",
+            dropout: float = 0.0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -64,7 +74,9 @@ class AttentionConfig:
             choice = getattr(self, axis)
             if axis != "mask" and choice.parts and not entry(axis, choice.key).parts:
                 raise ConfigError(f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.")
-            for part in choice.walk() if axis == "mask" else (choice,):  # a joined position asks its parts itself
+            for part in (
+                choice.walk() if axis == "mask" else (choice,)
+            ):  # a joined position asks its parts itself
                 if reason := entry(axis, part.key).refuse(self):
                     raise ConfigError(reason)
 
@@ -77,7 +89,11 @@ class AttentionConfig:
     def sizes(self) -> HeadSizes:
         """The heads that the projection makes, which scores, positions and normalizers work on."""
         sizes = entry("projection", self.projection.key).sizes
-        return sizes(self) if sizes else HeadSizes(self.num_heads, self.head_dim, self.head_dim, self.num_heads)
+        return (
+            sizes(self)
+            if sizes
+            else HeadSizes(self.num_heads, self.head_dim, self.head_dim, self.num_heads)
+        )
 
     @property
     def score_heads(self) -> int:
@@ -119,10 +135,14 @@ def check_sizes(d_model: int, num_heads: int) -> None:
     """ConfigError unless both are whole numbers from 1 to LARGEST_SIZE and num_heads divides d_model."""
     for name, value in (("d_model", d_model), ("num_heads", num_heads)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
-            raise ConfigError(f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}.")
+            raise ConfigError(
+                f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}."
+            )
     if d_model % num_heads:
         fits = ", ".join(str(heads) for heads in heads_that_divide(d_model)[:12])
-        raise ConfigError(f"num_heads = {num_heads} does not divide d_model = {d_model}; take one of {fits}.")
+        raise ConfigError(
+            f"num_heads = {num_heads} does not divide d_model = {d_model}; take one of {fits}."
+        )
 
 
 def heads_that_divide(d_model: int) -> list[int]:

@@ -31,7 +31,9 @@ class FunctionScore(Score):
         super().__init__()
         self.function, self.owner = function, owner
 
-    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
+    def forward(
+        self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
+    ) -> Float[Tensor, "B H T S"]:
         scores = call(self.owner, self.function, q, k)
         check_result(self.owner, scores, (*q.shape[:3], k.shape[2]), "B, H, T, S")
         return scores
@@ -45,7 +47,9 @@ class FunctionNormalizer(Normalizer):
         super().__init__()
         self.function, self.owner = function, owner
 
-    def forward(self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None) -> Float[Tensor, "B H T S"]:
+    def forward(
+        self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None
+    ) -> Float[Tensor, "B H T S"]:
         ready = scores.float() if scores.dtype in HALF else scores
         if mask is not None:
             ready = ready.masked_fill(~mask, torch.finfo(ready.dtype).min)
@@ -63,7 +67,13 @@ class FunctionBias(Position):
 
     def bias(self, block: ScoreBlock) -> Tensor:
         bias = call(self.owner, self.function, block.i, block.j)
-        check_result(self.owner, bias, (block.num_heads, len(block.i), block.j.shape[1]), "H, T, S", broadcast=True)
+        check_result(
+            self.owner,
+            bias,
+            (block.num_heads, len(block.i), block.j.shape[1]),
+            "H, T, S",
+            broadcast=True,
+        )
         return bias.to(block.dtype)
 
 
@@ -76,9 +86,17 @@ class FunctionMask(Mask):
 
     def forward(self, block: ScoreBlock) -> Tensor:
         allowed = call(self.owner, self.function, block.i, block.j)
-        check_result(self.owner, allowed, (block.num_heads, len(block.i), block.j.shape[1]), "H, T, S", broadcast=True)
+        check_result(
+            self.owner,
+            allowed,
+            (block.num_heads, len(block.i), block.j.shape[1]),
+            "H, T, S",
+            broadcast=True,
+        )
         if allowed.dtype != torch.bool:
-            raise ConfigError(f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend.")
+            raise ConfigError(
+                f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend."
+            )
         return allowed
 
 
@@ -116,11 +134,15 @@ def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, A
             raise ConfigError(f"Attention has no {quote_name(axis)}; it takes {', '.join(AXES)}.")
         pieces[axis] = adapt(axis, piece)
         if (chosen := getattr(config, axis)) != getattr(usual, axis):
-            raise ConfigError(f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}; take "
-                              "one of the two.")
+            raise ConfigError(
+                f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}; take "
+                "one of the two."
+            )
     if pieces and config.kernel != usual.kernel:
-        raise ConfigError(f"kernel = {config.kernel.key} knows no {next(iter(pieces))} from outside the lab; take "
-                          "kernel = exact.")
+        raise ConfigError(
+            f"kernel = {config.kernel.key} knows no {next(iter(pieces))} from outside the lab; take "
+            "kernel = exact."
+        )
     return pieces
 
 
@@ -129,10 +151,14 @@ def _callable(axis: str, piece: Any, names: tuple[str, ...]) -> Any:
     if axis in FITTING:
         fitting += f" or an instance of {FITTING[axis][0].__name__}"
     if isinstance(piece, str):
-        raise ConfigError(f"{axis} = {quote(piece)} is a key; name it in the config: "
-                          f"AttentionConfig({axis}={quote(piece)}). Here goes {fitting}.")
+        raise ConfigError(
+            f"{axis} = {quote(piece)} is a key; name it in the config: "
+            f"AttentionConfig({axis}={quote(piece)}). Here goes {fitting}."
+        )
     if isinstance(piece, type):
-        raise ConfigError(f"{axis} = {piece.__name__} is a class; expected {fitting}: call it, {piece.__name__}(…).")
+        raise ConfigError(
+            f"{axis} = {piece.__name__} is a class; expected {fitting}: call it, {piece.__name__}(…)."
+        )
     if not callable(piece):
         raise ConfigError(f"{axis} = {quote(piece)}; expected {fitting}.")
     try:
@@ -142,7 +168,9 @@ def _callable(axis: str, piece: Any, names: tuple[str, ...]) -> Any:
     try:
         taken.bind(*names)
     except TypeError:
-        raise ConfigError(f"{axis} = {_written(piece)} takes {taken}; expected {fitting}.") from None
+        raise ConfigError(
+            f"{axis} = {_written(piece)} takes {taken}; expected {fitting}."
+        ) from None
     return piece
 
 
@@ -150,7 +178,8 @@ def _written(piece: Any) -> str:
     """What a message calls it: the name of a function (also of one with some arguments filled in) or of a class."""
     piece = piece.func if isinstance(piece, partial) else piece
     return getattr(piece, "__name__", None) or (
-        type(piece).__name__ if isinstance(piece, nn.Module) else quote(piece))
+        type(piece).__name__ if isinstance(piece, nn.Module) else quote(piece)
+    )
 
 
 def call(owner: str, function: Function, *args: Any) -> Any:
@@ -163,7 +192,9 @@ def call(owner: str, function: Function, *args: Any) -> Any:
         raise ConfigError(f"{owner} failed. {describe(error)}") from error
 
 
-def check_result(owner: str, result: Any, shape: tuple[int, ...], names: str, broadcast: bool = False) -> None:
+def check_result(
+    owner: str, result: Any, shape: tuple[int, ...], names: str, broadcast: bool = False
+) -> None:
     """ConfigError unless the result of a person's function is a tensor of that shape, or broadcastable to it."""
     expected = f"{'broadcastable to ' if broadcast else ''}({names}) = {tuple(shape)}"
     if not isinstance(result, Tensor):

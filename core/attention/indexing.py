@@ -33,5 +33,7 @@ def loss_of_indexer(inputs: AttentionInputs, indexer: LightningIndexer) -> Float
         visible = visible & block.key_mask
     with torch.no_grad():
         weights = inputs.normalizer(compute_scores(replace(inputs, record=False))[-1], visible)
-    scores = indexer.index_scores(replace(block, x=block.x.detach(), context=block.context.detach()))
+    scores = indexer.index_scores(
+        replace(block, x=block.x.detach(), context=block.context.detach())
+    )
     return indexer_loss(scores, weights, visible.squeeze(1) if visible.dim() == 4 else visible)

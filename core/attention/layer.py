@@ -23,7 +23,15 @@ from core.attention.checks import (
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
 from core.attention.indexing import find_indexer, loss_of_indexer
-from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
+from core.attention.kernels import (
+    KERNELS,
+    AttentionInputs,
+    Steps,
+    empty_steps,
+    exact,
+    fused,
+    why_not_fused,
+)
 from core.attention.kernels.exact import LayerSteps, RecordedSteps, last_rows
 from core.attention.kernels.fused import fused_token
 from core.attention.kernels.refusals import why_no_state
@@ -41,7 +49,11 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, config: AttentionConfig, add_positions: bool = False, takes_kv: bool = False, layer: int = 0,
+        self,
+        config: AttentionConfig,
+        add_positions: bool = False,
+        takes_kv: bool = False,
+        layer: int = 0,
         **given: Piece,
     ) -> None:
         """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once).
@@ -57,32 +69,58 @@ class Attention(nn.Module):
         pieces = adapt_given(config, given)
         self.projection, self.score, self.position, self.normalizer, self.kernel = (
             pieces[axis] if axis in pieces else entry(axis, getattr(config, axis).key).build(config)
-            for axis in ("projection", "score", "position", "normalizer", "kernel"))
+            for axis in ("projection", "score", "position", "normalizer", "kernel")
+        )
         self.projection.layer = layer
         self.maps_queries = config.has("projection", "shares keys") and "projection" not in pieces
         if takes_kv:
             del self.projection.key, self.projection.value
             self.score.drop_keys()
-        self.mask = pieces.get("mask") or (None if config.mask.key == "none" else make_mask(config.mask, config))
+        self.mask = pieces.get("mask") or (
+            None if config.mask.key == "none" else make_mask(config.mask, config)
+        )
         self.indexer = find_indexer(self.mask)
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
-        self.recording_kernel = exact if config.has("kernel", "same") and "kernel" not in pieces else self.kernel
+        self.recording_kernel = (
+            exact if config.has("kernel", "same") and "kernel" not in pieces else self.kernel
+        )
         self.carries_state = not pieces and why_no_state(config) is None
-        self.rotates_once = (not pieces and type(self.projection).extend is Projection.extend
-                             and not config.has("position", "reads length"))
-        self.fuses_tokens = (plain and isinstance(self.score, Dot) and config.mask.key == "causal"
-                             and "scores" not in enters(config.position))
-        self.reads_rows = config.has("position", "other rows")  # of earlier queries, which no cache holds
-        self.reads_inputs = (self.reads_rows or config.has("position", "reads x") or config.has("mask", "learned")
-                             or isinstance(self.kernel, nn.Module) or bool({"position", "mask"} & pieces.keys()))
+        self.rotates_once = (
+            not pieces
+            and type(self.projection).extend is Projection.extend
+            and not config.has("position", "reads length")
+        )
+        self.fuses_tokens = (
+            plain
+            and isinstance(self.score, Dot)
+            and config.mask.key == "causal"
+            and "scores" not in enters(config.position)
+        )
+        self.reads_rows = config.has(
+            "position", "other rows"
+        )  # of earlier queries, which no cache holds
+        self.reads_inputs = (
+            self.reads_rows
+            or config.has("position", "reads x")
+            or config.has("mask", "learned")
+            or isinstance(self.kernel, nn.Module)
+            or bool({"position", "mask"} & pieces.keys())
+        )
         combines = config.has("projection", "folds") or "projection" in pieces
         self.combine_heads = self.projection.combine_heads if combines else None
 
     def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
-        mask: Bool[Tensor, ...] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
-        record: bool = True, cache: Cache | None = None, kv: tuple[Tensor, ...] | None = None,
+        self,
+        x: Float[Tensor, "B T C"],
+        context: Float[Tensor, "B S C"] | None = None,
+        *,
+        mask: Bool[Tensor, ...] | None = None,
+        key_mask: Bool[Tensor, "B S"] | None = None,
+        offset: int = 0,
+        record: bool = True,
+        cache: Cache | None = None,
+        kv: tuple[Tensor, ...] | None = None,
         shared: dict[str, Tensor] | None = None,
     ) -> Steps:
         """Attend from x to context (to x itself when None); `Steps.merged` is the layer's output, (B, T, C).
@@ -116,25 +154,46 @@ class Attention(nn.Module):
         return steps.with_(merged=self.projection.merge(steps.out, queries))
 
     if TYPE_CHECKING:
+
         @overload  # nn.Module's own returns Any
         def __call__(
-            self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None,
-            key_mask: Tensor | None = None, offset: int = 0, record: Literal[True] = True, cache: Cache | None = None,
-            kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
+            self,
+            x: Tensor,
+            context: Tensor | None = None,
+            *,
+            mask: Tensor | None = None,
+            key_mask: Tensor | None = None,
+            offset: int = 0,
+            record: Literal[True] = True,
+            cache: Cache | None = None,
+            kv: tuple[Tensor, ...] | None = None,
+            shared: dict[str, Tensor] | None = None,
         ) -> LayerSteps: ...
         @overload
         def __call__(
-            self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None,
-            key_mask: Tensor | None = None, offset: int = 0, record: bool, cache: Cache | None = None,
-            kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
+            self,
+            x: Tensor,
+            context: Tensor | None = None,
+            *,
+            mask: Tensor | None = None,
+            key_mask: Tensor | None = None,
+            offset: int = 0,
+            record: bool,
+            cache: Cache | None = None,
+            kv: tuple[Tensor, ...] | None = None,
+            shared: dict[str, Tensor] | None = None,
         ) -> Steps: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Steps: ...
 
     def keys_values(
-        self, context: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None,
+        self,
+        context: Float[Tensor, "B S C"],
+        key_mask: Bool[Tensor, "B S"] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """k and v of a context before rotation, the same for all x that attend to it."""
-        keys = clear_padding(self.position.add(context) if self.add_positions else context, key_mask)
+        keys = clear_padding(
+            self.position.add(context) if self.add_positions else context, key_mask
+        )
         _, k, v = self.projection(keys[:, :0], keys, **self._given(key_mask, None))
         return k, v
 
@@ -147,11 +206,19 @@ class Attention(nn.Module):
     def _given(self, key_mask: Tensor | None, shared: dict[str, Tensor] | None) -> dict[str, Any]:
         """What the projection asks for beside x and context."""
         given: dict[str, Any] = {"key_mask": key_mask} if self.projection.reads_key_mask else {}
-        return given | {"shared": {} if shared is None else shared} if self.projection.shares else given
+        return (
+            given | {"shared": {} if shared is None else shared}
+            if self.projection.shares
+            else given
+        )
 
     def step(
-        self, x: Float[Tensor, "B T C"], cache: Cache | None = None, record: bool = False,
-        kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
+        self,
+        x: Float[Tensor, "B T C"],
+        cache: Cache | None = None,
+        record: bool = False,
+        kv: tuple[Tensor, ...] | None = None,
+        shared: dict[str, Tensor] | None = None,
     ) -> tuple[Steps, Cache]:
         """Attend from T new tokens to those of the cache and to themselves; returns the Steps and the longer cache.
 
@@ -167,32 +234,64 @@ class Attention(nn.Module):
         return steps, steps.cache
 
     def _extend(
-        self, x: Tensor, cache: Cache, record: bool, kv: tuple[Tensor, ...] | None, given: dict[str, Any],
+        self,
+        x: Tensor,
+        cache: Cache,
+        record: bool,
+        kv: tuple[Tensor, ...] | None,
+        given: dict[str, Any],
     ) -> Steps:
         if kv is not None and (self.carries_state or self.reads_rows):
-            raise ValueError(f"kv is not used by kernel = {self.config.kernel.key} with position = "
-                             f"{self.config.position.key}, which reads the tokens themselves; leave it out.")
+            raise ValueError(
+                f"kv is not used by kernel = {self.config.kernel.key} with position = "
+                f"{self.config.position.key}, which reads the tokens themselves; leave it out."
+            )
         if self.carries_state and not record and (cache.state is not None or not cache.length):
             return self._carry(x, cache, given)
         if cache.state is not None:
-            raise ValueError("This cache holds a state and no keys to draw weights on; record from the first token on.")
+            raise ValueError(
+                "This cache holds a state and no keys to draw weights on; record from the first token on."
+            )
         length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
             inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
-        if self.reads_rows and inputs is not None:  # all rows are computed again, so no heads are stored
+        if (
+            self.reads_rows and inputs is not None
+        ):  # all rows are computed again, so no heads are stored
             whole = self(inputs, record=record, shared=given.get("shared"))
             return replace(last_rows(whole, x.shape[1]), cache=Cache(length, (), inputs))
         q, k, v, stored = self._heads_of_all(x, cache, kv, given)
-        if self.fuses_tokens and x.shape[1] == 1 and not record and not (self.training and self.config.dropout):
+        if (
+            self.fuses_tokens
+            and x.shape[1] == 1
+            and not record
+            and not (self.training and self.config.dropout)
+        ):
             scale = self.score.scale
-            steps = Steps(q, k, v, scale, None, None, fused_token(q, k, v, scale / self.normalizer.temperature))
+            steps = Steps(
+                q,
+                k,
+                v,
+                scale,
+                None,
+                None,
+                fused_token(q, k, v, scale / self.normalizer.temperature),
+            )
         else:
-            steps = self._compute(self._rotated_inputs(q, k, v, x, inputs, offset=cache.length), record)
-        return steps.with_(merged=self.projection.merge(self.projection.expand(steps.out), x),
-                           cache=Cache(length, stored, inputs))
+            steps = self._compute(
+                self._rotated_inputs(q, k, v, x, inputs, offset=cache.length), record
+            )
+        return steps.with_(
+            merged=self.projection.merge(self.projection.expand(steps.out), x),
+            cache=Cache(length, stored, inputs),
+        )
 
     def _heads_of_all(
-        self, x: Tensor, cache: Cache, kv: tuple[Tensor, ...] | None, given: dict[str, Any],
+        self,
+        x: Tensor,
+        cache: Cache,
+        kv: tuple[Tensor, ...] | None,
+        given: dict[str, Any],
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
         """q of the new tokens, k and v of all, rotated, and what is then stored: keys as they are once rotated, or what
         the projection chooses, from which keys are computed and rotated again at each step."""
@@ -215,29 +314,55 @@ class Attention(nn.Module):
         q, k, v, stored = self.projection.carry(x, cache.heads, cache.length, **given)
         inputs = self.kernel_inputs(q, k, v, x, x, offset=cache.length, first_key=cache.length)
         inputs = replace(inputs, carries=True, past=cache.state)
-        steps = replace(empty_steps(inputs), state=cache.state) if inputs.empty else self.kernel(inputs)
-        return replace(steps, merged=self.projection.merge(steps.out, x),
-                       cache=Cache(cache.length + x.shape[1], stored, state=steps.state))
+        steps = (
+            replace(empty_steps(inputs), state=cache.state) if inputs.empty else self.kernel(inputs)
+        )
+        return replace(
+            steps,
+            merged=self.projection.merge(steps.out, x),
+            cache=Cache(cache.length + x.shape[1], stored, state=steps.state),
+        )
 
     def attend_heads(
-        self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, context: Tensor | None = None,
-        mask: Tensor | None = None, key_mask: Tensor | None = None, offset: int = 0, record: bool = True,
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        x: Tensor | None = None,
+        context: Tensor | None = None,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        offset: int = 0,
+        record: bool = True,
     ) -> Steps:
         """The layer from projected heads to the output of each, before they are merged."""
-        return self._compute(self.kernel_inputs(q, k, v, x, context, mask, key_mask, offset), record)
+        return self._compute(
+            self.kernel_inputs(q, k, v, x, context, mask, key_mask, offset), record
+        )
 
     def _compute(self, inputs: AttentionInputs, record: bool) -> Steps:
         if inputs.empty:
             return empty_steps(inputs)
-        steps = self.recording_kernel(replace(inputs, record=True)) if record else self.fast_kernel(inputs)
+        steps = (
+            self.recording_kernel(replace(inputs, record=True))
+            if record
+            else self.fast_kernel(inputs)
+        )
         if self.indexer is None or not (self.training and torch.is_grad_enabled()):
             return steps
         return replace(steps, indexer_loss=loss_of_indexer(inputs, self.indexer))
 
     def kernel_inputs(
-        self, q: Float[Tensor, "B Hs T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B Gv S E"],
-        x: Tensor | None = None, context: Tensor | None = None, mask: Tensor | None = None,
-        key_mask: Tensor | None = None, offset: int = 0, first_key: int = 0,
+        self,
+        q: Float[Tensor, "B Hs T D"],
+        k: Float[Tensor, "B G S D"],
+        v: Float[Tensor, "B Gv S E"],
+        x: Tensor | None = None,
+        context: Tensor | None = None,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        offset: int = 0,
+        first_key: int = 0,
     ) -> AttentionInputs:
         """The inputs of a kernel from projected heads: q and k rotated, k and v repeated for the heads that share.
 
@@ -253,40 +378,89 @@ class Attention(nn.Module):
         return self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
 
     def _rotated_inputs(
-        self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None, context: Tensor | None, mask: Tensor | None = None,
-        key_mask: Tensor | None = None, offset: int = 0, first_key: int = 0,
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        x: Tensor | None,
+        context: Tensor | None,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        offset: int = 0,
+        first_key: int = 0,
     ) -> AttentionInputs:
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, self.config.num_heads)
-        block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset - first_key,
-                                 key_mask=key_mask, device=q.device, q=q, k=k, x=x, context=context)
+        block = ScoreBlock.whole(
+            q.shape[2],
+            k.shape[2],
+            num_heads=q.shape[1],
+            offset=offset - first_key,
+            key_mask=key_mask,
+            device=q.device,
+            q=q,
+            k=k,
+            x=x,
+            context=context,
+        )
         if q.shape[2] and k.shape[2] and (tables := self.position.tables(block)):
             block = replace(block, tables=tables)
         return AttentionInputs(
-            block, v, self.score, self.normalizer, self.position, self.mask, mask,
+            block,
+            v,
+            self.score,
+            self.normalizer,
+            self.position,
+            self.mask,
+            mask,
             combine_heads=self.combine_heads,
             causal=self.config.mask.key == "causal" and mask is None and key_mask is None,
-            dropout=self.config.dropout if self.training else 0.0)
+            dropout=self.config.dropout if self.training else 0.0,
+        )
 
 
 if TYPE_CHECKING:
+
     @overload
     def attend(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, scale: float | None = None,
-        temperature: float = 1.0, bias: Tensor | None = None, dropout: float = 0.0, kernel: Literal["exact"] = "exact",
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        temperature: float = 1.0,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+        kernel: Literal["exact"] = "exact",
         normalizer: Normalizer | None = None,
     ) -> RecordedSteps: ...
     @overload
     def attend(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, scale: float | None = None,
-        temperature: float = 1.0, bias: Tensor | None = None, dropout: float = 0.0, kernel: str,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        temperature: float = 1.0,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+        kernel: str,
         normalizer: Normalizer | None = None,
     ) -> Steps: ...
 
 
 def attend(
-    q: Float[Tensor, "B H T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B G S E"],
-    mask: Bool[Tensor, ...] | None = None, *, scale: float | None = None, temperature: float = 1.0,
-    bias: Float[Tensor, ...] | None = None, dropout: float = 0.0, kernel: str = "exact",
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B G S D"],
+    v: Float[Tensor, "B G S E"],
+    mask: Bool[Tensor, ...] | None = None,
+    *,
+    scale: float | None = None,
+    temperature: float = 1.0,
+    bias: Float[Tensor, ...] | None = None,
+    dropout: float = 0.0,
+    kernel: str = "exact",
     normalizer: Normalizer | None = None,
 ) -> Steps:
     """Scaled dot-product attention of given heads. Vaswani 2017, equation 1.
@@ -297,21 +471,39 @@ def attend(
     or the mask is not bool; ConfigError for an unknown kernel, or one that cannot do that normalizer.
     """
     mask = check_heads(q, k, v, mask)
-    score, softmax = _score_and_softmax(dot_product_scale(q.shape[-1]) if scale is None else scale, temperature)
+    score, softmax = _score_and_softmax(
+        dot_product_scale(q.shape[-1]) if scale is None else scale, temperature
+    )
     if normalizer is not None and kernel != "exact":
-        raise ConfigError(f"kernel = {kernel} computes only softmax; take kernel = exact, or no normalizer.")
+        raise ConfigError(
+            f"kernel = {kernel} computes only softmax; take kernel = exact, or no normalizer."
+        )
     if normalizer is not None and temperature != 1.0:
-        raise ConfigError(f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead.")
+        raise ConfigError(
+            f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead."
+        )
     item = find(KERNELS, "kernel", kernel)
     if dropout and "implied" in item.traits:
-        raise ConfigError(f"kernel = {kernel} computes no weights for dropout = {dropout:g}; take dropout = 0, or "
-                          "kernel = exact.")
+        raise ConfigError(
+            f"kernel = {kernel} computes no weights for dropout = {dropout:g}; take dropout = 0, or "
+            "kernel = exact."
+        )
     run = item.build(None)
     k, v = clear_hidden_heads(k, mask), clear_hidden_heads(v, mask)
     k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
-    block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)
-    inputs = AttentionInputs(block, v, score, normalizer or softmax, call_mask=mask, call_bias=bias, dropout=dropout,
-                             record=kernel == "exact")
+    block = ScoreBlock.whole(
+        q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k
+    )
+    inputs = AttentionInputs(
+        block,
+        v,
+        score,
+        normalizer or softmax,
+        call_mask=mask,
+        call_bias=bias,
+        dropout=dropout,
+        record=kernel == "exact",
+    )
     return empty_steps(inputs) if inputs.empty else run(inputs)
 
 

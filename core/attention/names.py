@@ -9,8 +9,18 @@ from core.attention.config import AXES, AttentionConfig, entry
 from core.attention.presets import PRESETS
 from core.entries import Choice, ConfigError, complete
 
-TELLING = ("kernel", "mask", "position", "normalizer", "score", "projection")  # what distinguishes best, first
-ABSENT = {"mask": "full", "position": "no positions"}  # what the choice "none" is, beside attentions with another
+TELLING = (
+    "kernel",
+    "mask",
+    "position",
+    "normalizer",
+    "score",
+    "projection",
+)  # what distinguishes best, first
+ABSENT = {
+    "mask": "full",
+    "position": "no positions",
+}  # what the choice "none" is, beside attentions with another
 
 
 def choice_name(axis: str, choice: Choice) -> str:
@@ -30,7 +40,11 @@ def attention_name(config: AttentionConfig) -> str:
         except ConfigError:
             continue
     plain = AttentionConfig(config.d_model, config.num_heads)
-    names = [choice_name(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
+    names = [
+        choice_name(axis, getattr(config, axis))
+        for axis in AXES
+        if getattr(config, axis) != getattr(plain, axis)
+    ]
     return ", ".join(names) or entry("score", config.score.key).name
 
 
@@ -41,8 +55,10 @@ def distinct_names(configs: Sequence[AttentionConfig]) -> tuple[str, ...]:
     """
     axes: list[str] = []
     for axis in TELLING:
-        before, after = (len({tuple(getattr(config, name) for name in names) for config in configs})
-                         for names in (axes, [*axes, axis]))
+        before, after = (
+            len({tuple(getattr(config, name) for name in names) for config in configs})
+            for names in (axes, [*axes, axis])
+        )
         axes += [axis] * (after > before)
     return tuple(", ".join(_part(axis, config, configs) for axis in axes) for config in configs)
 

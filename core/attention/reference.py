@@ -11,9 +11,16 @@ from torch import Tensor, nn
 
 
 def attention(
-    x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"],
-    to_q: nn.Linear, to_k: nn.Linear, to_v: nn.Linear, to_out: nn.Linear, num_heads: int,
-    mask: Bool[Tensor, ...], bias: Float[Tensor, ...] | float = 0.0, rotary_base: float | None = 10000.0,
+    x: Float[Tensor, "B T C"],
+    context: Float[Tensor, "B S C"],
+    to_q: nn.Linear,
+    to_k: nn.Linear,
+    to_v: nn.Linear,
+    to_out: nn.Linear,
+    num_heads: int,
+    mask: Bool[Tensor, ...],
+    bias: Float[Tensor, ...] | float = 0.0,
+    rotary_base: float | None = 10000.0,
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B H T S"]]:
     """softmax(R q (R k)ᵀ / √D + bias) v in each of H heads of size D = C / H. Vaswani 2017, section 3.2.
 

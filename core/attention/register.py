@@ -42,22 +42,28 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     before = _check(axis, entry, replace)
     build = entry.build
     made = dataclasses.replace(
-        entry, source=source, name=f"{entry.name} (plug-in)", short=entry.short or entry.name.lower(),
-        build=lambda *args, **params: adapt(axis, build(*args, **params), entry.key))
+        entry,
+        source=source,
+        name=f"{entry.name} (plug-in)",
+        short=entry.short or entry.name.lower(),
+        build=lambda *args, **params: adapt(axis, build(*args, **params), entry.key),
+    )
     if axis == "score" and entry.cost is Entry.__dataclass_fields__["cost"].default:
         made = dataclasses.replace(made, cost=partial(_score_cost, made))
     entries = AXES[axis].entries
     place = entries.index(before) if before else len(entries)
 
     def take_back() -> None:
-        entries[place:place + 1] = [before] if before else []
+        entries[place : place + 1] = [before] if before else []
 
-    entries[place:place + 1] = [made]
+    entries[place : place + 1] = [made]
     try:
         _try_out(axis, made)
     except Exception as error:
         take_back()
-        reason = str(error) if isinstance(error, ConfigError) else plugins.describe(error, Path(source))
+        reason = (
+            str(error) if isinstance(error, ConfigError) else plugins.describe(error, Path(source))
+        )
         raise ConfigError(f"{axis} = {entry.key} was not added. {reason}") from error
     plugins.undo.append(take_back)
     return made
@@ -65,10 +71,14 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
 
 def _score_cost(entry: Entry, config: LayerConfig, area: Area) -> Cost:
     """The FLOPs of a score without a `cost`, counted while it runs without numbers; a Product's own product apart."""
-    shapes = ((1, config.score_heads, length, config.qk_dim) for length in (area.queries, area.keys))
+    shapes = (
+        (1, config.score_heads, length, config.qk_dim) for length in (area.queries, area.keys)
+    )
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         entry.build(config)(*map(torch.empty, shapes))
-    product = 2.0 * area.cells * config.score_heads * config.qk_dim if "product" in entry.traits else 0.0
+    product = (
+        2.0 * area.cells * config.score_heads * config.qk_dim if "product" in entry.traits else 0.0
+    )
     return Cost(counter.get_total_flops() - product)
 
 
@@ -79,8 +89,10 @@ def _check(axis: str, entry: Entry, replace: bool) -> Entry | None:
     if not isinstance(entry, Entry):
         raise ConfigError(f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.")
     if not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key):
-        raise ConfigError(f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
-                          "as in cosine_power.")
+        raise ConfigError(
+            f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
+            "as in cosine_power."
+        )
     owner = f"{axis} = {entry.key}"
     for wrong in _complaints(axis, entry, owner):
         raise ConfigError(wrong)
@@ -88,8 +100,10 @@ def _check(axis: str, entry: Entry, replace: bool) -> Entry | None:
     if before and not before.source:
         raise ConfigError(f"{owner} is one of the lab's own; take another key.")
     if before and not replace:
-        raise ConfigError(f"{owner} is registered already, by {Path(before.source).name}; take another key, or "
-                          "register(…, replace=True).")
+        raise ConfigError(
+            f"{owner} is registered already, by {Path(before.source).name}; take another key, or "
+            "register(…, replace=True)."
+        )
     return before
 
 
@@ -111,7 +125,9 @@ def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
     known = sorted({trait for item in AXES[axis] for trait in item.traits})
     for trait in sorted(set(entry.traits) - set(known), key=str):
         yield f"{owner}: trait {quote(trait)}; the traits of this axis are {', '.join(known) or 'none'}."
-    if not isinstance(entry.params, tuple) or not all(isinstance(param, Param) for param in entry.params):
+    if not isinstance(entry.params, tuple) or not all(
+        isinstance(param, Param) for param in entry.params
+    ):
         yield f"{owner}: params = {quote(entry.params)}; expected a tuple of Param, as in (Param(…),)."
     for param in entry.params:
         yield from _param_complaints(param, owner)
@@ -157,7 +173,12 @@ def _variants(entry: Entry) -> Iterator[dict[str, Value]]:
     yield {}
     for param in entry.params:
         values: tuple[Any, ...] = param.choices or (
-            (False, True) if isinstance(param.default, bool) else () if param.low is None else (param.low,))
+            (False, True)
+            if isinstance(param.default, bool)
+            else ()
+            if param.low is None
+            else (param.low,)
+        )
         yield from ({param.key: value} for value in values if value != param.default)
 
 
@@ -188,9 +209,13 @@ def _run(axis: str, layer: Attention) -> None:
 def _hide_keys(normalizer: Normalizer) -> None:
     """Rows with masked keys are those of the visible keys alone."""
     scores, seen = torch.randn(B, H, T, S), torch.arange(S) % 3 > 0
-    if not torch.allclose(normalizer(scores, seen)[..., seen], normalizer(scores[..., seen], None), atol=1e-5):
-        raise ConfigError("Masked keys change the weights of the others: masked scores are the least finite number, so "
-                          "give them one that your formula ignores, as in scores.masked_fill(~mask, 0).")
+    if not torch.allclose(
+        normalizer(scores, seen)[..., seen], normalizer(scores[..., seen], None), atol=1e-5
+    ):
+        raise ConfigError(
+            "Masked keys change the weights of the others: masked scores are the least finite number, so "
+            "give them one that your formula ignores, as in scores.masked_fill(~mask, 0)."
+        )
 
 
 def _read_in_parts(axis: str, config: AttentionConfig) -> None:
@@ -214,10 +239,14 @@ def _read_in_parts(axis: str, config: AttentionConfig) -> None:
                 steps, cache = layer.step(part, cache, record)
                 assert steps.merged is not None
                 outs.append(steps.merged)
-            if not torch.allclose(torch.cat(outs, dim=1), whole, rtol=1e-3, atol=1e-3 * float(whole.abs().amax())):
-                raise ConfigError("Token by token, with a cache, it gives another output than for the whole text: what "
-                                  "a token reads of earlier ones must be in what extend stores, and nothing may read "
-                                  "later ones under mask = causal.")
+            if not torch.allclose(
+                torch.cat(outs, dim=1), whole, rtol=1e-3, atol=1e-3 * float(whole.abs().amax())
+            ):
+                raise ConfigError(
+                    "Token by token, with a cache, it gives another output than for the whole text: what "
+                    "a token reads of earlier ones must be in what extend stores, and nothing may read "
+                    "later ones under mask = causal."
+                )
 
 
 def _check_steps(steps: Steps) -> Tensor:
@@ -226,14 +255,24 @@ def _check_steps(steps: Steps) -> Tensor:
         raise ConfigError(f"It returned {quote(steps)}; a kernel returns Steps.")
     (heads, queries), keys = steps.q.shape[1:3], steps.k.shape[2]
     if steps.merged is None or steps.merged.shape != (B, queries, C):
-        raise ConfigError(f"Its output is {None if steps.merged is None else tuple(steps.merged.shape)}; expected "
-                          f"(B, T, C) = {(B, queries, C)}.")
+        raise ConfigError(
+            f"Its output is {None if steps.merged is None else tuple(steps.merged.shape)}; expected "
+            f"(B, T, C) = {(B, queries, C)}."
+        )
     if steps.raw is not None and steps.raw.shape[1:] != (heads, queries, keys):
-        raise ConfigError(f"Its scores are {tuple(steps.raw.shape)}; expected (B, H, T, S) = "
-                          f"{(B, heads, queries, keys)}.")
+        raise ConfigError(
+            f"Its scores are {tuple(steps.raw.shape)}; expected (B, H, T, S) = "
+            f"{(B, heads, queries, keys)}."
+        )
     weights = steps.normalized if steps.normalized is not None else steps.weights
-    if steps.mask is not None and weights is not None and bool(weights[~steps.mask.expand_as(weights)].any()):
-        raise ConfigError("It gives weight to a key that the mask hides; set masked cells to 0 at the end.")
+    if (
+        steps.mask is not None
+        and weights is not None
+        and bool(weights[~steps.mask.expand_as(weights)].any())
+    ):
+        raise ConfigError(
+            "It gives weight to a key that the mask hides; set masked cells to 0 at the end."
+        )
     if not steps.merged.isfinite().all():
         raise ConfigError(f"Its output is {BROKEN}")
     return steps.merged

@@ -13,9 +13,13 @@ from core.attention.basics import Dot, Product, Score
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 from core.score_block import dot_product_scale
 
-MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
+MAX_HIDDEN_CELLS = (
+    2**25
+)  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
 LEAST_TAU = 0.01  # Swin V2's bound
-SMALLEST_NORM = 1e-6  # a vector shorter than this is taken as being of this length: zero has no direction
+SMALLEST_NORM = (
+    1e-6  # a vector shorter than this is taken as being of this length: zero has no direction
+)
 
 
 class General(Product):
@@ -37,21 +41,34 @@ class Additive(Score):
         super().__init__()
         bound = head_dim**-0.5
         self.key = nn.Parameter(torch.empty(num_heads, head_dim, head_dim).uniform_(-bound, bound))
-        self.query = nn.Parameter(torch.empty(num_heads, head_dim, head_dim).uniform_(-bound, bound))
+        self.query = nn.Parameter(
+            torch.empty(num_heads, head_dim, head_dim).uniform_(-bound, bound)
+        )
         self.vector = nn.Parameter(torch.empty(num_heads, head_dim).uniform_(-bound, bound))
 
-    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
-        from_query, from_key = q @ self.query.mT, k @ self.key.mT  # W₂q (B, H, T, D) and W₁k (B, H, S, D)
+    def forward(
+        self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
+    ) -> Float[Tensor, "B H T S"]:
+        from_query, from_key = (
+            q @ self.query.mT,
+            k @ self.key.mT,
+        )  # W₂q (B, H, T, D) and W₁k (B, H, S, D)
         if torch.is_grad_enabled():
             return self.meet(from_query, from_key)
-        rows = max(1, MAX_HIDDEN_CELLS // from_key.numel())  # (B, H, rows, S, D) is what costs memory
-        return torch.cat([self.meet(part, from_key) for part in from_query.split(rows, dim=2)], dim=2)
+        rows = max(
+            1, MAX_HIDDEN_CELLS // from_key.numel()
+        )  # (B, H, rows, S, D) is what costs memory
+        return torch.cat(
+            [self.meet(part, from_key) for part in from_query.split(rows, dim=2)], dim=2
+        )
 
     def meet(self, from_query: Tensor, from_key: Tensor) -> Tensor:
         hidden = torch.tanh(from_query.unsqueeze(3) + from_key.unsqueeze(2))  # (B, H, T, S, D)
         return torch.einsum("bhtsd,hd->bhts", hidden, self.vector)
 
-    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor]:
+    def factors(
+        self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]
+    ) -> tuple[Tensor, Tensor]:
         hidden = torch.tanh(q @ self.query.mT + k @ self.key.mT)
         return self.vector[:, None].expand_as(hidden), hidden
 
@@ -68,7 +85,9 @@ class Cosine(Product):
 
     def __init__(self, num_heads: int, tau: float, learned: bool) -> None:
         super().__init__()
-        self.log_scale = nn.Parameter(torch.full((num_heads,), -math.log(tau)), requires_grad=learned)
+        self.log_scale = nn.Parameter(
+            torch.full((num_heads,), -math.log(tau)), requires_grad=learned
+        )
 
     @property
     def scale(self) -> Tensor:  # type: ignore[override]
@@ -123,7 +142,9 @@ def _additive_cost(config: LayerConfig, area: Area) -> Cost:
     vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
     row = config.score_heads * area.keys * config.qk_dim
     rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
-    return Cost(2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * (vectors + 2 * rows * row))
+    return Cost(
+        2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * (vectors + 2 * rows * row)
+    )
 
 
 def _cosine_cost(config: LayerConfig, area: Area) -> Cost:
@@ -135,41 +156,117 @@ PRODUCT = frozenset({"product"})
 
 # build(config) -> Score; trait "product" for a Product, whose cost is what comes on top of T·S products of D numbers.
 SCORES = Axis(
-    Entry("additive", "Additive", lambda config: Additive(config.score_heads, config.qk_dim),
-          r"v^\top \tanh(W_1 k_j + W_2 q_i)",
-          "A small network with one hidden layer compares query and key.", "Bahdanau et al.", 2014,
-          "https://arxiv.org/abs/1409.0473", short="v tanh(W₁k + W₂q)", cost=_additive_cost),
-    Entry("dot", "Dot product", lambda config: Dot(1.0), r"q_i^\top k_j",
-          "The dot product of query and key. Nothing is learned here.", "Luong et al.", 2015,
-          "https://arxiv.org/abs/1508.04025", short="q·k", traits=PRODUCT),
-    Entry("general", "General", lambda config: General(config.score_heads, config.qk_dim), r"q_i^\top W k_j",
-          "A learned matrix W weights each product of a query dimension and a key dimension.", "Luong et al.", 2015,
-          "https://arxiv.org/abs/1508.04025", short="q W k", traits=PRODUCT, cost=_general_cost),
-    Entry("concat", "Concat", lambda config: Concat(config.score_heads, config.qk_dim), r"v^\top \tanh(W [q_i; k_j])",
-          "Query and key are concatenated and put through a small network.", "Luong et al.", 2015,
-          "https://arxiv.org/abs/1508.04025", short="v tanh W[q; k]", cost=_additive_cost),
-    Entry("scaled_dot", "Scaled dot product", lambda config: Dot(dot_product_scale(config.qk_dim)),
-          r"q_i^\top k_j / \sqrt{D}",
-          "The dot product divided by √D, so that its standard deviation does not grow with the head size D.",
-          "Vaswani et al.", 2017,
-          "https://arxiv.org/abs/1706.03762", short="q·k", traits=PRODUCT),
-    Entry("cosine", "Cosine", lambda config: Cosine(config.score_heads, **config.score.kwargs),
-          r"\hat q_i^\top \hat k_j / \tau_h,\quad \hat x = x / \lVert x \rVert",
-          "The cosine of the angle between query and key, divided by τ. The lengths of the vectors have no effect, "
-          "and each head has its τ. Query-key normalization (Henry 2020) is the same with one τ for all heads.",
-          "Liu et al.", 2021,
-          "https://arxiv.org/abs/2111.09883",
-          (Param("tau", "Initial τ", 0.1, LEAST_TAU, 1.0, 0.01, meaning="initial value of τ in every head"),
-           Param("learned", "Learned τ", True, meaning="whether training changes τ")),
-          "cos(q, k)", traits=PRODUCT, cost=_cosine_cost),
-    Entry("qk_norm", "QK-norm", lambda config: QKNorm(config.qk_dim),
-          r"\mathrm{RMSNorm}(q_i)^\top\, \mathrm{RMSNorm}(k_j) / \sqrt{D}",
-          "Queries and keys are scaled to the same length and multiplied by learned gains, before a position rotates "
-          "them. Scores cannot grow without limit in training.", "Qwen Team", 2025, "https://arxiv.org/abs/2505.09388",
-          short="norm q · norm k", traits=PRODUCT),
-    Entry("unit_vectors", "Unit vectors (nGPT)", lambda config: UnitVectors(config.score_heads, config.qk_dim),
-          r"(g \odot \hat q_i)^\top (g \odot \hat k_j) \sqrt{D},\quad \hat x = x / \lVert x \rVert",
-          "The cosine of query and key, in which each dimension of a head has a learned gain, times √D.",
-          "Loshchilov et al.", 2024, "https://arxiv.org/abs/2410.01131", short="g q̂ · g k̂·√D", traits=PRODUCT,
-          cost=_cosine_cost),
+    Entry(
+        "additive",
+        "Additive",
+        lambda config: Additive(config.score_heads, config.qk_dim),
+        r"v^\top \tanh(W_1 k_j + W_2 q_i)",
+        "A small network with one hidden layer compares query and key.",
+        "Bahdanau et al.",
+        2014,
+        "https://arxiv.org/abs/1409.0473",
+        short="v tanh(W₁k + W₂q)",
+        cost=_additive_cost,
+    ),
+    Entry(
+        "dot",
+        "Dot product",
+        lambda config: Dot(1.0),
+        r"q_i^\top k_j",
+        "The dot product of query and key. Nothing is learned here.",
+        "Luong et al.",
+        2015,
+        "https://arxiv.org/abs/1508.04025",
+        short="q·k",
+        traits=PRODUCT,
+    ),
+    Entry(
+        "general",
+        "General",
+        lambda config: General(config.score_heads, config.qk_dim),
+        r"q_i^\top W k_j",
+        "A learned matrix W weights each product of a query dimension and a key dimension.",
+        "Luong et al.",
+        2015,
+        "https://arxiv.org/abs/1508.04025",
+        short="q W k",
+        traits=PRODUCT,
+        cost=_general_cost,
+    ),
+    Entry(
+        "concat",
+        "Concat",
+        lambda config: Concat(config.score_heads, config.qk_dim),
+        r"v^\top \tanh(W [q_i; k_j])",
+        "Query and key are concatenated and put through a small network.",
+        "Luong et al.",
+        2015,
+        "https://arxiv.org/abs/1508.04025",
+        short="v tanh W[q; k]",
+        cost=_additive_cost,
+    ),
+    Entry(
+        "scaled_dot",
+        "Scaled dot product",
+        lambda config: Dot(dot_product_scale(config.qk_dim)),
+        r"q_i^\top k_j / \sqrt{D}",
+        "The dot product divided by √D, so that its standard deviation does not grow with the head size D.",
+        "Vaswani et al.",
+        2017,
+        "https://arxiv.org/abs/1706.03762",
+        short="q·k",
+        traits=PRODUCT,
+    ),
+    Entry(
+        "cosine",
+        "Cosine",
+        lambda config: Cosine(config.score_heads, **config.score.kwargs),
+        r"\hat q_i^\top \hat k_j / \tau_h,\quad \hat x = x / \lVert x \rVert",
+        "The cosine of the angle between query and key, divided by τ. The lengths of the vectors have no effect, "
+        "and each head has its τ. Query-key normalization (Henry 2020) is the same with one τ for all heads.",
+        "Liu et al.",
+        2021,
+        "https://arxiv.org/abs/2111.09883",
+        (
+            Param(
+                "tau",
+                "Initial τ",
+                0.1,
+                LEAST_TAU,
+                1.0,
+                0.01,
+                meaning="initial value of τ in every head",
+            ),
+            Param("learned", "Learned τ", True, meaning="whether training changes τ"),
+        ),
+        "cos(q, k)",
+        traits=PRODUCT,
+        cost=_cosine_cost,
+    ),
+    Entry(
+        "qk_norm",
+        "QK-norm",
+        lambda config: QKNorm(config.qk_dim),
+        r"\mathrm{RMSNorm}(q_i)^\top\, \mathrm{RMSNorm}(k_j) / \sqrt{D}",
+        "Queries and keys are scaled to the same length and multiplied by learned gains, before a position rotates "
+        "them. Scores cannot grow without limit in training.",
+        "Qwen Team",
+        2025,
+        "https://arxiv.org/abs/2505.09388",
+        short="norm q · norm k",
+        traits=PRODUCT,
+    ),
+    Entry(
+        "unit_vectors",
+        "Unit vectors (nGPT)",
+        lambda config: UnitVectors(config.score_heads, config.qk_dim),
+        r"(g \odot \hat q_i)^\top (g \odot \hat k_j) \sqrt{D},\quad \hat x = x / \lVert x \rVert",
+        "The cosine of query and key, in which each dimension of a head has a learned gain, times √D.",
+        "Loshchilov et al.",
+        2024,
+        "https://arxiv.org/abs/2410.01131",
+        short="g q̂ · g k̂·√D",
+        traits=PRODUCT,
+        cost=_cosine_cost,
+    ),
 )

@@ -7,8 +7,28 @@ from core.cards.states import KIMI, MAMBA2, MINIMAX, QWEN3_NEXT, RETNET
 from core.cards.windows import GEMMA2, GEMMA3, GPT_OSS, LLAMA4, MISTRAL, MODERNBERT
 
 CARDS: tuple[ModelCard, ...] = (  # by year
-    BERT, GPT2, T5, LLAMA2, RETNET, MISTRAL, DEEPSEEK_V2, MAMBA2, LLAMA3, GEMMA2, OLMO2, MODERNBERT, MINIMAX, GEMMA3,
-    LLAMA4, QWEN3, SMOLLM3, GPT_OSS, QWEN3_NEXT, KIMI, DEEPSEEK_V32)
+    BERT,
+    GPT2,
+    T5,
+    LLAMA2,
+    RETNET,
+    MISTRAL,
+    DEEPSEEK_V2,
+    MAMBA2,
+    LLAMA3,
+    GEMMA2,
+    OLMO2,
+    MODERNBERT,
+    MINIMAX,
+    GEMMA3,
+    LLAMA4,
+    QWEN3,
+    SMOLLM3,
+    GPT_OSS,
+    QWEN3_NEXT,
+    KIMI,
+    DEEPSEEK_V32,
+)
 
 
 def card(key: str) -> ModelCard:
@@ -20,6 +40,34 @@ def card(key: str) -> ModelCard:
 
 
 __all__ = [
-    "BERT", "CARDS", "DEEPSEEK_V2", "DEEPSEEK_V32", "GEMMA2", "GEMMA3", "GPT2", "GPT_OSS", "KIMI", "KINDS", "LLAMA2",
-    "LLAMA3", "LLAMA4", "MAMBA2", "MINIMAX", "MISTRAL", "MODERNBERT", "OLMO2", "QWEN3", "QWEN3_NEXT", "RETNET",
-    "SMOLLM3", "T5", "AttentionLayer", "Block", "Extra", "FeedForward", "Kind", "ModelCard", "card"]
+    "BERT",
+    "CARDS",
+    "DEEPSEEK_V2",
+    "DEEPSEEK_V32",
+    "GEMMA2",
+    "GEMMA3",
+    "GPT2",
+    "GPT_OSS",
+    "KIMI",
+    "KINDS",
+    "LLAMA2",
+    "LLAMA3",
+    "LLAMA4",
+    "MAMBA2",
+    "MINIMAX",
+    "MISTRAL",
+    "MODERNBERT",
+    "OLMO2",
+    "QWEN3",
+    "QWEN3_NEXT",
+    "RETNET",
+    "SMOLLM3",
+    "T5",
+    "AttentionLayer",
+    "Block",
+    "Extra",
+    "FeedForward",
+    "Kind",
+    "ModelCard",
+    "card",
+]

@@ -14,8 +14,12 @@ from core.cost import meta_layer
 
 Kind = Literal["full", "window", "latent", "linear", "no positions"]
 KINDS: tuple[Kind, ...] = ("full", "window", "latent", "linear", "no positions")
-WINDOWS = {"causal_local": ("lookback", 1, 1), "local": ("window", 2, 1), "chunked": ("size", 1, 0),
-           "lightning": ("keys", 1, 0)}  # mask → its parameter, and keys seen = factor · parameter + 1
+WINDOWS = {
+    "causal_local": ("lookback", 1, 1),
+    "local": ("window", 2, 1),
+    "chunked": ("size", 1, 0),
+    "lightning": ("keys", 1, 0),
+}  # mask → its parameter, and keys seen = factor · parameter + 1
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,9 @@ class AttentionLayer:
     @property
     def matrices(self) -> int:
         """The parameters that each token is multiplied with."""
-        return count_parameters(self.config)[0] + sum(extra.parameters for extra in self.extras if extra.multiplied)
+        return count_parameters(self.config)[0] + sum(
+            extra.parameters for extra in self.extras if extra.multiplied
+        )
 
 
 @dataclass(frozen=True)
@@ -176,16 +182,20 @@ class ModelCard:
     @property
     def storing(self) -> Iterator[AttentionLayer]:
         """The attentions that store something while text is written."""
-        return (layer for block in self.blocks[self.encoder_blocks:] for layer in block.attentions)
+        return (layer for block in self.blocks[self.encoder_blocks :] for layer in block.attentions)
 
     @cached_property
     def parameter_rows(self) -> dict[str, int]:
         """All parameters by what they are for."""
-        rows = {"Word embeddings": self.vocabulary * self.d_model,
-                "Output map": self.vocabulary * self.d_model * (self.head and not self.tied),
-                "Attention": sum(layer.parameters * count for layer, count in self.distinct.items()),
-                "Feed-forward layers": sum(self._feed_forward(block, active=False) for block in self.blocks),
-                "Norms": sum(block.norms for block in self.blocks)}
+        rows = {
+            "Word embeddings": self.vocabulary * self.d_model,
+            "Output map": self.vocabulary * self.d_model * (self.head and not self.tied),
+            "Attention": sum(layer.parameters * count for layer, count in self.distinct.items()),
+            "Feed-forward layers": sum(
+                self._feed_forward(block, active=False) for block in self.blocks
+            ),
+            "Norms": sum(block.norms for block in self.blocks),
+        }
         rows |= {extra.name: extra.parameters for extra in self.extras}
         return {name: count for name, count in rows.items() if count}
 
@@ -196,12 +206,18 @@ class ModelCard:
     @cached_property
     def active(self) -> int:
         """The parameters that one token uses: all but the experts it is not sent to."""
-        return self.parameters - sum(self._feed_forward(block, active=False) - self._feed_forward(block, active=True)
-                                     for block in self.blocks)
+        return self.parameters - sum(
+            self._feed_forward(block, active=False) - self._feed_forward(block, active=True)
+            for block in self.blocks
+        )
 
     def _feed_forward(self, block: Block, active: bool) -> int:
         layer = block.feed_forward
-        return 0 if layer is None else layer.matrices(self.d_model, active) + layer.biases(self.d_model, active)
+        return (
+            0
+            if layer is None
+            else layer.matrices(self.d_model, active) + layer.biases(self.d_model, active)
+        )
 
     def cache_numbers(self, length: int) -> int:
         """Numbers that all layers store of one sequence of that length."""
@@ -213,7 +229,9 @@ class ModelCard:
     @property
     def longest(self) -> int | None:
         """The longest text that has positions, where each position has a learned vector; None for no such bound."""
-        learned = [layer.config.position for layer in self.layers if layer.config.position.key == "learned"]
+        learned = [
+            layer.config.position for layer in self.layers if layer.config.position.key == "learned"
+        ]
         return int(learned[0]["max_len"]) if learned else None
 
     @property
@@ -225,20 +243,27 @@ class ModelCard:
     def matrices(self) -> int:
         """The parameters that one token is multiplied with, the output map too."""
         attention = sum(layer.matrices * count for layer, count in self.distinct.items())
-        inner = sum(block.feed_forward.matrices(self.d_model) for block in self.blocks if block.feed_forward)
+        inner = sum(
+            block.feed_forward.matrices(self.d_model) for block in self.blocks if block.feed_forward
+        )
         beside = sum(extra.parameters for extra in self.extras if extra.multiplied)
         return attention + inner + beside + self.head * self.vocabulary * self.d_model
 
     def small(self, d_model: int = 64, num_heads: int = 8) -> tuple[AttentionConfig, ...]:
         """The pattern's attentions shrunk for training here; ConfigError where one cannot have that size."""
-        return tuple(shrink(block.attention.config, d_model, num_heads) for block in self.blocks[:self.pattern])
+        return tuple(
+            shrink(block.attention.config, d_model, num_heads)
+            for block in self.blocks[: self.pattern]
+        )
 
     def flops(self, length: int) -> int:
         """Operations of one token that attends to `length` tokens: two for each number it is multiplied with.
 
         For a model with an encoder, of one token read and one written.
         """
-        return 2 * self.matrices + sum(count * layer.flops(length) for layer, count in self.distinct.items())
+        return 2 * self.matrices + sum(
+            count * layer.flops(length) for layer, count in self.distinct.items()
+        )
 
 
 @lru_cache(maxsize=256)
@@ -246,9 +271,16 @@ def count_parameters(config: AttentionConfig) -> tuple[int, int]:
     """How many learned numbers a layer has in matrices, and how many beside; positions added to x are the model's."""
     layer = meta_layer(config)
     added = entry("position", config.position.key).enters == "x"
-    weights = [weight for name, weight in layer.named_parameters() if not (added and name.startswith("position."))]
-    inside = sum(weight.numel() for name, weight in layer.named_parameters()
-                 if weight.dim() == 2 and not name.startswith("position."))
+    weights = [
+        weight
+        for name, weight in layer.named_parameters()
+        if not (added and name.startswith("position."))
+    ]
+    inside = sum(
+        weight.numel()
+        for name, weight in layer.named_parameters()
+        if weight.dim() == 2 and not name.startswith("position.")
+    )
     return inside, sum(weight.numel() for weight in weights) - inside
 
 

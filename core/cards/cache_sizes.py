@@ -32,8 +32,15 @@ def published(one: ModelCard) -> PublishedModel:
     """The sizes on a card whose layers all store alike."""
     attention = one.layers[0].config
     return PublishedModel(
-        f"{one.name}, {one.year}", attention.num_heads, attention.head_dim, len(one.layers), attention.kv_heads,
-        one.parameters, attention.projection.key, one.active if one.active != one.parameters else None)
+        f"{one.name}, {one.year}",
+        attention.num_heads,
+        attention.head_dim,
+        len(one.layers),
+        attention.kv_heads,
+        one.parameters,
+        attention.projection.key,
+        one.active if one.active != one.parameters else None,
+    )
 
 
 MODELS = {one.key: published(one) for one in (OLMO2, LLAMA2, LLAMA3, QWEN3, DEEPSEEK_V2)}
@@ -50,9 +57,14 @@ class Form:
 
     def config(self, model: PublishedModel) -> AttentionConfig:
         """The layer with this projection at the model's sizes; nothing is built."""
-        params = {"latent": {"latent": LATENT, "rope": ROTARY}, "grouped_query": {"kv_heads": GROUPS},
-                  "keys_as_values": {"kv_heads": model.heads}}.get(self.projection, {})
-        return AttentionConfig(model.width, model.heads, projection=Choice.of(self.projection, **params))
+        params = {
+            "latent": {"latent": LATENT, "rope": ROTARY},
+            "grouped_query": {"kv_heads": GROUPS},
+            "keys_as_values": {"kv_heads": model.heads},
+        }.get(self.projection, {})
+        return AttentionConfig(
+            model.width, model.heads, projection=Choice.of(self.projection, **params)
+        )
 
 
 FORMS = {
@@ -123,8 +135,15 @@ class Step:
         return "memory" if self.reading > self.computing else "computing"
 
 
-def decoding_step(model: PublishedModel, form: Form, length: int, batch: int, number_bytes: int, bandwidth: float,
-                  speed: float) -> Step:
+def decoding_step(
+    model: PublishedModel,
+    form: Form,
+    length: int,
+    batch: int,
+    number_bytes: int,
+    bandwidth: float,
+    speed: float,
+) -> Step:
     """One new token for each of `batch` sequences, on a machine of `bandwidth` bytes and `speed` operations a second.
 
     A token takes 2 operations for each parameter that it uses. A batch reads each parameter once; of a model of experts

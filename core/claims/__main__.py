@@ -31,14 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -> ClaimConfig:
-    """The settings of NAME=VALUE pairs, each read as the type of its default, and seeds or, if it is one, their number.
-    """
+    """The settings of NAME=VALUE pairs, each read as the type of its default, and seeds or, if it is one, their number."""
     params = {param.key: param for param in claim.params}
     values: dict[str, Value] = {"seeds": seeds[0]} if len(seeds) == 1 else {}
     for pair in written:
         name, _, text = pair.partition("=")
         if name not in params:
-            raise ConfigError(f"{claim.key} has no setting {name!r}; take one of {', '.join(params)}.")
+            raise ConfigError(
+                f"{claim.key} has no setting {name!r}; take one of {', '.join(params)}."
+            )
         kind = type(params[name].default)
         try:
             values[name] = text == "true" if kind is bool else kind(text)
@@ -48,19 +49,25 @@ def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -
 
 
 @app.command("list")
-def listed(names: Annotated[bool, typer.Option("--names", help="only the names, for a script")] = False) -> None:
+def listed(
+    names: Annotated[bool, typer.Option("--names", help="only the names, for a script")] = False,
+) -> None:
     """Every claim with the verdict of its shipped result."""
     for claim in CLAIMS:
         if names:
             print(claim.key)
             continue
         saved = shipping.shipped(claim)
-        state = "not measured" if saved is None else verdict(claim, saved.settings, saved.results).state
+        state = (
+            "not measured" if saved is None else verdict(claim, saved.settings, saved.results).state
+        )
         print(f"{claim.key:20} {state:22} {claim.statement}")
 
 
 @app.command("verdict")
-def shown(name: str, of: Annotated[Path, typer.Option(help="the folder of the result")] = shipping.FOLDER) -> None:
+def shown(
+    name: str, of: Annotated[Path, typer.Option(help="the folder of the result")] = shipping.FOLDER
+) -> None:
     """The verdict of a kept result."""
     claim = claim_of(name)
     saved = shipping.shipped(claim, of)
@@ -74,18 +81,28 @@ def report(claim: Claim, settings: ClaimSettings, results: Results) -> list[str]
     judged = verdict(claim, settings, results)
     lines = [claim.statement, verdict_line(claim, judged, len(results.seeds)), *rule_lines(claim)]
     for one in judged.effects:
-        lines.append(f"  {one.outcome}: {one.part.statement} {one.part.name} = {one.mean:.4g} "
-                     f"[{one.low:.4g}, {one.high:.4g}]")
+        lines.append(
+            f"  {one.outcome}: {one.part.statement} {one.part.name} = {one.mean:.4g} "
+            f"[{one.low:.4g}, {one.high:.4g}]"
+        )
     return lines
 
 
 @app.command("run")
-def measured(name: str, *, set: Pairs,
-             seeds: Annotated[list[int] | None, typer.Option(help="the seeds, such as 5 6 7 8 9; a single number is "
-                                                                  "how many")] = None,
-             workers: Annotated[int, typer.Option(help="processes side by side; 1 for a timed claim")] = 2,
-             ship: Annotated[bool, typer.Option("--ship", help="keep the result as the one pages show first")] = False,
-             to: Annotated[Path | None, typer.Option(help="keep the result in this folder instead")] = None) -> None:
+def measured(
+    name: str,
+    *,
+    set: Pairs,
+    seeds: Annotated[
+        list[int] | None,
+        typer.Option(help="the seeds, such as 5 6 7 8 9; a single number is how many"),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="processes side by side; 1 for a timed claim")] = 2,
+    ship: Annotated[
+        bool, typer.Option("--ship", help="keep the result as the one pages show first")
+    ] = False,
+    to: Annotated[Path | None, typer.Option(help="keep the result in this folder instead")] = None,
+) -> None:
     """Measure a claim in worker processes and print its verdict; --set changes a setting, as steps=50."""
     claim = claim_of(name)
     config = config_of(claim, set, seeds or ())
@@ -98,7 +115,9 @@ def measured(name: str, *, set: Pairs,
     if to := to or (shipping.FOLDER if ship else None):
         command = f"{replicate.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
-        shipping.ship(claim, config.settings, results.cells, facts, command).save(to / f"{claim.key}.json")
+        shipping.ship(claim, config.settings, results.cells, facts, command).save(
+            to / f"{claim.key}.json"
+        )
 
 
 def measure(group: Group) -> bool:

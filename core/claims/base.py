@@ -12,10 +12,20 @@ from core.params import Value
 
 Stop = Callable[[], bool]
 ClaimSettings = Mapping[str, Value]
-Number = tuple[str, float, float | None]  # a measure, its value, and the x where the measure is a curve
+Number = tuple[
+    str, float, float | None
+]  # a measure, its value, and the x where the measure is a curve
 FEWEST_SEEDS = 5  # of a verdict
-SEEDS = Param("seeds", "Seeds", FEWEST_SEEDS, 2, 20, 1, meaning="how many times everything is repeated with other "
-              f"random numbers; the interval is over them, a verdict needs {FEWEST_SEEDS}")  # a claim has its default
+SEEDS = Param(
+    "seeds",
+    "Seeds",
+    FEWEST_SEEDS,
+    2,
+    20,
+    1,
+    meaning="how many times everything is repeated with other "
+    f"random numbers; the interval is over them, a verdict needs {FEWEST_SEEDS}",
+)  # a claim has its default
 LEARNED_SHARE = 0.8  # of the seeds, in which a model must have learned
 
 
@@ -44,8 +54,10 @@ class Source:
     def bibtex(self) -> str:
         url = f"  url = {{{self.url}}},\n" if self.url else ""
         key = f"{self.authors.split(',')[0].lower()}{self.year}"
-        return (f"@misc{{{key},\n  author = {{{self.authors}}},\n  title = {{{self.title}}},\n"
-                f"  year = {{{self.year}}},\n{url}}}\n")
+        return (
+            f"@misc{{{key},\n  author = {{{self.authors}}},\n  title = {{{self.title}}},\n"
+            f"  year = {{{self.year}}},\n{url}}}\n"
+        )
 
 
 @dataclass(frozen=True)
@@ -73,15 +85,23 @@ class Learned:
     conditions: tuple[str, ...] = ()
     unit: str = "share"
 
-    def lacking(self, seeds: Sequence[SeedValues], conditions: Sequence[str]) -> tuple[str, int] | None:
+    def lacking(
+        self, seeds: Sequence[SeedValues], conditions: Sequence[str]
+    ) -> tuple[str, int] | None:
         """The condition that keeps the models from having learned, and in how many seeds it has; None where they have.
 
         Without named conditions it is the one that learned in most seeds.
         """
-        counts = {condition: sum(self._reached(seed, condition) for seed in seeds)
-                  for condition in self.conditions or conditions}
+        counts = {
+            condition: sum(self._reached(seed, condition) for seed in seeds)
+            for condition in self.conditions or conditions
+        }
         condition = (min if self.conditions else max)(counts, key=lambda one: counts[one])
-        return None if counts[condition] >= LEARNED_SHARE * len(seeds) else (condition, counts[condition])
+        return (
+            None
+            if counts[condition] >= LEARNED_SHARE * len(seeds)
+            else (condition, counts[condition])
+        )
 
     def _reached(self, seed: SeedValues, condition: str) -> bool:
         value = seed.values.get((condition, self.measure, self.x))
@@ -191,6 +211,10 @@ class Claim:
         """All settings by key, the defaults where `values` has none; ConfigError for an unknown or invalid one."""
         values, params = values or {}, {param.key: param for param in self.params}
         if unknown := sorted(set(values) - set(params)):
-            raise ConfigError(f"The claim {self.key} has no setting {quote(unknown[0])}; it has {', '.join(params)}.")
-        return {key: param.check(values.get(key, param.default), self.key)  # type: ignore[arg-type]
-                for key, param in params.items()}
+            raise ConfigError(
+                f"The claim {self.key} has no setting {quote(unknown[0])}; it has {', '.join(params)}."
+            )
+        return {
+            key: param.check(values.get(key, param.default), self.key)  # type: ignore[arg-type]
+            for key, param in params.items()
+        }

@@ -34,9 +34,31 @@ from core.claims.entries.topk import TOPK
 from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
-CLAIMS: list[Claim] = [BOTTLENECK, SCALING, SCORES_CLAIM, HEADS, POSITIONS_CLAIM, PATH, NORM, IRIS, LADDER, COST,
-                       CAUSAL, INDUCTION_CLAIM, EXPLANATION, SINKS, GROUPS, DIFFERENCE, REGULARIZATION, CONCATENATION,
-                       DECODING, ROLES_CLAIM, ADVANTAGES, HYBRID, TOPK]
+CLAIMS: list[Claim] = [
+    BOTTLENECK,
+    SCALING,
+    SCORES_CLAIM,
+    HEADS,
+    POSITIONS_CLAIM,
+    PATH,
+    NORM,
+    IRIS,
+    LADDER,
+    COST,
+    CAUSAL,
+    INDUCTION_CLAIM,
+    EXPLANATION,
+    SINKS,
+    GROUPS,
+    DIFFERENCE,
+    REGULARIZATION,
+    CONCATENATION,
+    DECODING,
+    ROLES_CLAIM,
+    ADVANTAGES,
+    HYBRID,
+    TOPK,
+]
 
 
 def claim_of(key: str) -> Claim:
@@ -44,8 +66,10 @@ def claim_of(key: str) -> Claim:
     for claim in CLAIMS:
         if claim.key == key:
             return claim
-    raise ConfigError(f"claim = {quote(key)}; expected one of {', '.join(claim.key for claim in CLAIMS)}."
-                      f"{plugins.why_missing()}")
+    raise ConfigError(
+        f"claim = {quote(key)}; expected one of {', '.join(claim.key for claim in CLAIMS)}."
+        f"{plugins.why_missing()}"
+    )
 
 
 def register_claim(claim: Claim) -> None:
@@ -54,11 +78,15 @@ def register_claim(claim: Claim) -> None:
     ConfigError where its key is taken or no name for a file and a link, or where it compares or judges nothing.
     """
     if not CLAIM_KEY.fullmatch(claim.key):
-        raise ConfigError(f"claim = {quote(claim.key)}; expected a key of small letters, digits and _.")
+        raise ConfigError(
+            f"claim = {quote(claim.key)}; expected a key of small letters, digits and _."
+        )
     if any(other.key == claim.key for other in CLAIMS):
         raise ConfigError(f"There is a claim {quote(claim.key)} already; take another key.")
     if not (claim.conditions(claim.settle()) and claim.parts and claim.figures):
-        raise ConfigError(f"The claim {claim.key} was not added. It needs conditions, parts and figures.")
+        raise ConfigError(
+            f"The claim {claim.key} was not added. It needs conditions, parts and figures."
+        )
     made = replace(claim, name=f"{claim.name} (plug-in)")
     CLAIMS.append(made)
     plugins.claim_files[claim.key] = sys._getframe(1).f_code.co_filename

@@ -28,17 +28,24 @@ TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text 
 
 def cells(claim: Claim, settings: Mapping[str, Any], seeds: Sequence[int] = ()) -> tuple[Cell, ...]:
     """Every cell, seed by seed, so that each condition has its first number early; of 0, 1, … without `seeds`."""
-    return tuple((condition, seed) for seed in seeds or range(int(settings["seeds"]))
-                 for condition in claim.conditions(settings))
+    return tuple(
+        (condition, seed)
+        for seed in seeds or range(int(settings["seeds"]))
+        for condition in claim.conditions(settings)
+    )
 
 
 @one_thread()
-def measure_cell(claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop) -> CellResult | None:
+def measure_cell(
+    claim: Claim, cell: Cell, settings: ClaimSettings, stop: Stop = never_stop
+) -> CellResult | None:
     """The numbers of one cell; None where it was stopped."""
     started = time.process_time()
     try:
-        values = tuple((measure, float(value), None if x is None else float(x))
-                       for measure, value, x in claim.measure(*cell, settings, stop))
+        values = tuple(
+            (measure, float(value), None if x is None else float(x))
+            for measure, value, x in claim.measure(*cell, settings, stop)
+        )
     except Stopped:
         return None
     return None if stop() else CellResult(*cell, time.process_time() - started, values)
@@ -85,7 +92,9 @@ def train_whole(session: Session, stop: Stop = never_stop) -> Trained:
     return Trained(session.model.eval(), session.task, records)
 
 
-def fit(model: nn.Module, loss: Callable[[], Tensor], steps: int, rate: float, stop: Stop = never_stop) -> None:
+def fit(
+    model: nn.Module, loss: Callable[[], Tensor], steps: int, rate: float, stop: Stop = never_stop
+) -> None:
     """Take steps of AdamW with the loss of a fresh batch each, for a model that is no ModelConfig's.
 
     Stopped when `stop()` becomes true.
@@ -105,7 +114,9 @@ def fewest_seconds(work: Callable[[], object], rounds: int) -> float:
     return min(seconds(work, time.process_time) for _ in range(rounds))
 
 
-def measure_all(claim: Claim, settings: ClaimSettings, stop: Stop = never_stop) -> Iterator[CellResult]:
+def measure_all(
+    claim: Claim, settings: ClaimSettings, stop: Stop = never_stop
+) -> Iterator[CellResult]:
     """Every cell in this process; ends early once `stop()` is true."""
     for cell in cells(claim, settings):
         if (result := measure_cell(claim, cell, settings, stop)) is None:

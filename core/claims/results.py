@@ -10,9 +10,20 @@ from typing import Any
 from core.training.fields import count, fits, list_of, maybe, number, text
 
 Key = tuple[str, str, float | None]  # condition, measure, x
-CELL_FIELDS = {"condition": text, "seed": count, "seconds": number, "values": list_of(
-    lambda value: isinstance(value, list) and len(value) == 3 and text(value[0]) and number(value[1])
-    and maybe(number)(value[2]))}
+CELL_FIELDS = {
+    "condition": text,
+    "seed": count,
+    "seconds": number,
+    "values": list_of(
+        lambda value: (
+            isinstance(value, list)
+            and len(value) == 3
+            and text(value[0])
+            and number(value[1])
+            and maybe(number)(value[2])
+        )
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -25,16 +36,30 @@ class CellResult:
     values: tuple[tuple[str, float, float | None], ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {"condition": self.condition, "seed": self.seed, "seconds": round(self.seconds, 2),
-                "values": [[measure, float(f"{value:.6g}"), x] for measure, value, x in self.values]}
+        return {
+            "condition": self.condition,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+            "values": [[measure, float(f"{value:.6g}"), x] for measure, value, x in self.values],
+        }
 
     @classmethod
     def from_json(cls, data: object) -> CellResult:
         """The cell in a line of a file; ValueError for anything else."""
-        if not isinstance(data, dict) or set(data) != set(CELL_FIELDS) or not fits(data, CELL_FIELDS):
-            raise ValueError("a cell needs a condition, a seed, seconds, and values of measure, number and x")
-        return cls(data["condition"], data["seed"], float(data["seconds"]),
-                   tuple((measure, float(value), x) for measure, value, x in data["values"]))
+        if (
+            not isinstance(data, dict)
+            or set(data) != set(CELL_FIELDS)
+            or not fits(data, CELL_FIELDS)
+        ):
+            raise ValueError(
+                "a cell needs a condition, a seed, seconds, and values of measure, number and x"
+            )
+        return cls(
+            data["condition"],
+            data["seed"],
+            float(data["seconds"]),
+            tuple((measure, float(value), x) for measure, value, x in data["values"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -49,8 +74,11 @@ class SeedValues:
 
     def curve(self, condition: str, measure: str) -> dict[float, float]:
         """A measure over x, in the order of x."""
-        points = {x: value for (of, name, x), value in self.values.items()
-                  if (of, name) == (condition, measure) and x is not None}
+        points = {
+            x: value
+            for (of, name, x), value in self.values.items()
+            if (of, name) == (condition, measure) and x is not None
+        }
         return dict(sorted(points.items()))
 
 
@@ -69,19 +97,33 @@ class Results:
         return tuple(sorted({cell.seed for cell in self.cells}))
 
     def seed(self, seed: int) -> SeedValues:
-        return SeedValues({(cell.condition, measure, x): value for cell in self.cells if cell.seed == seed
-                           for measure, value, x in cell.values})
+        return SeedValues(
+            {
+                (cell.condition, measure, x): value
+                for cell in self.cells
+                if cell.seed == seed
+                for measure, value, x in cell.values
+            }
+        )
 
     def complete(self, conditions: Sequence[str]) -> Results:
         """Only the seeds that have all conditions: those that can be paired."""
-        done = {seed for seed in self.seeds
-                if set(conditions) <= {cell.condition for cell in self.cells if cell.seed == seed}}
+        done = {
+            seed
+            for seed in self.seeds
+            if set(conditions) <= {cell.condition for cell in self.cells if cell.seed == seed}
+        }
         return Results(tuple(cell for cell in self.cells if cell.seed in done))
 
     def values(self, condition: str, measure: str, x: float | None = None) -> list[float]:
         """One number of every seed that has it, in the order of the seeds."""
-        by_seed = {cell.seed: value for cell in self.cells if cell.condition == condition
-                   for name, value, at in cell.values if (name, at) == (measure, x)}
+        by_seed = {
+            cell.seed: value
+            for cell in self.cells
+            if cell.condition == condition
+            for name, value, at in cell.values
+            if (name, at) == (measure, x)
+        }
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def mean(self, condition: str, measure: str, x: float | None = None) -> float:
@@ -95,5 +137,12 @@ class Results:
 
     def xs(self, condition: str, measure: str) -> list[float]:
         """Where a measure's curve was measured."""
-        return sorted({x for cell in self.cells if cell.condition == condition
-                       for name, _, x in cell.values if name == measure and x is not None})
+        return sorted(
+            {
+                x
+                for cell in self.cells
+                if cell.condition == condition
+                for name, _, x in cell.values
+                if name == measure and x is not None
+            }
+        )

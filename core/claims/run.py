@@ -47,8 +47,12 @@ class ClaimConfig:
 
     def __post_init__(self) -> None:
         seeds = self.seeds
-        if len(set(seeds)) < len(seeds) or not all(type(seed) is int and seed >= 0 for seed in seeds):
-            raise ConfigError(f"seeds = {quote(list(seeds))}; expected whole numbers from 0, each once.")
+        if len(set(seeds)) < len(seeds) or not all(
+            type(seed) is int and seed >= 0 for seed in seeds
+        ):
+            raise ConfigError(
+                f"seeds = {quote(list(seeds))}; expected whole numbers from 0, each once."
+            )
         settings = {**self.settings, "seeds": len(seeds)} if seeds else self.settings
         object.__setattr__(self, "settings", self.entry.settle(settings))
 
@@ -67,9 +71,15 @@ class ClaimConfig:
     @classmethod
     def from_json(cls, data: object) -> ClaimConfig:
         """The config in a dict; ConfigError for anything else."""
-        if not isinstance(data, dict) or set(data) - {"seeds"} != {"claim", "settings"} \
-                or not isinstance(data["settings"], dict) or not isinstance(data.get("seeds", []), list):
-            raise ConfigError(f"A claim's run is described by its claim and settings; got {quote(data)}.")
+        if (
+            not isinstance(data, dict)
+            or set(data) - {"seeds"} != {"claim", "settings"}
+            or not isinstance(data["settings"], dict)
+            or not isinstance(data.get("seeds", []), list)
+        ):
+            raise ConfigError(
+                f"A claim's run is described by its claim and settings; got {quote(data)}."
+            )
         return cls(str(data["claim"]), data["settings"], tuple(data.get("seeds", ())))
 
 
@@ -94,8 +104,12 @@ class Group:
     def results(self) -> Results:
         """The cells so far, those of this config only."""
         known = set(self.config.cells)
-        return Results.of(cell for run in self.runs for cell in load_cells(run)
-                          if (cell.condition, cell.seed) in known)
+        return Results.of(
+            cell
+            for run in self.runs
+            for cell in load_cells(run)
+            if (cell.condition, cell.seed) in known
+        )
 
 
 def claims_folder() -> Path:
@@ -147,7 +161,9 @@ def own_cells(run: Run, config: ClaimConfig) -> Sequence[Cell]:
 
 def load_cells(run: Run) -> list[CellResult]:
     """The cells of one run so far; lines that are not whole, or were damaged, are left out."""
-    return [cell for _, cell in read_lines(run.path / CELLS, CellResult.from_json) if cell is not None]
+    return [
+        cell for _, cell in read_lines(run.path / CELLS, CellResult.from_json) if cell is not None
+    ]
 
 
 def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
@@ -163,6 +179,8 @@ def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
         if result is None:
             return "stopped", f"Stopped after {len(done):,} of {count:,} parts, which are saved."
         run.require()
-        append_line(run.path / CELLS, with_checksum(json.dumps(result.to_json(), ensure_ascii=False)))
+        append_line(
+            run.path / CELLS, with_checksum(json.dumps(result.to_json(), ensure_ascii=False))
+        )
         done.add(cell)
     return "finished", f"Measured {count:,} parts."

@@ -12,9 +12,19 @@ from core.entries import ConfigError, quote
 from core.training.sweep_files import MEASURES as UNITS
 from core.training.sweeps import SweepConfig, value_text
 
-MEASURES = {"exact": "share of whole answers", "letters": "share of single answers", "bleu": "BLEU", "chrf": "chrF",
-            "loss": "validation loss", "error": "error"}
-DIFFERENCES = {"share": "gain", "score": "score gain", "positive": "number"}  # by the unit of the measure
+MEASURES = {
+    "exact": "share of whole answers",
+    "letters": "share of single answers",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "loss": "validation loss",
+    "error": "error",
+}
+DIFFERENCES = {
+    "share": "gain",
+    "score": "score gain",
+    "positive": "number",
+}  # by the unit of the measure
 LOWER_IS_BETTER = ("loss", "error")
 
 
@@ -34,8 +44,12 @@ class SweepClaim:
 
     def __post_init__(self) -> None:
         if self.measure not in MEASURES:
-            raise ConfigError(f"measure = {quote(self.measure)}; take one of {', '.join(MEASURES)}.")
-        if self.first == self.second or not {self.first, self.second} <= set(range(len(self.sweep.values))):
+            raise ConfigError(
+                f"measure = {quote(self.measure)}; take one of {', '.join(MEASURES)}."
+            )
+        if self.first == self.second or not {self.first, self.second} <= set(
+            range(len(self.sweep.values))
+        ):
             raise ConfigError("A claim compares two values of the sweep that differ.")
         if not self.bound >= 0:
             raise ConfigError(f"bound = {self.bound:g}; expected a number from 0.")
@@ -49,23 +63,39 @@ class SweepClaim:
     def statement(self) -> str:
         """Such as: with Dot product the share of whole answers is higher by more than 0.02 than with Additive."""
         way = "lower" if self.measure in LOWER_IS_BETTER else "higher"
-        return (f"With {self.names[0]} the {MEASURES[self.measure]} is {way} by more than {self.bound:g} than with "
-                f"{self.names[1]}.")
+        return (
+            f"With {self.names[0]} the {MEASURES[self.measure]} is {way} by more than {self.bound:g} than with "
+            f"{self.names[1]}."
+        )
 
     @property
     def key(self) -> str:
         """A key of the names, in small letters and digits."""
-        return re.sub(r"[^a-z0-9]+", "_", f"my {self.sweep.axis} {' '.join(self.names)}".lower())[:60].strip("_")
+        return re.sub(r"[^a-z0-9]+", "_", f"my {self.sweep.axis} {' '.join(self.names)}".lower())[
+            :60
+        ].strip("_")
 
     def file(self) -> str:
         """The claim as the text of a plug-in."""
-        sweep = replace(self.sweep, values=tuple(self.sweep.values[at] for at in (self.first, self.second)))
+        sweep = replace(
+            self.sweep, values=tuple(self.sweep.values[at] for at in (self.first, self.second))
+        )
         sign = -1 if self.measure in LOWER_IS_BETTER else 1
         return TEMPLATE.substitute(
-            key=self.key, names=repr(self.names), measure=repr(self.measure), name=repr(MEASURES[self.measure]),
-            bound=repr(float(self.bound)), statement=repr(self.statement), author=repr(self.author), sign=sign,
-            sweep=repr(json.dumps(sweep.to_json())), year=time.gmtime().tm_year,
-            unit=(unit := UNITS[self.measure]), difference=DIFFERENCES[unit], tried=repr(self._tried()))
+            key=self.key,
+            names=repr(self.names),
+            measure=repr(self.measure),
+            name=repr(MEASURES[self.measure]),
+            bound=repr(float(self.bound)),
+            statement=repr(self.statement),
+            author=repr(self.author),
+            sign=sign,
+            sweep=repr(json.dumps(sweep.to_json())),
+            year=time.gmtime().tm_year,
+            unit=(unit := UNITS[self.measure]),
+            difference=DIFFERENCES[unit],
+            tried=repr(self._tried()),
+        )
 
     def _tried(self) -> str:
         seeds = ", ".join(map(str, self.sweep.seeds))

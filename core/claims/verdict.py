@@ -51,8 +51,15 @@ def verdict(claim: Claim, settings: ClaimSettings, results: Results) -> Verdict:
     conditions = claim.conditions(settings)
     complete = results.complete(conditions)
     seeds = [complete.seed(seed) for seed in complete.seeds]
-    effects = tuple(effect(part, [part.quantity(seed) for seed in seeds], LEVEL / len(claim.parts),
-                           why_not(part, seeds, conditions)) for part in claim.parts)
+    effects = tuple(
+        effect(
+            part,
+            [part.quantity(seed) for seed in seeds],
+            LEVEL / len(claim.parts),
+            why_not(part, seeds, conditions),
+        )
+        for part in claim.parts
+    )
     return Verdict(combine([each.outcome for each in effects]), effects)
 
 
@@ -70,10 +77,15 @@ def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) 
     """Why an interval says nothing of a statement; empty where it does."""
     if len(seeds) < FEWEST_SEEDS:
         return f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} of the {FEWEST_SEEDS} that a verdict needs"
-    if part.learned is not None and (lacking := part.learned.lacking(seeds, conditions)) is not None:
+    if (
+        part.learned is not None
+        and (lacking := part.learned.lacking(seeds, conditions)) is not None
+    ):
         condition, count = lacking
-        return (f"the models have not learned: {criterion(part.learned)} in {count} of {len(seeds)} seeds of "
-                f"{condition}{'' if part.learned.conditions else ', the best'}")
+        return (
+            f"the models have not learned: {criterion(part.learned)} in {count} of {len(seeds)} seeds of "
+            f"{condition}{'' if part.learned.conditions else ', the best'}"
+        )
     if part.room is not None and (room := sum(map(part.room, seeds)) / len(seeds)) < part.low:
         return f"the task leaves no room: {part.name} could be {written(room, part.unit)} at most"
     return ""
@@ -93,15 +105,19 @@ def reasons_text(judged: Verdict) -> str:
 def rule_lines(claim: Claim) -> list[str]:
     """When the models of a claim count as having learned, a sentence a criterion."""
     share = f"{100 * LEARNED_SHARE:.0f} % of the seeds"
-    return [f"The models have learned where {criterion(one)} in {share} of "
-            f"{' and of '.join(one.conditions) if one.conditions else 'at least one condition'}."
-            for one in claim.criteria]
+    return [
+        f"The models have learned where {criterion(one)} in {share} of "
+        f"{' and of '.join(one.conditions) if one.conditions else 'at least one condition'}."
+        for one in claim.criteria
+    ]
 
 
 def criterion(learned: Learned) -> str:
     """Such as: Accuracy on recall at least 95 %."""
     at = "" if learned.x is None else f" at {learned.x:g}"
-    low, high = (math.isfinite(end) and written(end, learned.unit) for end in (learned.low, learned.high))
+    low, high = (
+        math.isfinite(end) and written(end, learned.unit) for end in (learned.low, learned.high)
+    )
     return f"{learned.measure}{at} {' and '.join([f'at least {low}'] * bool(low) + [f'at most {high}'] * bool(high))}"
 
 

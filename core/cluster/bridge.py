@@ -32,8 +32,12 @@ STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
 PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
 IDLE_SECONDS = 120.0  # without a run, and without a page that shows the cluster
 MISSING = 'Ray is not installed beside the server; install it with: pip install -r requirements.txt -e ".[ray]"'
-LOST = "The Ray cluster cannot be reached. The run continues from its last saved step when it is back."
-PUBLIC_LOST = "No worker can be reached now. The run continues from its last saved step when one can."
+LOST = (
+    "The Ray cluster cannot be reached. The run continues from its last saved step when it is back."
+)
+PUBLIC_LOST = (
+    "No worker can be reached now. The run continues from its last saved step when one can."
+)
 
 
 def connect() -> str:
@@ -49,9 +53,15 @@ def connect() -> str:
         raise ConnectionError(MISSING) from error
     except Exception as error:  # Ray has no common class for what can be wrong here
         print(f"{type(error).__name__}: {error}", flush=True)
-        raise ConnectionError(f"The Ray cluster at {chosen} cannot be reached; the runs wait for it. The server's "
-                              ".cluster/bridge.log says more.") from error
-    return chosen.removeprefix("ray://") if chosen.startswith("ray://") else ray.get_runtime_context().gcs_address
+        raise ConnectionError(
+            f"The Ray cluster at {chosen} cannot be reached; the runs wait for it. The server's "
+            ".cluster/bridge.log says more."
+        ) from error
+    return (
+        chosen.removeprefix("ray://")
+        if chosen.startswith("ray://")
+        else ray.get_runtime_context().gcs_address
+    )
 
 
 def _probe(head: str) -> None:
@@ -90,8 +100,17 @@ def read_state() -> ClusterState:
 
     total, free = ray.cluster_resources(), ray.available_resources()
     names = sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])
-    return ClusterState(True, "", tuple(names), total.get("CPU", 0.0), total.get("GPU", 0.0), total.get("memory", 0.0),
-                        free.get("CPU", 0.0), free.get("GPU", 0.0), free.get("memory", 0.0))
+    return ClusterState(
+        True,
+        "",
+        tuple(names),
+        total.get("CPU", 0.0),
+        total.get("GPU", 0.0),
+        total.get("memory", 0.0),
+        free.get("CPU", 0.0),
+        free.get("GPU", 0.0),
+        free.get("memory", 0.0),
+    )
 
 
 class Bridge:
@@ -110,7 +129,9 @@ class Bridge:
         if time.monotonic() - self.shown > STATE_SECONDS:
             self.shown = time.monotonic()
             spool.save_state(read_state())
-        self.courses = {path: course for path, course in self.courses.items() if self._advance(course)}
+        self.courses = {
+            path: course for path, course in self.courses.items() if self._advance(course)
+        }
 
     def _take(self, entry: Entry) -> Course | None:
         """The course of an entry; None where another worker has it still, or it has ended."""
@@ -134,9 +155,13 @@ class Bridge:
             raise
         except Exception as error:
             traceback.print_exc()
-            return course.end("failed", words(
-                f"The cluster's results could not be saved: {type(error).__name__}: {error}",
-                "What the worker wrote could not be saved. Continue starts from what was saved before."))
+            return course.end(
+                "failed",
+                words(
+                    f"The cluster's results could not be saved: {type(error).__name__}: {error}",
+                    "What the worker wrote could not be saved. Continue starts from what was saved before.",
+                ),
+            )
 
     @property
     def idle(self) -> bool:

@@ -39,7 +39,9 @@ class Course:
         self.question: Any = None  # what the actor was asked last
         self.answered: Any = None  # the method that takes its answer
         self.known: Mapping[str, Stamp] | None = None
-        self.new = False  # whether the actor was requested here, and so has not begun before it arrives
+        self.new = (
+            False  # whether the actor was requested here, and so has not begun before it arrives
+        )
         self.dead = False  # whether the latest actor is known to be
         self.node, self.due, self.sent_at = "", 0.0, 0.0
 
@@ -51,7 +53,9 @@ class Course:
             raise ConnectionError(str(error)) from error
 
     def _advance(self) -> bool:
-        if self.run.status().ended or not self.run.exists():  # stopped while the cluster was away, or deleted
+        if (
+            self.run.status().ended or not self.run.exists()
+        ):  # stopped while the cluster was away, or deleted
             return self.end()
         if self.new and not self.node and self.run.stop_request():
             return self._stop("It had not begun.")
@@ -76,9 +80,14 @@ class Course:
             raise
         except RayError as error:
             print(f"{self.run.id}: {error}", flush=True)
-            return self.end("failed", words(
-                f"{self._node_text()} could not start it; the server's .cluster/bridge.log says why. Every node needs "
-                "the lab and its packages.", "The worker could not start it. Try again later."))
+            return self.end(
+                "failed",
+                words(
+                    f"{self._node_text()} could not start it; the server's .cluster/bridge.log says why. Every node needs "
+                    "the lab and its packages.",
+                    "The worker could not start it. Try again later.",
+                ),
+            )
 
     def _ask(self, question: Any, answered: Any) -> None:
         self.question, self.answered, self.sent_at = question, answered, time.monotonic()
@@ -89,18 +98,31 @@ class Course:
         self.new, self.dead, self.node = False, False, ""
         if self.actor is None:
             if self.entry.attempt > RETRIES:
-                return self.end("failed", f"{words('Its node', 'Its worker')} was lost {self.entry.attempt} times; "
-                                          "what came back is saved, and Continue starts from there.")
+                return self.end(
+                    "failed",
+                    f"{words('Its node', 'Its worker')} was lost {self.entry.attempt} times; "
+                    "what came back is saved, and Continue starts from there.",
+                )
             need = needs(self.run.metadata(), ray.cluster_resources().get("GPU", 0.0) > 0)
             self.entry = replace(self.entry, attempt=self.entry.attempt + 1)
             self.entry.save()
-            self.actor = ray.remote(NodeWorker).options(name=self.entry.actor, lifetime="detached", max_restarts=0,
-                                                        **need.options()).remote()
+            self.actor = (
+                ray.remote(NodeWorker)
+                .options(
+                    name=self.entry.actor, lifetime="detached", max_restarts=0, **need.options()
+                )
+                .remote()
+            )
             self.new = True
             fits = any(need.fit(node["Resources"]) for node in ray.nodes() if node["Alive"])
             waits = f"Waits for {need} on the cluster."
-            self.run.set_status("starting", words(waits if fits else f"{waits} No node of it has as much.",
-                                                  "Waits for a free worker."))
+            self.run.set_status(
+                "starting",
+                words(
+                    waits if fits else f"{waits} No node of it has as much.",
+                    "Waits for a free worker.",
+                ),
+            )
         self._ask(self.actor.where.remote(), self._arrive)
         return True
 
@@ -113,16 +135,25 @@ class Course:
         if self.run.stop_request():
             return self._stop("It had not begun.")
         if here["version"] != code_version():
-            return self.end("failed", words(
-                f"The node {self.node} has another version of the lab or of PyTorch than this server; update it, or "
-                "the same seed gives other numbers.", "No worker of this version is free. Try again later."))
+            return self.end(
+                "failed",
+                words(
+                    f"The node {self.node} has another version of the lab or of PyTorch than this server; update it, or "
+                    "the same seed gives other numbers.",
+                    "No worker of this version is free. Try again later.",
+                ),
+            )
         if not hosted():
             nodes = [*spool.node_names(self.run.metadata()), self.node]
-            self.run.update_metadata(nodes=nodes[-spool.NODES:])
+            self.run.update_metadata(nodes=nodes[-spool.NODES :])
         self.run.set_status("starting", words(f"Starts on the node {self.node}.", "Starts."))
         environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
-        self._ask(self.actor.start.remote(self.run.id, mirror.pack(self.run.path), pack_plugins(plugins_folder()),
-                                          environ), self._started)
+        self._ask(
+            self.actor.start.remote(
+                self.run.id, mirror.pack(self.run.path), pack_plugins(plugins_folder()), environ
+            ),
+            self._started,
+        )
         return True
 
     def _started(self, refusal: str) -> bool:
@@ -138,7 +169,10 @@ class Course:
         new = {name: changes.metadata[name] for name in FROM_NODE if name in changes.metadata}
         if new != {name: before.get(name) for name in new}:
             self.run.update_metadata(**new)
-        state, message = str(changes.status.get("state", "")), str(changes.status.get("message", ""))
+        state, message = (
+            str(changes.status.get("state", "")),
+            str(changes.status.get("message", "")),
+        )
         if changes.ended:
             return self.end(state, message) if state in ENDED else self.end()
         shown = self.run.status()
@@ -148,10 +182,15 @@ class Course:
 
     def _lost(self, error: RayActorError) -> bool:
         """The actor died with its node: begin again on another, from what came back."""
-        print(f"{self.run.id}: attempt {self.entry.attempt} on {self.node or 'no node'}: {error}", flush=True)
+        print(
+            f"{self.run.id}: attempt {self.entry.attempt} on {self.node or 'no node'}: {error}",
+            flush=True,
+        )
         if self.run.stop_request():
             return self._stop(f"{self._node_text()} was lost; what came back is saved.")
-        self.run.set_status("starting", f"{self._node_text()} was lost; the run starts again on another.")
+        self.run.set_status(
+            "starting", f"{self._node_text()} was lost; the run starts again on another."
+        )
         self.actor = self.question = self.known = None
         self.dead, self.due = True, 0.0
         return True

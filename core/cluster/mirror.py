@@ -20,7 +20,9 @@ from core.files import read_object, write_atomically
 
 OWN = ("run.json", "status.json", "stop", "lock")  # of each side
 APPENDED = (".jsonl", ".f32", ".log")
-AT_THE_END = re.compile(r"trainer/|[^/]*-tuned/")  # folders that are whole only once the worker has ended
+AT_THE_END = re.compile(
+    r"trainer/|[^/]*-tuned/"
+)  # folders that are whole only once the worker has ended
 STUBS = "frames/"  # a worker that continues needs their names alone
 NAME = re.compile(r"(?:[\w-][\w.,+@-]*/)*[\w-][\w.,+@-]*")  # no hidden file, no step upwards
 
@@ -75,7 +77,11 @@ def list_files(folder: Path) -> list[str]:
     for path, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = Path(path).relative_to(folder).as_posix()
-        names += [name if inside == "." else f"{inside}/{name}" for name in files if not name.startswith(".")]
+        names += [
+            name if inside == "." else f"{inside}/{name}"
+            for name in files
+            if not name.startswith(".")
+        ]
     return sorted(names)
 
 
@@ -93,7 +99,10 @@ def read_changes(folder: Path, known: Mapping[str, Stamp], ended: bool) -> Chang
             try:
                 stat = (folder / name).stat()
                 before = known.get(name)
-                if before is not None and (before.size, before.modified) == (stat.st_size, stat.st_mtime_ns):
+                if before is not None and (before.size, before.modified) == (
+                    stat.st_size,
+                    stat.st_mtime_ns,
+                ):
                     stamps[name] = before
                     continue
                 data = (folder / name).read_bytes()

@@ -46,24 +46,43 @@ class NodeWorker:
         """The node's id, the version of its code, and whether the run was started here before."""
         import ray
 
-        return {"node": ray.get_runtime_context().get_node_id(), "version": code_version(),
-                "started": self.process is not None}
+        return {
+            "node": ray.get_runtime_context().get_node_id(),
+            "version": code_version(),
+            "started": self.process is not None,
+        }
 
-    def start(self, run_id: str, files: Mapping[str, bytes], plugins: Mapping[str, bytes] | None,
-              environ: Mapping[str, str]) -> str:
+    def start(
+        self,
+        run_id: str,
+        files: Mapping[str, bytes],
+        plugins: Mapping[str, bytes] | None,
+        environ: Mapping[str, str],
+    ) -> str:
         """Write the folder and start its worker; returns what keeps it from running here, or an empty text."""
         self.folder = self.home / run_id
         self.sent = unpack(self.folder, files)
         if missing := self._missing_model():
             return missing
-        env = {**os.environ, **environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+        env = {
+            **os.environ,
+            **environ,
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "PYTHONUTF8": "1",
+        }
         if plugins is not None:
             unpack(self.home / PLUGINS, plugins)
             env["ATTENTION_LAB_PLUGINS"] = str(self.home / PLUGINS)
         with open(self.folder / "worker.log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "core.training.worker", str(self.folder), "--attended"], cwd=ROOT, env=env,
-                stdin=subprocess.PIPE, stdout=log, stderr=log)  # its stdin ends with this process, and so does it
+                [sys.executable, "-m", "core.training.worker", str(self.folder), "--attended"],
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )  # its stdin ends with this process, and so does it
         return ""
 
     def changes(self, known: Mapping[str, Stamp] | None, stop: str) -> Changes:
@@ -73,7 +92,9 @@ class NodeWorker:
         file = self.folder / "stop"
         if stop and not file.exists():
             write_atomically(file, stop.encode())
-        ended = self.process.poll() is not None  # before the files are read: an ended worker's are whole
+        ended = (
+            self.process.poll() is not None
+        )  # before the files are read: an ended worker's are whole
         if not ended and file.exists() and time.time() - file.stat().st_mtime > STOP_SECONDS:
             self.process.kill()
         return read_changes(self.folder, self.sent if known is None else known, ended)
@@ -93,11 +114,15 @@ class NodeWorker:
         model = str(config.get("model", "")) if isinstance(config, dict) else ""
         if not Path(model).is_absolute() or Path(model).is_dir():
             return ""
-        return ("The model of this run is a folder of the server, which does not travel. Put it at the same path on "
-                "every node, such as in a shared HF_HOME, or take a model that comes with the lab.")
+        return (
+            "The model of this run is a folder of the server, which does not travel. Put it at the same path on "
+            "every node, such as in a shared HF_HOME, or take a model that comes with the lab."
+        )
 
     def _give_up(self) -> None:
-        while time.monotonic() - self.polled < COLLECT_SECONDS or (self.process and self.process.poll() is None):
+        while time.monotonic() - self.polled < COLLECT_SECONDS or (
+            self.process and self.process.poll() is None
+        ):
             time.sleep(60)
         self.close()
 
@@ -114,4 +139,6 @@ def pack_plugins(folder: Path | None) -> dict[str, bytes] | None:
     """The Python files of the folder of plug-ins, to travel with a run; None without one."""
     if folder is None:
         return None
-    return {name: (folder / name).read_bytes() for name in list_files(folder) if name.endswith(".py")}
+    return {
+        name: (folder / name).read_bytes() for name in list_files(folder) if name.endswith(".py")
+    }

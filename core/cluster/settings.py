@@ -14,7 +14,11 @@ from typing import Any
 from core.files import hosted
 
 ADDRESS = "ATTENTION_LAB_RAY"
-CPUS, GPU_SHARE, MEMORY = "ATTENTION_LAB_RAY_CPUS", "ATTENTION_LAB_RAY_GPU", "ATTENTION_LAB_RAY_MEMORY_MB"
+CPUS, GPU_SHARE, MEMORY = (
+    "ATTENTION_LAB_RAY_CPUS",
+    "ATTENTION_LAB_RAY_GPU",
+    "ATTENTION_LAB_RAY_MEMORY_MB",
+)
 NAMESPACE = "attention-lab"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,8 +47,11 @@ class Needs:
 
     def fit(self, resources: Mapping[str, float]) -> bool:
         """Whether a node of these resources could ever run it."""
-        return (resources.get("CPU", 0) >= self.cpus and resources.get("GPU", 0) >= self.gpus
-                and resources.get("memory", 0) >= self.memory * 1e6)
+        return (
+            resources.get("CPU", 0) >= self.cpus
+            and resources.get("GPU", 0) >= self.gpus
+            and resources.get("memory", 0) >= self.memory * 1e6
+        )
 
     def __str__(self) -> str:
         parts = [f"{self.cpus:g} CPU{'s' if self.cpus != 1 else ''}"]
@@ -58,7 +65,9 @@ def needs(metadata: Mapping[str, Any], cluster_has_gpu: bool) -> Needs:
     config = metadata.get("config") or metadata.get("finetune")
     device = config.get("device", "auto") if isinstance(config, dict) else "cpu"
     on_gpu = device == "cuda" or (device == "auto" and cluster_has_gpu)
-    return Needs(_number(CPUS, 1.0), _number(GPU_SHARE, 0.25) if on_gpu else 0.0, _number(MEMORY, 1_000.0))
+    return Needs(
+        _number(CPUS, 1.0), _number(GPU_SHARE, 0.25) if on_gpu else 0.0, _number(MEMORY, 1_000.0)
+    )
 
 
 def cpus() -> float:

@@ -26,10 +26,15 @@ from core.run_folder import RunFolder
 
 FRESH_SECONDS = 15.0  # the bridge writes the state every second or two
 SPAWN_SECONDS = 5.0  # between two attempts to start a bridge
-NODES, LONGEST_NAME = 5, 100  # nodes of a run, and characters of a name, that are read from its run.json
+NODES, LONGEST_NAME = (
+    5,
+    100,
+)  # nodes of a run, and characters of a name, that are read from its run.json
 
 _lock = threading.Lock()
-_bridges: dict[Path, tuple[subprocess.Popen, float]] = {}  # of this process by folder, and when each was started
+_bridges: dict[
+    Path, tuple[subprocess.Popen, float]
+] = {}  # of this process by folder, and when each was started
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,9 @@ def entries() -> list[Entry]:
     valid = []
     for path in (folder() / "entries").glob("[!.]*.json"):
         data = read_object(path)
-        if isinstance(data.get("path"), str) and all(type(data.get(name)) is int for name in ("submitted", "attempt")):
+        if isinstance(data.get("path"), str) and all(
+            type(data.get(name)) is int for name in ("submitted", "attempt")
+        ):
             valid.append(Entry(Path(data["path"]), data["submitted"], data["attempt"]))
     return sorted(valid, key=lambda entry: (entry.submitted, entry.path.name))
 
@@ -103,7 +110,9 @@ def remove(run: RunFolder) -> None:
 
 
 def save_state(state: ClusterState) -> None:
-    write_atomically(folder() / "state.json", json.dumps({**asdict(state), "at": time.time()}).encode())
+    write_atomically(
+        folder() / "state.json", json.dumps({**asdict(state), "at": time.time()}).encode()
+    )
 
 
 def load_state() -> ClusterState:
@@ -111,11 +120,16 @@ def load_state() -> ClusterState:
     data = read_object(folder() / "state.json")
     if time.time() - seconds_of(data.get("at")) > FRESH_SECONDS:
         return ClusterState()
-    numbers = {name: seconds for name in ("cpus", "gpus", "memory", "free_cpus", "free_gpus", "free_memory")
-               if (seconds := _number(data.get(name))) is not None}
+    numbers = {
+        name: seconds
+        for name in ("cpus", "gpus", "memory", "free_cpus", "free_gpus", "free_memory")
+        if (seconds := _number(data.get(name))) is not None
+    }
     names = data.get("nodes")
     nodes = tuple(text_of(name, LONGEST_NAME) for name in names) if isinstance(names, list) else ()
-    return ClusterState(data.get("reachable") is True, text_of(data.get("message")), nodes, **numbers)
+    return ClusterState(
+        data.get("reachable") is True, text_of(data.get("message")), nodes, **numbers
+    )
 
 
 def node_names(metadata: Mapping[str, Any]) -> list[str]:
@@ -132,13 +146,22 @@ def ensure_bridge() -> None:
         here.mkdir(parents=True, exist_ok=True)
         (here / "asked").touch()
         process, started = _bridges.get(here, (None, -SPAWN_SECONDS))
-        if (process is not None and process.poll() is None) or time.monotonic() - started < SPAWN_SECONDS:
+        if (
+            process is not None and process.poll() is None
+        ) or time.monotonic() - started < SPAWN_SECONDS:
             return
         if RunFolder(here).alive():  # that of another server
             return
         with open(here / "bridge.log", "ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", "core.cluster.bridge"], cwd=ROOT, env=os.environ.copy(),
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "core.cluster.bridge"],
+                cwd=ROOT,
+                env=os.environ.copy(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         _bridges[here] = process, time.monotonic()
 
 

@@ -35,13 +35,25 @@ class CorpusConfig:
     ablation: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (("source", get_args(Source)), ("split", get_args(Split)), ("kind", KINDS)):
+        for name, allowed in (
+            ("source", get_args(Source)),
+            ("split", get_args(Split)),
+            ("kind", KINDS),
+        ):
             if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} = {quote(getattr(self, name))}; expected one of {', '.join(allowed)}.")
+                raise ConfigError(
+                    f"{name} = {quote(getattr(self, name))}; expected one of {', '.join(allowed)}."
+                )
         if not isinstance(self.model, str) or not isinstance(self.data, str):
             raise ConfigError("model and data must be texts.")
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MOST_TEXTS:
-            raise ConfigError(f"count = {quote(self.count)}; expected a whole number from 1 to {MOST_TEXTS:,}.")
+        if (
+            isinstance(self.count, bool)
+            or not isinstance(self.count, int)
+            or not 1 <= self.count <= MOST_TEXTS
+        ):
+            raise ConfigError(
+                f"count = {quote(self.count)}; expected a whole number from 1 to {MOST_TEXTS:,}."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain JSON values."""

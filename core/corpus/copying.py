@@ -17,7 +17,7 @@ def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float
         vocabularies = read_vocabularies(pretrained)
         for heads in read_heads(pretrained):
             if heads.kind == kind and (values := copying_scores(heads, vocabularies)) is not None:
-                scores[heads.layer, :len(values)] = to_numpy(values)
+                scores[heads.layer, : len(values)] = to_numpy(values)
     except PretrainedError:
         scores[:] = np.nan
     return scores

@@ -61,7 +61,9 @@ def marked_row(reading: Reading, kind: Kind, measure: Measure, head: tuple[int, 
         return None
     query = choose(values)
     weights = item.weights[head[1], query]
-    return MarkedRow(line, query, int(weights.argmax()), weights, expected[query], float(values[query]))
+    return MarkedRow(
+        line, query, int(weights.argmax()), weights, expected[query], float(values[query])
+    )
 
 
 def largest(values: Values) -> int:

@@ -27,7 +27,9 @@ class HeadVectors:
     positions: Int[np.ndarray, " N"]
     texts: Int[np.ndarray, " N"]
 
-    def head(self, layer: int, head: int) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
+    def head(
+        self, layer: int, head: int
+    ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
         """The queries of one head, and the keys that they meet."""
         group = head // (len(self.q[layer]) // len(self.k[layer]))
         return self.q[layer][head], self.k[layer][group]
@@ -64,15 +66,21 @@ def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> f
         return float(np.corrcoef(-distance[same], (q @ k.T)[same])[0, 1])
 
 
-def head_vectors(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int) -> HeadVectors:
+def head_vectors(
+    pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int
+) -> HeadVectors:
     """The queries and keys of every head on these texts, until they have `most` tokens.
 
     PretrainedError where they are not recorded.
     """
-    return join_vectors([text_vectors(pretrained, item, kind) for item in first_texts(pretrained, inputs, most)])
+    return join_vectors(
+        [text_vectors(pretrained, item, kind) for item in first_texts(pretrained, inputs, most)]
+    )
 
 
-def first_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], most: int) -> list[ModelInputs]:
+def first_texts(
+    pretrained: Pretrained, inputs: Sequence[ModelInputs], most: int
+) -> list[ModelInputs]:
     """The first texts, until the model reads `most` tokens of them."""
     texts, tokens = [], 0
     for item in inputs:
@@ -87,21 +95,36 @@ def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> TextV
     """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
     layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
     if not layers:
-        raise PretrainedError(f"{pretrained.name} has no layer of this kind whose queries and keys can be read.")
+        raise PretrainedError(
+            f"{pretrained.name} has no layer of this kind whose queries and keys can be read."
+        )
     line = encode_source(pretrained, item)[1]
     if kind == "causal":
         line = encode(pretrained, item)[2] or line  # an encoder–decoder may have to generate it
-    return TextVectors(tuple(to_numpy(one.q) for one in layers), tuple(to_numpy(one.k) for one in layers), line.tokens)
+    return TextVectors(
+        tuple(to_numpy(one.q) for one in layers),
+        tuple(to_numpy(one.k) for one in layers),
+        line.tokens,
+    )
 
 
 def join_vectors(parts: Sequence[TextVectors]) -> HeadVectors:
     """The vectors of all texts, one text after another."""
-    q, k = (tuple(np.concatenate(layer, 1) for layer in zip(*(getattr(part, name) for part in parts), strict=True))
-            for name in "qk")
+    q, k = (
+        tuple(
+            np.concatenate(layer, 1)
+            for layer in zip(*(getattr(part, name) for part in parts), strict=True)
+        )
+        for name in "qk"
+    )
     lengths = [len(part.tokens) for part in parts]
-    return HeadVectors(q, k, tuple(token for part in parts for token in part.tokens),
-                       np.concatenate([np.arange(length) for length in lengths]),
-                       np.repeat(np.arange(len(parts)), lengths))
+    return HeadVectors(
+        q,
+        k,
+        tuple(token for part in parts for token in part.tokens),
+        np.concatenate([np.arange(length) for length in lengths]),
+        np.repeat(np.arange(len(parts)), lengths),
+    )
 
 
 def joint_map(q: Float[np.ndarray, "N D"], k: Float[np.ndarray, "N D"]) -> JointMap:
@@ -118,7 +141,9 @@ def joint_map(q: Float[np.ndarray, "N D"], k: Float[np.ndarray, "N D"]) -> Joint
     both = np.concatenate([q, k])
     both = both - both.mean(0)
     _, sizes, axes = np.linalg.svd(both, full_matrices=False)
-    axes = axes[:2] * np.where(axes[:2].sum(1, keepdims=True) < 0, -1, 1)  # one sign, whatever the library takes
+    axes = axes[:2] * np.where(
+        axes[:2].sum(1, keepdims=True) < 0, -1, 1
+    )  # one sign, whatever the library takes
     points, total = both @ axes.T, float((sizes**2).sum()) or 1.0
     share = tuple(float(size**2) / total for size in sizes[:2])
-    return JointMap(points[:len(q)], points[len(q):], (share[0], share[1]), scale)
+    return JointMap(points[: len(q)], points[len(q) :], (share[0], share[1]), scale)

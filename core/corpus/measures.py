@@ -55,35 +55,93 @@ def sink_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
 
 CLARK = "Clark et al. 2019", "https://arxiv.org/abs/1906.04341"
 MEASURES: tuple[Measure, ...] = (
-    Measure("entropy", "Entropy", "how evenly a row's weights are spread", "nats", entropy_rows, None, *CLARK),
-    Measure("distance", "Distance", "how many tokens lie between a query and its keys, on average", "tokens",
-            distance_rows, None, "Vig and Belinkov 2019", "https://arxiv.org/abs/1906.04284"),
-    Measure("sink", "Sink share", "the weight on the first token and on special tokens", "weight", sink_rows, None,
-            "Xiao et al. 2024", "https://arxiv.org/abs/2309.17453"),
-    *(Measure(role.key, role.name, role.meaning, "weight" if role.targets else "share of keys", None, role, role.paper,
-              role.url) for role in ROLES),
-    Measure(ABLATION, "Ablation effect", "how much the answer changes when the head is switched off",
-            "change of the answer", None, None, "Michel et al. 2019", "https://arxiv.org/abs/1905.10650"),
+    Measure(
+        "entropy",
+        "Entropy",
+        "how evenly a row's weights are spread",
+        "nats",
+        entropy_rows,
+        None,
+        *CLARK,
+    ),
+    Measure(
+        "distance",
+        "Distance",
+        "how many tokens lie between a query and its keys, on average",
+        "tokens",
+        distance_rows,
+        None,
+        "Vig and Belinkov 2019",
+        "https://arxiv.org/abs/1906.04284",
+    ),
+    Measure(
+        "sink",
+        "Sink share",
+        "the weight on the first token and on special tokens",
+        "weight",
+        sink_rows,
+        None,
+        "Xiao et al. 2024",
+        "https://arxiv.org/abs/2309.17453",
+    ),
+    *(
+        Measure(
+            role.key,
+            role.name,
+            role.meaning,
+            "weight" if role.targets else "share of keys",
+            None,
+            role,
+            role.paper,
+            role.url,
+        )
+        for role in ROLES
+    ),
+    Measure(
+        ABLATION,
+        "Ablation effect",
+        "how much the answer changes when the head is switched off",
+        "change of the answer",
+        None,
+        None,
+        "Michel et al. 2019",
+        "https://arxiv.org/abs/1905.10650",
+    ),
 )
-COPYING = Measure("copying", "OV copying", "whether attending to a token raises its own logit, by the weights alone",
-                  "Σλ/Σ|λ|", None, None, "Elhage et al. 2021",
-                  "https://transformer-circuits.pub/2021/framework/index.html")
+COPYING = Measure(
+    "copying",
+    "OV copying",
+    "whether attending to a token raises its own logit, by the weights alone",
+    "Σλ/Σ|λ|",
+    None,
+    None,
+    "Elhage et al. 2021",
+    "https://transformer-circuits.pub/2021/framework/index.html",
+)
 AXES = (*MEASURES, COPYING)
 INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}
 BY_KEY = {measure.key: measure for measure in AXES}
 
 
-def measure_rows(measure: Measure, item: AttentionMap, text: Text) -> tuple[Rows, Bool[np.ndarray, "T T"]]:
+def measure_rows(
+    measure: Measure, item: AttentionMap, text: Text
+) -> tuple[Rows, Bool[np.ndarray, "T T"]]:
     """The measure of each row of one map (nan where a row does not count), and the keys that a role expects."""
     seen = item.visible_in_any
     expected, counts = np.zeros_like(seen), text.ordinary
     if measure.role is None:
         rows = (measure.rows or largest_rows)(item.weights, text)
     elif measure.role.targets is None:
-        rows, counts = share_used(item.weights, seen.sum(-1)), counts & (seen.sum(-1) >= FEWEST_KEYS)
+        rows, counts = (
+            share_used(item.weights, seen.sum(-1)),
+            counts & (seen.sum(-1) >= FEWEST_KEYS),
+        )
     else:
         expected = measure.role.targets(text) & seen
-        rows, counts = (item.weights * expected).sum(-1), counts & expected.any(-1) & (seen.sum(-1) > 1)
+        rows, counts = (
+            (item.weights * expected).sum(-1),
+            counts & expected.any(-1) & (seen.sum(-1) > 1),
+        )
     return np.where(counts, rows, np.nan), expected
 
 
@@ -106,5 +164,5 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
         if measure.rows is not None and text.ordinary.any():
             for layer, item in enumerate(maps):
                 rows = measure.rows(item.weights, text)[:, text.ordinary]
-                values[INDEX[measure.key], layer, :len(item.weights)] = rows.mean(-1)
+                values[INDEX[measure.key], layer, : len(item.weights)] = rows.mean(-1)
     return values, roles

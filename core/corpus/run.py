@@ -1,10 +1,10 @@
 """A measurement of a corpus is a folder, like a run: a worker appends to it, and pages read it while it grows.
 
-    run.json                 the config under "corpus", the creation time, the number of texts, what is left out
-    inputs.jsonl             one text a line
-    values.f32               every measure of every head: (M, L, H) for each text so far
-    statistics.safetensors   running means and sums over the texts so far; replaced whole
-    status.json, stop, lock  as in core.training.runs
+run.json                 the config under "corpus", the creation time, the number of texts, what is left out
+inputs.jsonl             one text a line
+values.f32               every measure of every head: (M, L, H) for each text so far
+statistics.safetensors   running means and sums over the texts so far; replaced whole
+status.json, stop, lock  as in core.training.runs
 """
 
 from __future__ import annotations
@@ -55,8 +55,14 @@ def create(config: CorpusConfig, path: Path | None = None) -> Run:
     run = Run(path or corpora_folder() / new_id())
     run.path.mkdir(parents=True)
     write_atomically(run.path / INPUTS, "".join(f"{to_json(item)}\n" for item in inputs).encode())
-    data = {KEY: config.to_json(), "created": time.time(), "texts": len(inputs), "notes": notes,
-            "measures": [one.key for one in MEASURES], "roles": [one.key for one in ROLES]}
+    data = {
+        KEY: config.to_json(),
+        "created": time.time(),
+        "texts": len(inputs),
+        "notes": notes,
+        "measures": [one.key for one in MEASURES],
+        "roles": [one.key for one in ROLES],
+    }
     write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
     return run
 
@@ -81,9 +87,16 @@ def load_pretrained(model: str) -> Pretrained:
     return load_folder(folder_of(model), name_of(model))
 
 
-def work(run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: None) -> tuple[str, str]:
+def work(
+    run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: None
+) -> tuple[str, str]:
     """Measure the texts that are left; returns the final state and its message."""
-    config, inputs, corpus, keys = config_of(run), load_inputs(run), load(run), [one.key for one in MEASURES]
+    config, inputs, corpus, keys = (
+        config_of(run),
+        load_inputs(run),
+        load(run),
+        [one.key for one in MEASURES],
+    )
     if list(measure_keys(run)) != keys:  # by an older version
         corpus = Corpus()
         run.update_metadata(measures=keys, roles=[one.key for one in ROLES])
@@ -107,7 +120,10 @@ def work(run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: No
     if not corpus.read and corpus.texts:
         return "failed", f"No text could be read. {corpus.error}"
     if corpus.texts < len(inputs):
-        return "stopped", f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved."
+        return (
+            "stopped",
+            f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved.",
+        )
     return "finished", f"Measured {corpus.texts:,} texts."
 
 
@@ -120,8 +136,14 @@ def _cut_values(run: Run, corpus: Corpus) -> None:
 def save_statistics(run: Run, corpus: Corpus) -> None:
     """Replace the statistics by those of the texts so far."""
     run.require()
-    facts = {"texts": corpus.texts, "cut": corpus.cut, "failed": corpus.failed, "error": corpus.error,
-             "numbers": corpus.numbers, "seconds": corpus.seconds}
+    facts = {
+        "texts": corpus.texts,
+        "cut": corpus.cut,
+        "failed": corpus.failed,
+        "error": corpus.error,
+        "numbers": corpus.numbers,
+        "seconds": corpus.seconds,
+    }
     arrays: dict[str, np.ndarray] = {}
     if corpus.means is not None and corpus.roles is not None:
         arrays = {f"mean.{name}": value for name, value in vars(corpus.means).items()}
@@ -141,13 +163,24 @@ def load(run: Run) -> Corpus:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         keys = measure_keys(run)
         now, roles = [one.key for one in MEASURES], [one.key for one in ROLES]
-        parts = {"mean": {name: _arrange(arrays[f"mean.{name}"], keys, now) for name in MEAN if arrays},
-                 "roles": {name: _arrange(arrays[f"roles.{name}"], data["roles"], roles) for name in ROLE_SUMS
-                           if arrays}}
-        return Corpus(RunningMean(**parts["mean"]) if parts["mean"] else None,
-                      RoleSums(**parts["roles"]) if parts["roles"] else None, tuple(facts["numbers"]),
-                      int(facts["texts"]), int(facts["cut"]), list(facts["failed"]), str(facts["error"]),
-                      float(facts.get("seconds", 0.0)))
+        parts = {
+            "mean": {name: _arrange(arrays[f"mean.{name}"], keys, now) for name in MEAN if arrays},
+            "roles": {
+                name: _arrange(arrays[f"roles.{name}"], data["roles"], roles)
+                for name in ROLE_SUMS
+                if arrays
+            },
+        }
+        return Corpus(
+            RunningMean(**parts["mean"]) if parts["mean"] else None,
+            RoleSums(**parts["roles"]) if parts["roles"] else None,
+            tuple(facts["numbers"]),
+            int(facts["texts"]),
+            int(facts["cut"]),
+            list(facts["failed"]),
+            str(facts["error"]),
+            float(facts.get("seconds", 0.0)),
+        )
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return Corpus()
 
@@ -166,7 +199,9 @@ def measure_keys(run: Run) -> tuple[str, ...]:
     return tuple(run.metadata().get("measures", ()))
 
 
-def values_of(run: Run, corpus: Corpus, measure: str, head: tuple[int, int]) -> Float[np.ndarray, " N"]:
+def values_of(
+    run: Run, corpus: Corpus, measure: str, head: tuple[int, int]
+) -> Float[np.ndarray, " N"]:
     """One measure of one head on each text so far; nan where a text cannot show it or could not be read."""
     values = np.full(corpus.texts, np.nan, dtype=np.float32)
     keys = measure_keys(run)
@@ -174,5 +209,7 @@ def values_of(run: Run, corpus: Corpus, measure: str, head: tuple[int, int]) -> 
         return values
     shape = corpus.read, len(keys), *corpus.means.mean.shape[1:]
     rows = np.memmap(run.path / VALUES, "<f4", "r", shape=shape)
-    values[np.setdiff1d(np.arange(corpus.texts), corpus.failed)] = rows[:, keys.index(measure), *head]
+    values[np.setdiff1d(np.arange(corpus.texts), corpus.failed)] = rows[
+        :, keys.index(measure), *head
+    ]
     return values

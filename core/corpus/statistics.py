@@ -51,7 +51,9 @@ class RunningMean:
         from scipy.special import stdtrit
 
         n = np.where(self.count > 1, self.count, np.nan)
-        half: np.ndarray = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(self.squares / (n - 1) / n)
+        half: np.ndarray = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(
+            self.squares / (n - 1) / n
+        )
         return half
 
 
@@ -143,8 +145,12 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
             yield TextRecord(error=str(error))
             continue
         if kind not in reading.trace.kinds:
-            kinds = " and ".join(one for one in reading.trace.kinds if one != "cross") or "only cross"
-            raise PretrainedError(f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds}.")
+            kinds = (
+                " and ".join(one for one in reading.trace.kinds if one != "cross") or "only cross"
+            )
+            raise PretrainedError(
+                f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds}."
+            )
         values, roles = measure_text(reading, kind)
         if ablation:
             values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
@@ -175,12 +181,20 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
     changes = np.full(trace.shape, np.nan)
     most = max(1, min(MOST_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
     with suppress(PretrainedError):
-        baseline = ask(pretrained, Question(inputs, quantity=None if pretrained.head == "none" else "probability"))
+        baseline = ask(
+            pretrained,
+            Question(inputs, quantity=None if pretrained.head == "none" else "probability"),
+        )
         for start in range(0, len(heads), most):
-            part = heads[start:start + most]
-            batch = {name: values.expand(len(part), *values.shape[1:]) for name, values in baseline.batch.items()}
-            off = [(row, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
-                   for row, (layer, head) in enumerate(part)]
+            part = heads[start : start + most]
+            batch = {
+                name: values.expand(len(part), *values.shape[1:])
+                for name, values in baseline.batch.items()
+            }
+            off = [
+                (row, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
+                for row, (layer, head) in enumerate(part)
+            ]
             output, _ = forward(pretrained, batch, patches=off)
             for row, head in enumerate(part):
                 value = float(baseline.target_value(answer_of(pretrained, batch, output, row=row)))

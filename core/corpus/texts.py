@@ -47,10 +47,14 @@ def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
     different = list(dict.fromkeys(text[:LONGEST] for text in texts))
     notes = []
     if long := sum(len(text) > LONGEST for text in texts):
-        notes.append(f"{long:,} of the texts {'is' if long == 1 else 'are'} longer than {LONGEST:,} characters; the "
-                     "rest of them is left out.")
+        notes.append(
+            f"{long:,} of the texts {'is' if long == 1 else 'are'} longer than {LONGEST:,} characters; the "
+            "rest of them is left out."
+        )
     if twice := len(texts) - len(different):
-        notes.append(f"{twice:,} of the texts {'is' if twice == 1 else 'are'} there already and left out.")
+        notes.append(
+            f"{twice:,} of the texts {'is' if twice == 1 else 'are'} there already and left out."
+        )
     return different, notes
 
 
@@ -61,11 +65,14 @@ def inputs_of(config: CorpusConfig) -> tuple[tuple[ModelInputs, ...], tuple[str,
     """
     if config.source == "training":
         return tuple(islice(_training(config.model), config.count)), ()
-    texts, notes = (list(own_texts()), []) if config.source == "own" else split_texts(
-        data_store.read(config.data), config.split)
+    texts, notes = (
+        (list(own_texts()), [])
+        if config.source == "own"
+        else split_texts(data_store.read(config.data), config.split)
+    )
     if config.source == "texts" and len(texts) > config.count:
         notes.append(f"There are {len(texts):,} texts; the first {config.count:,} are measured.")
-    return tuple(map(ModelInputs, texts[:config.count])), tuple(notes)
+    return tuple(map(ModelInputs, texts[: config.count])), tuple(notes)
 
 
 def has_training_data(model: str) -> bool:
@@ -76,18 +83,24 @@ def has_training_data(model: str) -> bool:
 def _training(model: str) -> Iterator[ModelInputs]:
     """Training examples of one of the lab's models, from its own task, by a fixed seed."""
     if not has_training_data(model):
-        raise ConfigError(f"The training data of {model} is not here; take the lab's sentences or texts of your own.")
+        raise ConfigError(
+            f"The training data of {model} is not here; take the lab's sentences or texts of your own."
+        )
     run = read_object(LAB_MODELS / model.removeprefix(LAB) / "run.json")
     task = make_task(TaskConfig.from_json(run["config"]["task"]))
     if isinstance(task, Digits):
         pictures = digits()[0]
-        yield from (ModelInputs(picture=Array.of(to_numpy(pictures[index]))) for index in task.sides[False])
+        yield from (
+            ModelInputs(picture=Array.of(to_numpy(pictures[index]))) for index in task.sides[False]
+        )
         return
     generator, separator = seeded_generator(0, "corpus"), task.separator
     while True:
         example = task.draw(generator, held_out=False)
         source = separator.join(token for token in example.source if not token.startswith("<"))
-        yield ModelInputs(source, target=separator.join(example.target) if task.form == "pairs" else None)
+        yield ModelInputs(
+            source, target=separator.join(example.target) if task.form == "pairs" else None
+        )
 
 
 def to_json(inputs: ModelInputs) -> str:
@@ -101,5 +114,8 @@ def from_json(line: str) -> ModelInputs:
     """The input in a line of `to_json`."""
     values = json.loads(line)
     picture = values.get("picture")
-    return ModelInputs(values.get("text", ""), target=values.get("target"),
-                       picture=None if picture is None else Array.of(np.asarray(picture, dtype=np.float32)))
+    return ModelInputs(
+        values.get("text", ""),
+        target=values.get("target"),
+        picture=None if picture is None else Array.of(np.asarray(picture, dtype=np.float32)),
+    )

@@ -8,6 +8,28 @@ from core.decoding.sample import sample, sample_steps
 from core.decoding.search import search
 from core.decoding.tree import ROOT, Candidate, Hypothesis, Tree
 
-__all__ = ["BOS", "EOS", "ROOT", "Candidate", "Decoder", "ForcedSteps", "Hypothesis", "Prompt", "Sampling",
-           "SearchSettings", "Strategy", "Tree", "beam", "beam_steps", "force_tokens", "greedy", "no_repeat", "penalty",
-           "sample", "sample_steps", "search", "top_k", "top_p"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "ROOT",
+    "Candidate",
+    "Decoder",
+    "ForcedSteps",
+    "Hypothesis",
+    "Prompt",
+    "Sampling",
+    "SearchSettings",
+    "Strategy",
+    "Tree",
+    "beam",
+    "beam_steps",
+    "force_tokens",
+    "greedy",
+    "no_repeat",
+    "penalty",
+    "sample",
+    "sample_steps",
+    "search",
+    "top_k",
+    "top_p",
+]

@@ -25,7 +25,9 @@ from core.decoding.tree import ROOT, Candidate, Hypothesis, Tree
 
 WIDEST = 64
 
-Penalty = Callable[[int, float], float]  # the length of an output and α → the divisor of its log-probability
+Penalty = Callable[
+    [int, float], float
+]  # the length of an output and α → the divisor of its log-probability
 
 
 def penalty(length: int, alpha: float) -> float:
@@ -34,8 +36,16 @@ def penalty(length: int, alpha: float) -> float:
 
 
 def beam_steps(
-    model: Decoder, prompt: Prompt, *, width: int = 4, length_penalty: float = 0.0, no_repeat: int = 0,
-    max_length: int | None = None, eos: EndTokens = EOS, lp: Penalty = penalty, rules: Rules = allow_all,
+    model: Decoder,
+    prompt: Prompt,
+    *,
+    width: int = 4,
+    length_penalty: float = 0.0,
+    no_repeat: int = 0,
+    max_length: int | None = None,
+    eos: EndTokens = EOS,
+    lp: Penalty = penalty,
+    rules: Rules = allow_all,
 ) -> Iterator[Tree]:
     """The tree of a beam search after each step; the last one has the outputs, at most `width`, ranked by
     log-probability / lp(length, α).
@@ -56,7 +66,9 @@ def beam_steps(
         tree = search.tree
         for step in range(longest):
             logp, allowed = search.next_logp()
-            active = expand_beam(tree, search.active, logp, allowed, step, width, lp(step + 1, length_penalty), ends)
+            active = expand_beam(
+                tree, search.active, logp, allowed, step, width, lp(step + 1, length_penalty), ends
+            )
             if not active or _decided(tree, active, width, lp(longest, length_penalty)):
                 break
             yield tree
@@ -73,7 +85,13 @@ beam = last_tree(beam_steps)
 
 
 def expand_beam(
-    tree: Tree, active: list[int], logp: Tensor, allowed: Tensor, step: int, width: int, divisor: float,
+    tree: Tree,
+    active: list[int],
+    logp: Tensor,
+    allowed: Tensor,
+    step: int,
+    width: int,
+    divisor: float,
     ends: frozenset[int],
 ) -> list[int]:
     """Add the best candidates to the tree; the kept ones."""
@@ -104,4 +122,7 @@ def _decided(tree: Tree, active: list[int], width: int, largest: float) -> bool:
     """Whether no kept candidate can reach the worst of `width` outputs, even with certain tokens only."""
     if len(tree.hypotheses) < width:
         return False
-    return _best(tree, width)[-1].score >= max(tree.candidates[index].total for index in active) / largest
+    return (
+        _best(tree, width)[-1].score
+        >= max(tree.candidates[index].total for index in active) / largest
+    )

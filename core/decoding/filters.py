@@ -77,7 +77,9 @@ def top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
     return logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), NEVER)
 
 
-def no_repeat(logits: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]], n: int) -> Float[Tensor, "B V"]:
+def no_repeat(
+    logits: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]], n: int
+) -> Float[Tensor, "B V"]:
     """−∞ for a token that would complete an n-gram that its row has already; n = 0 forbids none. Paulus 2017, section
     2.5."""
     if n < 0:
@@ -85,6 +87,10 @@ def no_repeat(logits: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]], n
     logits = logits.clone() if n else logits
     for row, tokens in enumerate(prefixes if n else ()):
         last = tuple(tokens[len(tokens) - n + 1 :])
-        repeated = [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tuple(tokens[i : i + n - 1]) == last]
+        repeated = [
+            tokens[i + n - 1]
+            for i in range(len(tokens) - n + 1)
+            if tuple(tokens[i : i + n - 1]) == last
+        ]
         logits[row, repeated] = NEVER
     return logits

@@ -21,7 +21,9 @@ LONGEST = 4096
 P = ParamSpec("P")
 
 EndTokens = int | Collection[int]  # the end mark, or all of them, even none
-Rules = Callable[[Tensor, Sequence[Sequence[int]]], Tensor]  # log-probabilities (B, V), the tokens of each row → (B, V)
+Rules = Callable[
+    [Tensor, Sequence[Sequence[int]]], Tensor
+]  # log-probabilities (B, V), the tokens of each row → (B, V)
 
 
 @runtime_checkable
@@ -41,7 +43,9 @@ class Decoder(Protocol):
     def eval(self) -> Any: ...
 
 
-def allow_all(logp: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+def allow_all(
+    logp: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]]
+) -> Float[Tensor, "B V"]:
     """Rules that forbid nothing."""
     return logp
 
@@ -108,7 +112,12 @@ def select_rows(state: Any, rows: Int[Tensor, " R"]) -> Any:
     if isinstance(state, tuple | list):
         return type(state)(select_rows(part, rows) for part in state)
     if is_dataclass(state) and not isinstance(state, type):
-        return replace(state, **{field.name: select_rows(getattr(state, field.name), rows) for field in fields(state)})
+        return replace(
+            state,
+            **{
+                field.name: select_rows(getattr(state, field.name), rows) for field in fields(state)
+            },
+        )
     return state
 
 
@@ -144,6 +153,7 @@ class Search:
 
 def last_tree(search: Callable[P, Iterator[Tree]]) -> Callable[P, Tree]:
     """The search run to its end, without the trees between."""
+
     @wraps(search)
     def run(*args: P.args, **kwargs: P.kwargs) -> Tree:
         *_, tree = search(*args, **kwargs)

@@ -27,8 +27,16 @@ MOST, PASSED_OVER = 200, 3
 
 
 def sample_steps(
-    model: Decoder, prompt: Prompt, generator: torch.Generator, *, samples: int = 8, sampling: Sampling | None = None,
-    no_repeat: int = 0, max_length: int | None = None, eos: EndTokens = EOS, rules: Rules = allow_all,
+    model: Decoder,
+    prompt: Prompt,
+    generator: torch.Generator,
+    *,
+    samples: int = 8,
+    sampling: Sampling | None = None,
+    no_repeat: int = 0,
+    max_length: int | None = None,
+    eos: EndTokens = EOS,
+    rules: Rules = allow_all,
 ) -> Iterator[Tree]:
     """The tree of `samples` independent draws after each step; the last one has the outputs, ranked by their counts.
 
@@ -43,8 +51,17 @@ def sample_steps(
         tree, counts, longest = search.tree, [samples], length_cap(max_length, prompt.mask)
         for step in range(longest):
             logp, allowed = (tensor.cpu() for tensor in search.next_logp())
-            active = _draw(tree, search.active, counts, logp, sampling.reshape(allowed), step, generator, ends,
-                           step == longest - 1)
+            active = _draw(
+                tree,
+                search.active,
+                counts,
+                logp,
+                sampling.reshape(allowed),
+                step,
+                generator,
+                ends,
+                step == longest - 1,
+            )
             if not active:
                 break
             yield tree
@@ -58,8 +75,15 @@ sample = last_tree(sample_steps)
 
 
 def _draw(
-    tree: Tree, active: list[int], counts: list[int], logp: Tensor, reshaped: Tensor, step: int,
-    generator: torch.Generator, ends: frozenset[int], last: bool,
+    tree: Tree,
+    active: list[int],
+    counts: list[int],
+    logp: Tensor,
+    reshaped: Tensor,
+    step: int,
+    generator: torch.Generator,
+    ends: frozenset[int],
+    last: bool,
 ) -> list[int]:
     """Draw a token for every sample; the candidates to continue."""
     next_active: list[int] = []
@@ -70,8 +94,14 @@ def _draw(
         before = 0.0 if parent == ROOT else tree.candidates[parent].total
         for token in _candidate_tokens(chances, draws):
             score, times = float(logp[row, token]), int(draws[token])
-            fate = "dropped" if not times else "ended" if token in ends else "cut" if last else "kept"
-            index = tree.add(Candidate(token, parent, step, score, before + score, fate, times, float(chances[token])))
+            fate = (
+                "dropped" if not times else "ended" if token in ends else "cut" if last else "kept"
+            )
+            index = tree.add(
+                Candidate(
+                    token, parent, step, score, before + score, fate, times, float(chances[token])
+                )
+            )
             if fate == "kept":
                 next_active.append(index)
             elif times:
@@ -81,6 +111,10 @@ def _draw(
 
 def _candidate_tokens(chances: Tensor, draws: Tensor) -> list[int]:
     """The drawn tokens and PASSED_OVER likely others, the likeliest first."""
-    likeliest = chances.masked_fill(draws > 0, -1.0).topk(min(PASSED_OVER, len(chances))).indices.tolist()
-    tokens = draws.nonzero()[:, 0].tolist() + [token for token in likeliest if not draws[token] and chances[token] > 0]
+    likeliest = (
+        chances.masked_fill(draws > 0, -1.0).topk(min(PASSED_OVER, len(chances))).indices.tolist()
+    )
+    tokens = draws.nonzero()[:, 0].tolist() + [
+        token for token in likeliest if not draws[token] and chances[token] > 0
+    ]
     return sorted(tokens, key=lambda token: -float(chances[token]))

@@ -65,4 +65,6 @@ class Tree:
     def finish(self, index: int, score: float) -> None:
         """Add the output that ends on this candidate."""
         leaf = self.candidates[index]
-        self.hypotheses.append(Hypothesis(index, self.tokens(index), leaf.total, score, leaf.samples))
+        self.hypotheses.append(
+            Hypothesis(index, self.tokens(index), leaf.total, score, leaf.samples)
+        )

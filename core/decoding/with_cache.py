@@ -24,8 +24,14 @@ class Written:
 
 
 @torch.inference_mode()
-def write(model: Decoder, prompt: Tensor, count: int, with_cache: bool, clock: Clock = time.perf_counter,
-          limit: float = float("inf")) -> Written:
+def write(
+    model: Decoder,
+    prompt: Tensor,
+    count: int,
+    with_cache: bool,
+    clock: Clock = time.perf_counter,
+    limit: float = float("inf"),
+) -> Written:
     """The likeliest `count` tokens after a prompt (1, T); without a cache each step reads the whole text again."""
     tokens, seconds, computed, begin = list[int](), list[float](), list[int](), clock()
     text, state, new = prompt, model.start(None), prompt

@@ -26,17 +26,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @app.command()
-def finetune(task: Literal["classify", "pairs"], run_dir: Path, *, set: Pairs, encoding: Encoding = "utf-8",
-             data: Annotated[Path | None, typer.Option(help="a CSV: text,label or source,target")] = None,
-             model: Annotated[str | None, typer.Option(help="minilm, a model of the lab, a folder, or owner/name of "
-                                                            "the hub")] = None,
-             watch: Annotated[str | None, typer.Option(help="the sentence whose attention is saved")] = None,
-             seed: int | None = None,
-             device: Annotated[str | None, typer.Option(help="auto (CUDA if available), cpu, cuda or mps")] = None,
-             ) -> None:
+def finetune(
+    task: Literal["classify", "pairs"],
+    run_dir: Path,
+    *,
+    set: Pairs,
+    encoding: Encoding = "utf-8",
+    data: Annotated[Path | None, typer.Option(help="a CSV: text,label or source,target")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="minilm, a model of the lab, a folder, or owner/name of the hub"),
+    ] = None,
+    watch: Annotated[str | None, typer.Option(help="the sentence whose attention is saved")] = None,
+    seed: int | None = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto (CUDA if available), cpu, cuda or mps")
+    ] = None,
+) -> None:
     """Fine-tune a pretrained model; --set changes its training, as epochs=3."""
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
-    more = {**given(watch=watch, seed=seed, device=device, model=model and resolve(model)), **settings(set)}
+    more = {
+        **given(watch=watch, seed=seed, device=device, model=model and resolve(model)),
+        **settings(set),
+    }
     config = FineTuneConfig.from_json(usual(task, **text_of(data, encoding)).to_json() | more)
     run = create(config, path=run_dir)
     state = work(run.path, on_record=_print_record)
@@ -52,8 +64,10 @@ def _print_record(record: Record) -> None:
     loss = "" if record.loss is None else f"loss {record.loss:.3f}"
     balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
     capped = "  ended by the time limit" if record.capped else ""
-    print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
-          flush=True)
+    print(
+        f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

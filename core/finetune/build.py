@@ -58,8 +58,15 @@ class Learner:
     def pretrained(self) -> Pretrained:
         """The model for reading; put it into eval mode first."""
         pairs = not self.labels
-        return Pretrained(self.name, self.model, self.tokenizer, self.max_tokens, "seq2seq" if pairs else "classify",
-                          "pair" if pairs else "text", self.watched)
+        return Pretrained(
+            self.name,
+            self.model,
+            self.tokenizer,
+            self.max_tokens,
+            "seq2seq" if pairs else "classify",
+            "pair" if pairs else "text",
+            self.watched,
+        )
 
 
 def build(config: FineTuneConfig, rows: Rows) -> Learner:
@@ -77,22 +84,42 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
             model, labels, new_head = _classifier(folder, rows.labels)
         else:
             model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, output_loading_info=True, **_load_options())
-            missing = [key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD]
+                folder, output_loading_info=True, **_load_options()
+            )
+            missing = [
+                key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD
+            ]
             refuse_missing(missing, folder.name)
     except PretrainedError:
         raise
     except Exception as error:  # whatever the files of a foreign model make the library raise
         what = "labels" if config.task == "classify" else "pairs"
-        raise PretrainedError(f"{name_of(config.model)} cannot learn {what}: {first_line(error)}") from error
+        raise PretrainedError(
+            f"{name_of(config.model)} cannot learn {what}: {first_line(error)}"
+        ) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders are trained without padding
     model.config.pad_token_id = tokenizer.pad_token_id
-    new = add_words(model, tokenizer, (*rows.learned, *rows.held_out)) if config.task == "pairs" else ()
+    new = (
+        add_words(model, tokenizer, (*rows.learned, *rows.held_out))
+        if config.task == "pairs"
+        else ()
+    )
     freeze(model, config)
     model.to(resolve_device(config.device))
-    limit = min(getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS)
-    return Learner(name_of(config.model), model, tokenizer, labels, new, make_recordable(model), limit, new_head)
+    limit = min(
+        getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS
+    )
+    return Learner(
+        name_of(config.model),
+        model,
+        tokenizer,
+        labels,
+        new,
+        make_recordable(model),
+        limit,
+        new_head,
+    )
 
 
 def _load_options() -> dict[str, Any]:
@@ -110,11 +137,19 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
     names = dict(enumerate(order or labels))
     # The config may say regression or multi-label; these rows have one label each.
     model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
-        folder, num_labels=len(names), id2label=names, label2id={name: i for i, name in names.items()},
-        problem_type="single_label_classification", ignore_mismatched_sizes=True, output_loading_info=True,
-        **_load_options())
+        folder,
+        num_labels=len(names),
+        id2label=names,
+        label2id={name: i for i, name in names.items()},
+        problem_type="single_label_classification",
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **_load_options(),
+    )
     prefix = f"{model.base_model_prefix}."
-    missing = [key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key]
+    missing = [
+        key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key
+    ]
     refuse_missing(missing, folder.name)
     initialised = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
     head = [name for name, _ in model.named_parameters() if not name.startswith(prefix)]
@@ -125,7 +160,9 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
 
 def own_order(config: PreTrainedConfig, labels: tuple[str, ...]) -> tuple[str, ...] | None:
     """The labels in the order of a classifier's config if it has exactly these; else None."""
-    classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+    classifies = any(
+        name.endswith("ForSequenceClassification") for name in config.architectures or ()
+    )
     own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
     return own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
 
@@ -137,7 +174,11 @@ def reset_head(model: Any, initialised: Set[str]) -> None:
     """
     for name, module in model.named_modules():
         own = {f"{name}.{key}": weight for key, weight in module.named_parameters(recurse=False)}
-        if module is model or name.split(".")[0] == model.base_model_prefix or not set(own) - initialised:
+        if (
+            module is model
+            or name.split(".")[0] == model.base_model_prefix
+            or not set(own) - initialised
+        ):
             continue
         for weight in own.values():
             weight._is_hf_initialized = False  # how the library marks what was loaded
@@ -151,10 +192,14 @@ def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, .
     """
     words = dict.fromkeys(word for pair in pairs for word in f"{pair.text} {pair.answer}".split())
     unknown = tokenizer.unk_token_id
-    new = tuple(word for word in words if unknown in tokenizer(word, add_special_tokens=False)["input_ids"])
+    new = tuple(
+        word for word in words if unknown in tokenizer(word, add_special_tokens=False)["input_ids"]
+    )
     if len(new) > MOST_NEW_WORDS:
-        raise ConfigError(f"{len(new):,} words are new to the model; at most {MOST_NEW_WORDS:,} can be added. Take a "
-                          "model that was trained on such text.")
+        raise ConfigError(
+            f"{len(new):,} words are new to the model; at most {MOST_NEW_WORDS:,} can be added. Take a "
+            "model that was trained on such text."
+        )
     if new:
         tokenizer.add_tokens(list(new))
         model.resize_token_embeddings(len(tokenizer))
@@ -169,9 +214,13 @@ def freeze(model: Any, config: FineTuneConfig) -> None:
         return
     base = model.base_model
     base.requires_grad_(False)
-    stacks = [module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module)]
-    layers = max(stacks, key=lambda stack: sum(weight.numel() for weight in stack.parameters()), default=())
-    for layer in list(layers)[max(0, len(layers) - config.layers):]:
+    stacks = [
+        module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module)
+    ]
+    layers = max(
+        stacks, key=lambda stack: sum(weight.numel() for weight in stack.parameters()), default=()
+    )
+    for layer in list(layers)[max(0, len(layers) - config.layers) :]:
         layer.requires_grad_(True)
     if getattr(base, "pooler", None) is not None:
         base.pooler.requires_grad_(True)

@@ -16,12 +16,22 @@ LAB = "lab:"
 
 # name -> (lowest, highest)
 BOUNDS: dict[str, tuple[float, float]] = {
-    "epochs": (1, 100), "batch_size": (2, 64), "layers": (0, 48), "learning_rate": (1e-6, 1e-2), "seconds": (1, 900),
+    "epochs": (1, 100),
+    "batch_size": (2, 64),
+    "layers": (0, 48),
+    "learning_rate": (1e-6, 1e-2),
+    "seconds": (1, 900),
     "seed": (0, 2**31 - 1),
 }
 # The defaults of each task; a run on our own rows takes ten to twenty seconds on one core.
 USUAL: dict[str, dict[str, Any]] = {
-    "classify": {"model": MINILM, "layers": 6, "epochs": 8, "batch_size": 16, "learning_rate": 2e-4},
+    "classify": {
+        "model": MINILM,
+        "layers": 6,
+        "epochs": 8,
+        "batch_size": 16,
+        "learning_rate": 2e-4,
+    },
     "pairs": {"model": f"{LAB}numbers", "epochs": 30, "batch_size": 16, "learning_rate": 2e-3},
 }
 OWN = {"classify": "messages", "pairs": "numbers"}
@@ -53,17 +63,25 @@ class FineTuneConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, str) or self.task not in TASKS:
-            raise ConfigError(f"task = {quote(self.task)} is not known; take one of {', '.join(TASKS)}.")
+            raise ConfigError(
+                f"task = {quote(self.task)} is not known; take one of {', '.join(TASKS)}."
+            )
         for name in ("data", "model", "watch"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} must be a text.")
         if self.device not in DEVICES:
-            raise ConfigError(f"device = {quote(self.device)} is not known; take one of {', '.join(DEVICES)}.")
+            raise ConfigError(
+                f"device = {quote(self.device)} is not known; take one of {', '.join(DEVICES)}."
+            )
         if len(self.watch) > MOST_WATCHED:
-            raise ConfigError(f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
-                              "allowed.")
+            raise ConfigError(
+                f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
+                "allowed."
+            )
         for name, (low, high) in BOUNDS.items():
-            check_number(name, getattr(self, name), low, high, whole=name not in ("learning_rate", "seconds"))
+            check_number(
+                name, getattr(self, name), low, high, whole=name not in ("learning_rate", "seconds")
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain JSON values."""

@@ -41,7 +41,9 @@ class Rows:
     @property
     def majority(self) -> tuple[str, float]:
         """The majority class of the training rows, and its share of the held-out rows."""
-        return majority_class([pair.answer for pair in self.learned], [pair.answer for pair in self.held_out])
+        return majority_class(
+            [pair.answer for pair in self.learned], [pair.answer for pair in self.held_out]
+        )
 
 
 @lru_cache(maxsize=8)
@@ -54,16 +56,20 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
     columns = TASKS[task]
     rows, _ = read_rows(data, "file")
     if len(rows[0].cells) != 2:
-        raise ConfigError(f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
-                          f"{columns[1]}. Put a text with a comma into quotation marks.")
+        raise ConfigError(
+            f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
+            f"{columns[1]}. Put a text with a comma into quotation marks."
+        )
     if tuple(cell.casefold() for cell in rows[0].cells) == columns:
         rows = rows[1:]
     _check_cells(rows, columns)
     once = _once(rows)
     pairs = [Pair(*row.cells) for row in once]
     if len(pairs) < FEWEST_ROWS:
-        raise ConfigError(f"The file has {len(pairs)} different rows; at least {FEWEST_ROWS} are needed, so that some "
-                          "can be held out.")
+        raise ConfigError(
+            f"The file has {len(pairs)} different rows; at least {FEWEST_ROWS} are needed, so that some "
+            "can be held out."
+        )
     labels = _labels(once) if task == "classify" else ()
     learned, held_out = _split(pairs, labels, seed)
     return Rows(tuple(learned), tuple(held_out[:MOST_HELD_OUT]), labels, len(rows) - len(pairs))
@@ -76,7 +82,9 @@ def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
         if empty := [row.line for row in rows if not row.cells[column]]:
             raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
         if long := [row.line for row in rows if len(row.cells[column]) > LONGEST]:
-            raise ConfigError(f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}.")
+            raise ConfigError(
+                f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}."
+            )
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
@@ -86,8 +94,10 @@ def _once(rows: Iterable[Row]) -> list[Row]:
         text, answer = row.cells
         other = first.setdefault(text, row)
         if other.cells[1] != answer:
-            raise ConfigError(f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
-                              f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.")
+            raise ConfigError(
+                f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
+                f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them."
+            )
     return list(first.values())
 
 
@@ -96,19 +106,29 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
     for row in rows:
         lines[row.cells[1]].append(row.line)
     if len(lines) < 2:
-        raise ConfigError(f"Every row has the label {quote(rows[0].cells[1])}; at least two labels are needed.")
+        raise ConfigError(
+            f"Every row has the label {quote(rows[0].cells[1])}; at least two labels are needed."
+        )
     if len(lines) > MOST_LABELS:
-        raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are allowed. Is the "
-                          "label in the second column?")
+        raise ConfigError(
+            f"There are {len(lines):,} different labels; at most {MOST_LABELS} are allowed. Is the "
+            "label in the second column?"
+        )
     if single := [numbers[0] for numbers in lines.values() if len(numbers) == 1]:
-        raise ConfigError(f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
-                          "one for training and one held out.")
+        raise ConfigError(
+            f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
+            "one for training and one held out."
+        )
     return tuple(sorted(lines))
 
 
 def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[Pair], list[Pair]]:
     """Hold out a random quarter of each label's rows, or of all pairs."""
-    groups = [[pair for pair in pairs if pair.answer == label] for label in labels] if labels else [list(pairs)]
+    groups = (
+        [[pair for pair in pairs if pair.answer == label] for label in labels]
+        if labels
+        else [list(pairs)]
+    )
     chance = random.Random(seed)
     learned: list[Pair] = []
     held_out: list[Pair] = []

@@ -19,9 +19,14 @@ from core.pretrained.model_files import folder_weights, read_config, refuse_conf
 from core.pretrained.model_storage import check_folder, format_bytes, repo_of
 
 MOST_UNKNOWN = 0.5  # share of the rows' tokens
-WEIGHTS = {"classify": 2, "pairs": 5}  # memory of training in bytes of weights, with gradients and their moments
-HELP = {"classify": "Labels need a model that reads text, such as BERT, RoBERTa, ModernBERT, GPT-2 or Llama.",
-        "pairs": "Pairs need an encoder–decoder that reads and writes text, such as T5, BART or Marian."}
+WEIGHTS = {
+    "classify": 2,
+    "pairs": 5,
+}  # memory of training in bytes of weights, with gradients and their moments
+HELP = {
+    "classify": "Labels need a model that reads text, such as BERT, RoBERTa, ModernBERT, GPT-2 or Llama.",
+    "pairs": "Pairs need an encoder–decoder that reads and writes text, such as T5, BART or Marian.",
+}
 
 
 def folder_of(model: str) -> Path:
@@ -50,7 +55,9 @@ def resolve(name: str) -> str:
     """
     if name in (MINILM, MINILM_NAME):
         return MINILM
-    if name.startswith(LAB) or name in {path.parent.name for path in LAB_MODELS.glob("*/config.json")}:
+    if name.startswith(LAB) or name in {
+        path.parent.name for path in LAB_MODELS.glob("*/config.json")
+    }:
         return f"{LAB}{name.removeprefix(LAB)}"
     if name.startswith((".", "/", "~")) or Path(name).is_dir():
         return str(check_folder(name, hub.most_bytes() * 4))
@@ -60,7 +67,9 @@ def resolve(name: str) -> str:
         return str(model_storage.model_folder(repo, revision if revision in here else here[0]))
     plan = hub.plan(repo, revision, token=os.environ.get("HF_TOKEN"))
     check_family(plan.family, repo, "")
-    print(f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to download, commit {plan.commit[:7]}.")
+    print(
+        f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to download, commit {plan.commit[:7]}."
+    )
     return str(hub.download(plan, token=os.environ.get("HF_TOKEN")))
 
 
@@ -75,8 +84,10 @@ def check_model(model: str, task: str) -> Path:
     needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
     free = model_storage.free_memory()
     if free is not None and needed > free:
-        raise PretrainedError(f"{name} needs about {format_bytes(needed)} of memory for training, and "
-                              f"{format_bytes(free)} is free. Take a smaller model.")
+        raise PretrainedError(
+            f"{name} needs about {format_bytes(needed)} of memory for training, and "
+            f"{format_bytes(free)} is free. Take a smaller model."
+        )
     return folder
 
 
@@ -84,17 +95,25 @@ def check_family(family: str, name: str, task: str) -> None:
     """PretrainedError unless transformers has a head of this family for the task, or with task "" for any task."""
     from transformers.models.auto import modeling_auto as auto
 
-    heads = {"classify": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-             "pairs": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
+    heads = {
+        "classify": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+        "pairs": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    }
     if not any(family in heads[one] for one in ([task] if task else heads)):
-        what = {"classify": "labels of texts", "pairs": "pairs of texts"}.get(task, "labels or pairs of texts")
-        raise PretrainedError(f"{name} is of the family {family}, which cannot learn {what}. "
-                              f"{HELP.get(task, ' '.join(HELP.values()))}")
+        what = {"classify": "labels of texts", "pairs": "pairs of texts"}.get(
+            task, "labels or pairs of texts"
+        )
+        raise PretrainedError(
+            f"{name} is of the family {family}, which cannot learn {what}. "
+            f"{HELP.get(task, ' '.join(HELP.values()))}"
+        )
 
 
 def load_tokenizer(model: str, task: str) -> Any:
     """The tokenizer beside a model's weights; PretrainedError when none can be read."""
-    transformers = import_module("transformers")  # as in core.pretrained.load: threads import it at once
+    transformers = import_module(
+        "transformers"
+    )  # as in core.pretrained.load: threads import it at once
     none = f"{name_of(model)} has no readable tokenizer, so it cannot read the rows"
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)
@@ -110,7 +129,14 @@ def check_words(tokenizer: Any, model: str, rows: Rows) -> None:
     unknown = tokenizer.unk_token_id
     if unknown is None or not rows.labels:
         return
-    ids = [i for row in tokenizer([pair.text for pair in rows.learned], add_special_tokens=False)["input_ids"]
-           for i in row]
+    ids = [
+        i
+        for row in tokenizer([pair.text for pair in rows.learned], add_special_tokens=False)[
+            "input_ids"
+        ]
+        for i in row
+    ]
     if ids and (share := ids.count(unknown) / len(ids)) > MOST_UNKNOWN:
-        raise ConfigError(f"{name_of(model)} does not know {share:.0%} of the words in these rows. {HELP['classify']}")
+        raise ConfigError(
+            f"{name_of(model)} does not know {share:.0%} of the words in these rows. {HELP['classify']}"
+        )

@@ -1,10 +1,10 @@
 """A fine-tuning run in its folder, trained by Hugging Face's Trainer with callbacks that write the run's files.
 
-    run.json        the config under "finetune", its creation time, its name, the machines that trained it
-    metrics.jsonl   one record a line, frames/ the attention on the watched sentences at that step
-    watched.json    the tokens of those sentences, and facts about the model
-    NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
-    trainer/        the Trainer's checkpoint while the run is paused, with the checksums of its files
+run.json        the config under "finetune", its creation time, its name, the machines that trained it
+metrics.jsonl   one record a line, frames/ the attention on the watched sentences at that step
+watched.json    the tokens of those sentences, and facts about the model
+NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
+trainer/        the Trainer's checkpoint while the run is paused, with the checksums of its files
 """
 
 from __future__ import annotations
@@ -42,12 +42,16 @@ from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
-DAMAGED = ("The weights at which this run was paused changed after they were saved, so that it cannot go on. Its "
-           "records and maps are kept; start a new run with the same settings.")
+DAMAGED = (
+    "The weights at which this run was paused changed after they were saved, so that it cannot go on. Its "
+    "records and maps are kept; start a new run with the same settings."
+)
 OnRecord = Callable[[Record], None]
 
 
-def create(config: FineTuneConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
+def create(
+    config: FineTuneConfig, root: Path | None = None, path: Path | None = None, **more: object
+) -> Run:
     """A new run's folder under `root` with a fresh id, or exactly at `path`.
 
     ConfigError or PretrainedError when its rows or its model cannot be used.
@@ -87,7 +91,9 @@ def about(run: Run) -> dict[str, Any]:
     return read_object(run.path / "watched.json")
 
 
-def work(run: Run, stop: Callable[[], bool], on_record: OnRecord = lambda record: None) -> tuple[str, str]:
+def work(
+    run: Run, stop: Callable[[], bool], on_record: OnRecord = lambda record: None
+) -> tuple[str, str]:
     """Train, or continue a paused run, and return the final state and its message."""
     config = config_of(run)
     rows = parse(config.task, config.data, config.seed)
@@ -110,8 +116,15 @@ def last_checkpoint(run: Run) -> Path | None:
 class Course:
     """Counts a run's steps, times it and writes its records."""
 
-    def __init__(self, run: Run, config: FineTuneConfig, rows: Rows, learner: Learner, stop: Callable[[], bool],
-                 on_record: OnRecord) -> None:
+    def __init__(
+        self,
+        run: Run,
+        config: FineTuneConfig,
+        rows: Rows,
+        learner: Learner,
+        stop: Callable[[], bool],
+        on_record: OnRecord,
+    ) -> None:
         self.run, self.config, self.rows, self.learner = run, config, rows, learner
         self.stop, self.on_record = stop, on_record
         per_epoch = math.ceil(len(rows.learned) / config.batch_size)
@@ -141,11 +154,20 @@ class Course:
             return
         learns, weights = count(self.learner.model)
         rows = (*self.rows.learned, *self.rows.held_out)
-        facts = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
-                "sentences": words(self.inputs, read_attention(self.learner, self.inputs)), "learns": learns,
-                "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
-                "new_head": self.learner.new_head, "labels": list(self.learner.labels)}
-        write_atomically(self.run.path / "watched.json", json.dumps(facts, ensure_ascii=False).encode())
+        facts = {
+            "truncated": truncated(self.learner, rows),
+            "max_tokens": self.learner.max_tokens,
+            "sentences": words(self.inputs, read_attention(self.learner, self.inputs)),
+            "learns": learns,
+            "weights": weights,
+            "new_words": list(self.learner.new_words),
+            "steps": self.steps,
+            "new_head": self.learner.new_head,
+            "labels": list(self.learner.labels),
+        }
+        write_atomically(
+            self.run.path / "watched.json", json.dumps(facts, ensure_ascii=False).encode()
+        )
         self.write(None)
 
     def after(self, step: int, rate: float) -> bool:
@@ -164,18 +186,31 @@ class Course:
         evaluation = measure(self.learner, self.rows.held_out)
         losses, self.losses = self.losses, []
         record = Record(
-            step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=evaluation.loss,
-            letters=evaluation.letters, exact=evaluation.exact, cut=evaluation.cut, rate=rate, elapsed=self.elapsed,
-            trained=self.trained, held_out=len(self.rows.held_out), final=self.done, capped=self.capped,
-            examples=evaluation.predictions[:MAX_EXAMPLES], confusion=evaluation.confusion,
-            maps=frames(read_attention(self.learner, self.inputs)))
+            step=self.step,
+            train_loss=sum(losses) / len(losses) if losses else None,
+            loss=evaluation.loss,
+            letters=evaluation.letters,
+            exact=evaluation.exact,
+            cut=evaluation.cut,
+            rate=rate,
+            elapsed=self.elapsed,
+            trained=self.trained,
+            held_out=len(self.rows.held_out),
+            final=self.done,
+            capped=self.capped,
+            examples=evaluation.predictions[:MAX_EXAMPLES],
+            confusion=evaluation.confusion,
+            maps=frames(read_attention(self.learner, self.inputs)),
+        )
         self.run.append(record)
         self.on_record(record)
 
     def learned(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise FloatingPointError(f"The loss is no longer a number after step {self.step}; take a smaller learning "
-                                     "rate.")
+            raise FloatingPointError(
+                f"The loss is no longer a number after step {self.step}; take a smaller learning "
+                "rate."
+            )
         self.losses.append(loss)
 
     def end(self) -> tuple[str, str]:
@@ -187,7 +222,9 @@ class Course:
         if self.step and self.run.exists():
             if self.config.task == "pairs":  # the library's own default cuts at 20 tokens
                 pairs = (*self.rows.learned, *self.rows.held_out)
-                self.learner.model.generation_config.max_new_tokens = targets(self.learner, pairs).shape[1]
+                self.learner.model.generation_config.max_new_tokens = targets(
+                    self.learner, pairs
+                ).shape[1]
             self.learner.save(self.run.path)
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
         if not self.done:
@@ -204,11 +241,16 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
     """
     sentence = config.watch.strip()
     if config.task == "classify":
-        return (*([ModelInputs(sentence)] if sentence else []), *(ModelInputs(pair.text) for pair in rows.held_out[:1]))
+        return (
+            *([ModelInputs(sentence)] if sentence else []),
+            *(ModelInputs(pair.text) for pair in rows.held_out[:1]),
+        )
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == sentence]
     if sentence and not chosen:
-        raise ConfigError(f"{sentence!r:.60} is not one of the sources, so its target is not known; choose one of "
-                          "them.")
+        raise ConfigError(
+            f"{sentence!r:.60} is not one of the sources, so its target is not known; choose one of "
+            "them."
+        )
     pairs = dict.fromkeys((*chosen, *rows.held_out[:2]))
     return tuple(ModelInputs(pair.text, target=pair.answer) for pair in pairs)
 
@@ -222,12 +264,27 @@ def make_trainer(course: Course) -> Any:
 
     config, learner = course.config, course.learner
     args = transformers.TrainingArguments(
-        output_dir=str(course.run.path / "trainer"), num_train_epochs=config.epochs, seed=config.seed,
-        per_device_train_batch_size=config.batch_size, learning_rate=config.learning_rate, weight_decay=0.01,
-        warmup_steps=max(1, course.steps // 10), lr_scheduler_type="linear", optim="adamw_torch", report_to=[],
-        use_cpu=learner.device.type == "cpu", logging_strategy="no", save_strategy="no", eval_strategy="no",
-        disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False)
-    args._n_gpu = min(args.n_gpu, 1)  # with more, the Trainer multiplies the batch size by the number of GPUs
+        output_dir=str(course.run.path / "trainer"),
+        num_train_epochs=config.epochs,
+        seed=config.seed,
+        per_device_train_batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        weight_decay=0.01,
+        warmup_steps=max(1, course.steps // 10),
+        lr_scheduler_type="linear",
+        optim="adamw_torch",
+        report_to=[],
+        use_cpu=learner.device.type == "cpu",
+        logging_strategy="no",
+        save_strategy="no",
+        eval_strategy="no",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
+    args._n_gpu = min(
+        args.n_gpu, 1
+    )  # with more, the Trainer multiplies the batch size by the number of GPUs
 
     def collate(pairs: list[Any]) -> dict[str, Any]:
         answers = targets(learner, pairs) if config.task == "pairs" else classes(learner, pairs)
@@ -251,7 +308,12 @@ def make_trainer(course: Course) -> Any:
                 control.should_training_stop = True
                 control.should_save = course.run.stop_request() == "pause"
 
-    trainer = RecordingTrainer(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
-                               callbacks=[Writes()])
+    trainer = RecordingTrainer(
+        learner.model,
+        args,
+        train_dataset=list(course.rows.learned),
+        data_collator=collate,
+        callbacks=[Writes()],
+    )
     trainer.remove_callback(transformers.PrinterCallback)  # it would repeat metrics.jsonl
     return trainer

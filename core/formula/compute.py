@@ -44,14 +44,40 @@ def root(x: Tensor) -> Tensor:
 
 
 ARITHMETIC: dict[str, Operation] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": torch.remainder, "**": power,
-    "minus": operator.neg, "plus": operator.pos, "abs": torch.abs, "exp": torch.exp, "log": torch.log, "sqrt": root,
-    "tanh": torch.tanh, "floor": torch.floor, "sin": torch.sin, "cos": torch.cos,
-    "min": lambda *parts: reduce(torch.minimum, parts), "max": lambda *parts: reduce(torch.maximum, parts)}
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": torch.remainder,
+    "**": power,
+    "minus": operator.neg,
+    "plus": operator.pos,
+    "abs": torch.abs,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": root,
+    "tanh": torch.tanh,
+    "floor": torch.floor,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "min": lambda *parts: reduce(torch.minimum, parts),
+    "max": lambda *parts: reduce(torch.maximum, parts),
+}
 COMPARE: dict[str, Operation] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
-BROKEN = {"/": "this divides by zero", "%": "this divides by zero", "log": "log needs a number above 0",
-          "sqrt": "sqrt needs a number from 0", "**": "this power is no finite number"}
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+BROKEN = {
+    "/": "this divides by zero",
+    "%": "this divides by zero",
+    "log": "log needs a number above 0",
+    "sqrt": "sqrt needs a number from 0",
+    "**": "this power is no finite number",
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +129,11 @@ class Computer:
         broken = reduce(operator.and_, (part.isfinite() for part in parts), ~result.isfinite())
         blamed = broken if needed is None else broken & needed
         if bool(blamed.any()):
-            raise FormulaError(self.text, node.at, BROKEN.get(node.op, "this becomes too large") + self.place(blamed))
+            raise FormulaError(
+                self.text,
+                node.at,
+                BROKEN.get(node.op, "this becomes too large") + self.place(blamed),
+            )
         # Cells that are not needed get inputs of 1, so that their gradient is not NaN.
         return ARITHMETIC[node.op](*(torch.where(broken, 1.0, part) for part in parts))
 
@@ -112,8 +142,12 @@ class Computer:
         at = blamed.nonzero()[0].tolist()
         sizes = blamed.shape
         named = [f"h = {at[-3]}"] if blamed.dim() > 2 and sizes[-3] > 1 else []
-        named += [f"i = {int(self.cells.i[at[-2], 0])}"] if blamed.dim() > 1 and sizes[-2] > 1 else []
-        named += [f"j = {int(self.cells.j[0, at[-1]])}"] if blamed.dim() > 1 and sizes[-1] > 1 else []
+        named += (
+            [f"i = {int(self.cells.i[at[-2], 0])}"] if blamed.dim() > 1 and sizes[-2] > 1 else []
+        )
+        named += (
+            [f"j = {int(self.cells.j[0, at[-1]])}"] if blamed.dim() > 1 and sizes[-1] > 1 else []
+        )
         cell = f", first at {', '.join(named)}" if named else ""
         return f"{cell}; where(condition, this, other) leaves such cells out."
 

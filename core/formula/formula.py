@@ -38,23 +38,34 @@ class Formula:
         if self.kind == "score" and score is None:
             raise FormulaError(self.text, 0, "a score formula needs the scores.")
         device = block.i.device
-        known: dict[str, Any] = {"h": torch.arange(block.num_heads, device=device)[:, None, None],
-                                 "i": block.i, "j": block.j, "T": block.num_queries, "S": block.num_keys}
+        known: dict[str, Any] = {
+            "h": torch.arange(block.num_heads, device=device)[:, None, None],
+            "i": block.i,
+            "j": block.j,
+            "T": block.num_queries,
+            "S": block.num_keys,
+        }
         # positions are exact in fp64; not every device has it
         dtype = torch.float32 if device.type == "mps" else torch.float64
         if score is not None:
             known["score"] = score
             dtype = torch.promote_types(score.dtype, torch.float32)
-        values = {name: torch.as_tensor(known[name], device=device).to(dtype) for name in self.names}
-        result = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(self.tree)
+        values = {
+            name: torch.as_tensor(known[name], device=device).to(dtype) for name in self.names
+        }
+        result = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(
+            self.tree
+        )
         shape = (block.i.shape[-2], block.j.shape[-1]) if score is None else score.shape
-        result = result.expand(*result.shape[:-len(shape)], *shape)
+        result = result.expand(*result.shape[: -len(shape)], *shape)
         return result if score is None else self.in_dtype(result, score)
 
     def in_dtype(self, result: Tensor, score: Tensor) -> Tensor:
         out = result.to(score.dtype)
         if out.dtype != result.dtype and bool((~out.isfinite() & result.isfinite()).any()):
-            raise FormulaError(self.text, self.tree.at, f"its values are too large for {score.dtype}.")
+            raise FormulaError(
+                self.text, self.tree.at, f"its values are too large for {score.dtype}."
+            )
         return out
 
     def latex(self) -> str:

@@ -7,10 +7,26 @@ from core.formula.tree import Node
 SIGNS = {"+": "+", "-": "-", "*": r"\cdot", "%": r"\bmod", "and": r"\wedge", "or": r"\vee"}
 COMPARE = {"<": "<", "<=": r"\le", ">": ">", ">=": r"\ge", "==": "=", "!=": r"\ne"}
 # precedence; operations that are not listed need no brackets
-TIGHT = {"where": 0, "or": 1, "and": 2, "compare": 4, "not": 5, "+": 5, "-": 5, "*": 6, "%": 6, "minus": 7,
-         "plus": 7, "**": 8}
-AROUND = {"abs": (r"\left|", r"\right|"), "floor": (r"\left\lfloor", r"\right\rfloor"), "sqrt": (r"\sqrt{", "}"),
-          "exp": ("e^{", "}")}
+TIGHT = {
+    "where": 0,
+    "or": 1,
+    "and": 2,
+    "compare": 4,
+    "not": 5,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "%": 6,
+    "minus": 7,
+    "plus": 7,
+    "**": 8,
+}
+AROUND = {
+    "abs": (r"\left|", r"\right|"),
+    "floor": (r"\left\lfloor", r"\right\rfloor"),
+    "sqrt": (r"\sqrt{", "}"),
+    "exp": ("e^{", "}"),
+}
 
 
 def latex(node: Node) -> str:
@@ -28,10 +44,15 @@ def latex(node: Node) -> str:
         return {"minus": "-", "plus": "+", "not": r"\neg "}[op] + bracketed(parts[0], TIGHT[op])
     if op == "compare":
         first, *rest = (bracketed(part, TIGHT["+"]) for part in parts)
-        return first + "".join(f" {COMPARE[sign]} {part}" for sign, part in zip(node.signs, rest, strict=True))
+        return first + "".join(
+            f" {COMPARE[sign]} {part}" for sign, part in zip(node.signs, rest, strict=True)
+        )
     if op in SIGNS:
         signed = parts[1].op in ("minus", "plus")
-        left, right = bracketed(parts[0], TIGHT[op]), bracketed(parts[1], TIGHT["**"] if signed else TIGHT[op] + 1)
+        left, right = (
+            bracketed(parts[0], TIGHT[op]),
+            bracketed(parts[1], TIGHT["**"] if signed else TIGHT[op] + 1),
+        )
         return f"{left} {SIGNS[op]} {right}"
     if op == "where":
         condition, yes, no = map(latex, parts)

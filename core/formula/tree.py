@@ -15,14 +15,32 @@ MAX_NODES = 120  # operations, names and numbers together
 MAX_DEPTH = 40  # brackets, signs, functions and operands within one another
 LARGEST = 1e30  # of a typed number; far below what overflows in fp32
 
-NAMES: dict[Kind, tuple[str, ...]] = {"score": ("score", "i", "j", "h", "T", "S"), "mask": ("i", "j", "h", "T", "S")}
-MEANINGS = {"score": "the score", "i": "the position of the query",
-                                       "j": "the position of the key", "h": "the head, from 0",
-            "T": "the number of queries", "S": "the number of keys"}
+NAMES: dict[Kind, tuple[str, ...]] = {
+    "score": ("score", "i", "j", "h", "T", "S"),
+    "mask": ("i", "j", "h", "T", "S"),
+}
+MEANINGS = {
+    "score": "the score",
+    "i": "the position of the query",
+    "j": "the position of the key",
+    "h": "the head, from 0",
+    "T": "the number of queries",
+    "S": "the number of keys",
+}
 # how many arguments each takes; min and max take two or more
 FUNCTIONS: dict[str, tuple[int, int]] = {
-    "abs": (1, 1), "min": (2, 8), "max": (2, 8), "exp": (1, 1), "log": (1, 1), "sqrt": (1, 1), "tanh": (1, 1),
-    "floor": (1, 1), "sin": (1, 1), "cos": (1, 1), "where": (3, 3)}
+    "abs": (1, 1),
+    "min": (2, 8),
+    "max": (2, 8),
+    "exp": (1, 1),
+    "log": (1, 1),
+    "sqrt": (1, 1),
+    "tanh": (1, 1),
+    "floor": (1, 1),
+    "sin": (1, 1),
+    "cos": (1, 1),
+    "where": (3, 3),
+}
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 WORDS = ("and", "or", "not")
 

@@ -21,8 +21,19 @@ from core.masks.sparse import SPARSE
 from core.score_block import ScoreBlock
 
 __all__ = [
-    "COMPOSITIONS", "MASKS", "Drawing", "Mask", "Rule", "Selection", "build_mask", "check_parts", "indexer_loss",
-    "layers_needed", "make_mask", "parse_drawing", "selection",
+    "COMPOSITIONS",
+    "MASKS",
+    "Drawing",
+    "Mask",
+    "Rule",
+    "Selection",
+    "build_mask",
+    "check_parts",
+    "indexer_loss",
+    "layers_needed",
+    "make_mask",
+    "parse_drawing",
+    "selection",
 ]
 
 _COMPOSE = "Composition of masks, cell by cell."
@@ -30,18 +41,47 @@ _COMPOSE = "Composition of masks, cell by cell."
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
     """The sum of the parts' FLOPs; the bytes of the largest part and of two joined masks."""
-    parts = [find(MASKS, "mask", part.key).cost(config.with_(mask=part), area) for part in config.mask.parts]
+    parts = [
+        find(MASKS, "mask", part.key).cost(config.with_(mask=part), area)
+        for part in config.mask.parts
+    ]
     output = max(part.output for part in parts)
-    return Cost(sum(part.flops for part in parts), max(part.bytes for part in parts) + 2 * output, output)
+    return Cost(
+        sum(part.flops for part in parts), max(part.bytes for part in parts) + 2 * output, output
+    )
 
 
 COMPOSED: tuple[Entry, ...] = (
-    Entry("and", "And", lambda config, parts: Combined(parts, and_), r"m_1 \wedge m_2",
-          "A cell is allowed where every part allows it. " + _COMPOSE, "", 2017, cost=_cost),
-    Entry("or", "Or", lambda config, parts: Combined(parts, or_), r"m_1 \vee m_2",
-          "A cell is allowed where at least one part allows it. " + _COMPOSE, "", 2017, cost=_cost),
-    Entry("not", "Not", lambda config, parts: Inverted(parts[0]), r"\neg m",
-          "A cell is allowed where the part forbids it. " + _COMPOSE, "", 2017, cost=_cost),
+    Entry(
+        "and",
+        "And",
+        lambda config, parts: Combined(parts, and_),
+        r"m_1 \wedge m_2",
+        "A cell is allowed where every part allows it. " + _COMPOSE,
+        "",
+        2017,
+        cost=_cost,
+    ),
+    Entry(
+        "or",
+        "Or",
+        lambda config, parts: Combined(parts, or_),
+        r"m_1 \vee m_2",
+        "A cell is allowed where at least one part allows it. " + _COMPOSE,
+        "",
+        2017,
+        cost=_cost,
+    ),
+    Entry(
+        "not",
+        "Not",
+        lambda config, parts: Inverted(parts[0]),
+        r"\neg m",
+        "A cell is allowed where the part forbids it. " + _COMPOSE,
+        "",
+        2017,
+        cost=_cost,
+    ),
 )
 
 # build(config or None, parts, **params) -> Mask. Traits: "reweighs" for a mask that also multiplies the weights,
@@ -50,7 +90,11 @@ COMPOSED: tuple[Entry, ...] = (
 # it shows, "reads length" for one that is another mask in a longer text.
 MASKS = Axis(*PATTERNS, *LAYOUTS, *SPARSE, *CONTENT, *LUONG, *DRAWN, *COMPOSED)
 COMPOSITIONS = tuple(item.key for item in COMPOSED)  # the masks that are made of other masks
-_TAKES = {"and": (1, "one or more parts"), "or": (1, "one or more parts"), "not": (1, "exactly one part")}
+_TAKES = {
+    "and": (1, "one or more parts"),
+    "or": (1, "one or more parts"),
+    "not": (1, "exactly one part"),
+}
 
 
 def check_parts(choice: Choice) -> None:
@@ -62,8 +106,10 @@ def check_parts(choice: Choice) -> None:
     for part in choice.parts:
         check_parts(part)
         if choice.key != "and" and (bad := _weight_factor_mask(part)):
-            raise ConfigError(f"mask = {choice.key} only combines allowed cells, and its part {bad} also multiplies "
-                              f"the weights; take mask = and with {bad}, or mask = local instead.")
+            raise ConfigError(
+                f"mask = {choice.key} only combines allowed cells, and its part {bad} also multiplies "
+                f"the weights; take mask = and with {bad}, or mask = local instead."
+            )
 
 
 def _weight_factor_mask(choice: Choice) -> str | None:
@@ -81,8 +127,14 @@ def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:
 
 
 def build_mask(
-    choice: Choice, num_queries: int, num_keys: int, *, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
-    num_heads: int = 1, device: torch.device | str = "cpu",
+    choice: Choice,
+    num_queries: int,
+    num_keys: int,
+    *,
+    key_mask: Bool[Tensor, "B S"] | None = None,
+    offset: int = 0,
+    num_heads: int = 1,
+    device: torch.device | str = "cpu",
 ) -> Tensor | None:
     """The mask of a choice as a matrix, bool, broadcastable to (B, H, T, S); None where every key is visible.
 
@@ -90,7 +142,8 @@ def build_mask(
     bottom-right (a cache). ConfigError for a mask that reads content (local_p, moba), which has no matrix without it.
     """
     block = ScoreBlock.whole(
-        num_queries, num_keys, num_heads=num_heads, offset=offset, key_mask=key_mask, device=device)
+        num_queries, num_keys, num_heads=num_heads, offset=offset, key_mask=key_mask, device=device
+    )
     if choice.key == "none":
         return block.key_mask
     allowed = make_mask(complete(choice, MASKS, "mask"))(block)

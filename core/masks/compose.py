@@ -25,7 +25,11 @@ class Combined(Mask):
 
     def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         """The product of the parts' factors; check_parts allows them in an `and` alone."""
-        factors = [factor for part in self.parts if (factor := cast(Mask, part).weight_factor(block)) is not None]
+        factors = [
+            factor
+            for part in self.parts
+            if (factor := cast(Mask, part).weight_factor(block)) is not None
+        ]
         return torch.stack(torch.broadcast_tensors(*factors)).prod(0) if factors else None
 
 

@@ -44,8 +44,10 @@ class BlockTop(Mask):
 
     def forward(self, block: ScoreBlock) -> Tensor:
         if block.q is None or block.keys is None:
-            raise ConfigError("mask = moba is computed from the queries and keys; take Attention(config), or mask = "
-                              "chunked.")
+            raise ConfigError(
+                "mask = moba is computed from the queries and keys; take Attention(config), or mask = "
+                "chunked."
+            )
         with torch.no_grad():
             keys = block.keys.to(torch.promote_types(block.keys.dtype, torch.float32))
             means, counts = block_means(keys, block.real, self.size)
@@ -69,7 +71,10 @@ class LightningIndexer(Mask):
     def __init__(self, d_model: int, heads: int, size: int, share: float, keys: int) -> None:
         super().__init__()
         self.heads, self.keys, self.rotated = heads, keys, 2 * int(size * share / 2)
-        self.query, self.key = nn.Linear(d_model, heads * size, False), nn.Linear(d_model, size, False)
+        self.query, self.key = (
+            nn.Linear(d_model, heads * size, False),
+            nn.Linear(d_model, size, False),
+        )
         self.norm, self.weight = nn.LayerNorm(size, EPSILON), nn.Linear(d_model, heads, False)
         self.scale = (size * heads) ** -0.5
 
@@ -84,8 +89,10 @@ class LightningIndexer(Mask):
     def index_scores(self, block: ScoreBlock) -> Tensor:
         """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
         if block.x is None or block.context is None:
-            raise ConfigError("mask = lightning reads the layer's inputs, which are not given here; take "
-                              "Attention(config), or mask = causal_local.")
+            raise ConfigError(
+                "mask = lightning reads the layer's inputs, which are not given here; take "
+                "Attention(config), or mask = causal_local."
+            )
         x = block.x[:, block.i[:, 0] - block.offset]
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, h, T, d)
         q = self.rotate(q, block.i[:, 0]).transpose(1, 2)  # (B, T, h, d)
@@ -98,11 +105,13 @@ class LightningIndexer(Mask):
         """x (…, T, d) with its first dimensions rotated by T positions, in the halves layout."""
         if not self.rotated:
             return x
-        frequencies = plain_frequencies(BASE, self.rotated).to(x.device, torch.promote_types(x.dtype, torch.float32))
+        frequencies = plain_frequencies(BASE, self.rotated).to(
+            x.device, torch.promote_types(x.dtype, torch.float32)
+        )
         angles = positions[:, None] * frequencies
         tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
-        turned = rotate_pairs(x[..., :self.rotated], *tables, "halves")
-        return torch.cat((turned, x[..., self.rotated:]), dim=-1)
+        turned = rotate_pairs(x[..., : self.rotated], *tables, "halves")
+        return torch.cat((turned, x[..., self.rotated :]), dim=-1)
 
 
 def moba(config: LayerConfig | None, parts: tuple[Mask, ...], size: int, blocks: int) -> Mask:
@@ -110,17 +119,28 @@ def moba(config: LayerConfig | None, parts: tuple[Mask, ...], size: int, blocks:
 
 
 def lightning(
-    config: LayerConfig | None, parts: tuple[Mask, ...], heads: int, size: int, share: float, keys: int,
+    config: LayerConfig | None,
+    parts: tuple[Mask, ...],
+    heads: int,
+    size: int,
+    share: float,
+    keys: int,
 ) -> Mask:
     if config is None:
-        raise ConfigError("mask = lightning has weights, whose sizes come from an AttentionConfig; take "
-                          "Attention(config), or mask = causal_local.")
+        raise ConfigError(
+            "mask = lightning has weights, whose sizes come from an AttentionConfig; take "
+            "Attention(config), or mask = causal_local."
+        )
     return LightningIndexer(config.d_model, heads, size, share, keys)
 
 
 def _moba_cost(config: LayerConfig, area: Area) -> Cost:
     """Each query with the mean of each block; then the ranks of the blocks, and a bool for each cell and head."""
-    heads, dim, blocks = config.score_heads, config.qk_dim, -(-area.keys // int(config.mask["size"]))
+    heads, dim, blocks = (
+        config.score_heads,
+        config.qk_dim,
+        -(-area.keys // int(config.mask["size"])),
+    )
     means, ranks = 4 * heads * blocks * dim, heads * area.queries * blocks
     cells = heads * area.cells
     padded = 4 * heads * area.keys * dim if area.real is not None else 0
@@ -137,30 +157,85 @@ def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 CONTENT: tuple[Entry, ...] = (
-    Entry("moba", "MoBA", moba,
-          r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
-          "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
-          "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
-          "the chosen keys.",
-          "Lu et al.", 2025, "https://arxiv.org/abs/2502.13189",
-          (Param("size", "Block", 2, 1, LONGEST, 1, meaning="tokens in a block"),
-           Param("blocks", "Blocks", 2, 1, 64, 1, meaning="number k of blocks that a query attends to, its own "
-                                                          "included")),
-          "own and best of blocks of {size}, {blocks} in all",
-          traits=frozenset({"reads content", "whole rows", "causal"}), cost=_moba_cost),
-    Entry("lightning", "Lightning indexer (DSA)", lightning,
-          r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
-          r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
-          "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
-          "a loss of its own (a Kullback–Leibler divergence) trains the indexer to predict the weights that attention "
-          "to all earlier keys would have.",
-          "DeepSeek-AI", 2025, "https://arxiv.org/abs/2512.02556",
-          (Param("keys", "Keys", 4, 1, 4096, 1, meaning="number k of keys that a query attends to (2,048 in the "
-                                                        "paper)"),
-           Param("heads", "Index heads", 2, 1, 128, 1, meaning="heads of the indexer; its keys are shared by all"),
-           Param("size", "Index size", 8, 1, 256, 1, meaning="dimensions of the indexer's queries and keys"),
-           Param("share", "Rotary share", 0.5, 0.0, 1.0, 0.05,
-                 meaning="share of those dimensions that are rotated by position, in whole pairs")),
-          "{keys} best of j ≤ i",
-          traits=frozenset({"learned", "reads content", "whole rows", "causal"}), cost=_lightning_cost),
+    Entry(
+        "moba",
+        "MoBA",
+        moba,
+        r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
+        "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
+        "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
+        "the chosen keys.",
+        "Lu et al.",
+        2025,
+        "https://arxiv.org/abs/2502.13189",
+        (
+            Param("size", "Block", 2, 1, LONGEST, 1, meaning="tokens in a block"),
+            Param(
+                "blocks",
+                "Blocks",
+                2,
+                1,
+                64,
+                1,
+                meaning="number k of blocks that a query attends to, its own included",
+            ),
+        ),
+        "own and best of blocks of {size}, {blocks} in all",
+        traits=frozenset({"reads content", "whole rows", "causal"}),
+        cost=_moba_cost,
+    ),
+    Entry(
+        "lightning",
+        "Lightning indexer (DSA)",
+        lightning,
+        r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
+        r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
+        "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
+        "a loss of its own (a Kullback–Leibler divergence) trains the indexer to predict the weights that attention "
+        "to all earlier keys would have.",
+        "DeepSeek-AI",
+        2025,
+        "https://arxiv.org/abs/2512.02556",
+        (
+            Param(
+                "keys",
+                "Keys",
+                4,
+                1,
+                4096,
+                1,
+                meaning="number k of keys that a query attends to (2,048 in the paper)",
+            ),
+            Param(
+                "heads",
+                "Index heads",
+                2,
+                1,
+                128,
+                1,
+                meaning="heads of the indexer; its keys are shared by all",
+            ),
+            Param(
+                "size",
+                "Index size",
+                8,
+                1,
+                256,
+                1,
+                meaning="dimensions of the indexer's queries and keys",
+            ),
+            Param(
+                "share",
+                "Rotary share",
+                0.5,
+                0.0,
+                1.0,
+                0.05,
+                meaning="share of those dimensions that are rotated by position, in whole pairs",
+            ),
+        ),
+        "{keys} best of j ≤ i",
+        traits=frozenset({"learned", "reads content", "whole rows", "causal"}),
+        cost=_lightning_cost,
+    ),
 )

@@ -20,8 +20,10 @@ def parents_of(text: str) -> list[int]:
     for node, word in enumerate(text.replace(",", " ").split()):
         number = int(word) if word.isascii() and word.isdigit() and len(word) <= 6 else None
         if word != ROOT and (number is None or number >= node):
-            raise ConfigError(f"parents, node {node}: {quote(word)}; expected the number of an earlier node, or "
-                              f"{ROOT} for a root, with commas between, such as -, 0, 0, 1.")
+            raise ConfigError(
+                f"parents, node {node}: {quote(word)}; expected the number of an earlier node, or "
+                f"{ROOT} for a root, with commas between, such as -, 0, 0, 1."
+            )
         parents.append(-1 if number is None else number)
     if not 1 <= len(parents) <= MOST_NODES:
         raise ConfigError(f"parents names {len(parents)} nodes; expected 1 to {MOST_NODES}.")
@@ -78,43 +80,120 @@ def neighborhood(block: ScoreBlock, rows: int, columns: int, window: int) -> Ten
 _PREFIX = "number of tokens of the text before "
 
 LAYOUTS: tuple[Entry, ...] = (
-    Entry("tree", "Tree", rule(tree), r"j = i\ \vee\ j \in \text{ancestors}(i)",
-          "After a prefix, the tokens are a tree of possible continuations. Each attends to the prefix, to its "
-          "ancestors and to itself, so one call scores every path of the tree. Tokens after the tree continue its "
-          "last node.",
-          "Miao et al.", 2023, "https://arxiv.org/abs/2305.09781",
-          (Param("prefix", "Prefix", 3, 0, 4096, 1, meaning=_PREFIX + "the tree, which every node attends to"),
-           Param("parents", "Parents", "-, 0, 0, 1, 1, 2", parse=parents_of,
-                 meaning="the parent of each node: the number of an earlier node, from 0, or - for a root; with commas "
-                         "between")),
-          "ancestors"),
-    Entry("shared_prefix", "Shared prefix", rule(shared_prefix),
-          r"j \le i,\quad j < p\ \vee\ \text{text}(i) = \text{text}(j)",
-          "Several continuations of one prefix share a row. Each attends to the prefix and to its own earlier tokens, "
-          "so the prefix is stored once. Tokens after the last length are one more continuation.",
-          "Juravsky et al.", 2024, "https://arxiv.org/abs/2402.05099",
-          (Param("prefix", "Prefix", 3, 0, 4096, 1, meaning=_PREFIX + "the continuations"),
-           Param("lengths", "Lengths", "3, 3", parse=lengths_of,
-                 meaning="number of tokens of each continuation, in order, with commas between")),
-          "j ≤ i: j < {prefix} or same text"),
-    Entry("block_diffusion", "Block diffusion", rule(block_diffusion),
-          r"B_j = B_i\ (\text{both noised})\ \vee\ B_j < B_i\ (j\ \text{clean})\ \vee\ "
-          r"B_j \le B_i\ (\text{both clean})",
-          "A row holds a text twice: first with noise, then clean. A noised block attends to itself and to the clean "
-          "blocks before it; a clean block attends to itself and to the clean blocks before it. So all blocks are "
-          "trained in one call. The paper gives both copies the same positions; here positions count all tokens.",
-          "Arriola et al.", 2025, "https://arxiv.org/abs/2503.09573",
-          (Param("noised", "Noised tokens", 6, 1, 4096, 1, meaning="number of noised tokens; the clean ones follow"),
-           Param("size", "Block", 2, 1, LONGEST, 1, meaning="tokens in a block, which are denoised together")),
-          "own noised block of {size}, earlier clean"),
-    Entry("neighborhood", "Neighborhood", rule(neighborhood),
-          r"|r_i' - r_j| \le \lfloor k / 2 \rfloor,\ |c_i' - c_j| \le \lfloor k / 2 \rfloor",
-          "Tokens are the patches of a picture, row by row. Each attends to the window of k × k patches around it; at "
-          "an edge the window is moved inside, so it never shrinks. Tokens after the grid are the next picture.",
-          "Hassani et al.", 2022, "https://arxiv.org/abs/2204.07143",
-          (Param("rows", "Rows", 3, 1, 256, 1, meaning="number of rows of the grid"),
-           Param("columns", "Columns", 4, 1, 256, 1, meaning="number of patches in a row of the grid"),
-           Param("window", "Window", 3, 1, 255, 2, meaning="side k of the window, in patches; an odd number has the "
-                                                           "query in the middle")),
-          "{window} × {window} patches"),
+    Entry(
+        "tree",
+        "Tree",
+        rule(tree),
+        r"j = i\ \vee\ j \in \text{ancestors}(i)",
+        "After a prefix, the tokens are a tree of possible continuations. Each attends to the prefix, to its "
+        "ancestors and to itself, so one call scores every path of the tree. Tokens after the tree continue its "
+        "last node.",
+        "Miao et al.",
+        2023,
+        "https://arxiv.org/abs/2305.09781",
+        (
+            Param(
+                "prefix",
+                "Prefix",
+                3,
+                0,
+                4096,
+                1,
+                meaning=_PREFIX + "the tree, which every node attends to",
+            ),
+            Param(
+                "parents",
+                "Parents",
+                "-, 0, 0, 1, 1, 2",
+                parse=parents_of,
+                meaning="the parent of each node: the number of an earlier node, from 0, or - for a root; with commas "
+                "between",
+            ),
+        ),
+        "ancestors",
+    ),
+    Entry(
+        "shared_prefix",
+        "Shared prefix",
+        rule(shared_prefix),
+        r"j \le i,\quad j < p\ \vee\ \text{text}(i) = \text{text}(j)",
+        "Several continuations of one prefix share a row. Each attends to the prefix and to its own earlier tokens, "
+        "so the prefix is stored once. Tokens after the last length are one more continuation.",
+        "Juravsky et al.",
+        2024,
+        "https://arxiv.org/abs/2402.05099",
+        (
+            Param("prefix", "Prefix", 3, 0, 4096, 1, meaning=_PREFIX + "the continuations"),
+            Param(
+                "lengths",
+                "Lengths",
+                "3, 3",
+                parse=lengths_of,
+                meaning="number of tokens of each continuation, in order, with commas between",
+            ),
+        ),
+        "j ≤ i: j < {prefix} or same text",
+    ),
+    Entry(
+        "block_diffusion",
+        "Block diffusion",
+        rule(block_diffusion),
+        r"B_j = B_i\ (\text{both noised})\ \vee\ B_j < B_i\ (j\ \text{clean})\ \vee\ "
+        r"B_j \le B_i\ (\text{both clean})",
+        "A row holds a text twice: first with noise, then clean. A noised block attends to itself and to the clean "
+        "blocks before it; a clean block attends to itself and to the clean blocks before it. So all blocks are "
+        "trained in one call. The paper gives both copies the same positions; here positions count all tokens.",
+        "Arriola et al.",
+        2025,
+        "https://arxiv.org/abs/2503.09573",
+        (
+            Param(
+                "noised",
+                "Noised tokens",
+                6,
+                1,
+                4096,
+                1,
+                meaning="number of noised tokens; the clean ones follow",
+            ),
+            Param(
+                "size",
+                "Block",
+                2,
+                1,
+                LONGEST,
+                1,
+                meaning="tokens in a block, which are denoised together",
+            ),
+        ),
+        "own noised block of {size}, earlier clean",
+    ),
+    Entry(
+        "neighborhood",
+        "Neighborhood",
+        rule(neighborhood),
+        r"|r_i' - r_j| \le \lfloor k / 2 \rfloor,\ |c_i' - c_j| \le \lfloor k / 2 \rfloor",
+        "Tokens are the patches of a picture, row by row. Each attends to the window of k × k patches around it; at "
+        "an edge the window is moved inside, so it never shrinks. Tokens after the grid are the next picture.",
+        "Hassani et al.",
+        2022,
+        "https://arxiv.org/abs/2204.07143",
+        (
+            Param("rows", "Rows", 3, 1, 256, 1, meaning="number of rows of the grid"),
+            Param(
+                "columns", "Columns", 4, 1, 256, 1, meaning="number of patches in a row of the grid"
+            ),
+            Param(
+                "window",
+                "Window",
+                3,
+                1,
+                255,
+                2,
+                meaning="side k of the window, in patches; an odd number has the "
+                "query in the middle",
+            ),
+        ),
+        "{window} × {window} patches",
+    ),
 )

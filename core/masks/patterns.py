@@ -14,8 +14,15 @@ from core.score_block import ScoreBlock
 
 LONGEST = 512  # of a block or a stride
 WIDEST = 8192  # a window or chunk of published models; Llama 4 has the widest
-LOOKBACK = Param("lookback", "Lookback", 2, 0, WIDEST, 1, meaning="number of keys before the query that it attends "
-                                                                   "to, besides itself")
+LOOKBACK = Param(
+    "lookback",
+    "Lookback",
+    2,
+    0,
+    WIDEST,
+    1,
+    meaning="number of keys before the query that it attends to, besides itself",
+)
 MOST_DOCUMENTS = 64
 LONGEST_DOCUMENT = 100_000
 
@@ -50,6 +57,7 @@ Build = Callable[..., Mask]
 
 def rule(allows: Callable[..., Tensor]) -> Build:
     """The build of an entry whose mask is a function of the block and the entry's parameters."""
+
     def build(config: LayerConfig, parts: tuple[Mask, ...], **params: Any) -> Mask:
         return Rule(partial(allows, **params))  # a local function could not be pickled
 
@@ -67,7 +75,9 @@ def causal(block: ScoreBlock) -> Tensor:
 
 def padding(block: ScoreBlock) -> Tensor:
     if block.key_mask is None:
-        raise ConfigError("mask = padding needs key_mask, (B, S) with True for real tokens; none was given.")
+        raise ConfigError(
+            "mask = padding needs key_mask, (B, S) with True for real tokens; none was given."
+        )
     return block.key_mask
 
 
@@ -107,16 +117,23 @@ def lengths_of(text: str) -> list[int]:
     words = text.replace(",", " ").split()
     lengths = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 6]
     if len(lengths) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in lengths):
-        raise ConfigError(f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT} with commas "
-                          "between, such as 3, 4, 2.")
+        raise ConfigError(
+            f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT} with commas "
+            "between, such as 3, 4, 2."
+        )
     if not 1 <= len(lengths) <= MOST_DOCUMENTS:
-        raise ConfigError(f"lengths names {len(lengths)} documents; expected 1 to {MOST_DOCUMENTS}.")
+        raise ConfigError(
+            f"lengths names {len(lengths)} documents; expected 1 to {MOST_DOCUMENTS}."
+        )
     return lengths
 
 
 def document(block: ScoreBlock, lengths: str) -> Tensor:
     ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0)
-    documents = torch.bucketize(block.i, ends, right=True), torch.bucketize(block.j, ends, right=True)
+    documents = (
+        torch.bucketize(block.i, ends, right=True),
+        torch.bucketize(block.j, ends, right=True),
+    )
     return documents[0] == documents[1]
 
 
@@ -124,54 +141,180 @@ _VASWANI = ("Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762")
 _LONGFORMER = ("Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150")
 
 PATTERNS: tuple[Entry, ...] = (
-    Entry("none", "None", rule(none), r"\text{all } j", "Each query attends to every key.", "Bahdanau et al.", 2014,
-          "https://arxiv.org/abs/1409.0473", short="all keys"),
-    Entry("causal", "Causal", rule(causal), r"j \le i", "Each query attends to itself and to earlier keys.", *_VASWANI,
-          short="j ≤ i"),
-    Entry("padding", "Padding", rule(padding), r"j < \text{length}",
-          "Keys that only make the texts of a batch equally long are masked.", *_VASWANI, short="j < {length}"),
-    Entry("local", "Local window", rule(local), r"|i - j| \le w", "Each query attends to itself and to w keys on each "
-                                                                  "side.",
-          "Luong et al.", 2015, "https://arxiv.org/abs/1508.04025",
-          (Param("window", "Window", 2, 0, WIDEST, 1, meaning="number of keys on each side of the query that it "
-                                                               "attends to"),),
-          "|i − j| ≤ {window}"),
-    Entry("causal_local", "Causal local", rule(causal_local), r"0 \le i - j \le w",
-          "Each query attends to itself and to the w keys before it. A stack of L layers reaches L·w keys back.",
-          "Child et al.", 2019,
-          "https://arxiv.org/abs/1904.10509", (LOOKBACK,), "0 ≤ i − j ≤ {lookback}"),
-    Entry("dilated", "Dilated window", rule(dilated), r"|i - j| \le w d,\ (i - j) \bmod d = 0",
-          "A window with gaps: w keys on each side, d positions apart, so the same work reaches d times as far.",
-          *_LONGFORMER,
-          (Param("window", "Window", 2, 0, LONGEST, 1, meaning="number of keys on each side that a query attends to, "
-                                                               "without the gaps"),
-           Param("dilation", "Dilation", 2, 1, 64, 1, meaning="distance from one allowed key to the next")),
-          "|i − j| ≤ {window}·{dilation}, every {dilation}"),
-    Entry("strided", "Strided", rule(strided), r"0 \le i - j \le w\ \vee\ (i - j) \bmod s = 0,\quad j \le i",
-          "Each query attends to the nearest keys and to every s-th key further back. Two layers reach all earlier "
-          "keys if w ≥ s − 1.",
-          "Child et al.", 2019, "https://arxiv.org/abs/1904.10509",
-          (LOOKBACK, Param("stride", "Stride", 3, 1, LONGEST, 1, meaning="distance s between far keys")),
-          "0 ≤ i − j ≤ {lookback} or every {stride}"),
-    Entry("block", "Blocks", rule(same_block), r"\lfloor i / b \rfloor = \lfloor j / b \rfloor",
-          "The sequence is cut into blocks. Each query attends to its own block only.",
-          "Liu et al.", 2018, "https://arxiv.org/abs/1801.10198",
-          (Param("size", "Block", 3, 1, LONGEST, 1, meaning="tokens in a block"),), "same block of {size}"),
-    Entry("chunked", "Chunked, causal", rule(chunked), r"\lfloor i / c \rfloor = \lfloor j / c \rfloor,\ j \le i",
-          "The sequence is cut into chunks. Each query attends to itself and to earlier keys of its chunk. Three of "
-          "four layers in Llama 4 use it.",
-          "Meta, Llama 4", 2025, "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
-          (Param("size", "Chunk", 3, 1, WIDEST, 1, meaning="tokens in a chunk"),), "j ≤ i, same chunk of {size}"),
-    Entry("prefix", "Prefix-LM", rule(prefix_lm), r"j \le i\ \vee\ j < p",
-          "The first p keys are allowed for every query; the other keys are causal.", "Raffel et al.", 2020,
-          "https://arxiv.org/abs/1910.10683",
-          (Param("prefix", "Prefix", 3, 0, 4096, 1, meaning="number of keys at the start that every query attends "
-                                                            "to"),),
-          "j ≤ i or j < {prefix}"),
-    Entry("document", "Documents", rule(document), r"\text{doc}(i) = \text{doc}(j)",
-          "Several texts share one row, and each query attends to its own text only. Tokens after the last length are "
-          "one more text.",
-          "Krell et al.", 2021, "https://arxiv.org/abs/2107.02027",
-          (Param("lengths", "Lengths", "3, 3", meaning="number of tokens of each text, in order, with commas between",
-                 parse=lengths_of),), "same text"),
+    Entry(
+        "none",
+        "None",
+        rule(none),
+        r"\text{all } j",
+        "Each query attends to every key.",
+        "Bahdanau et al.",
+        2014,
+        "https://arxiv.org/abs/1409.0473",
+        short="all keys",
+    ),
+    Entry(
+        "causal",
+        "Causal",
+        rule(causal),
+        r"j \le i",
+        "Each query attends to itself and to earlier keys.",
+        *_VASWANI,
+        short="j ≤ i",
+    ),
+    Entry(
+        "padding",
+        "Padding",
+        rule(padding),
+        r"j < \text{length}",
+        "Keys that only make the texts of a batch equally long are masked.",
+        *_VASWANI,
+        short="j < {length}",
+    ),
+    Entry(
+        "local",
+        "Local window",
+        rule(local),
+        r"|i - j| \le w",
+        "Each query attends to itself and to w keys on each side.",
+        "Luong et al.",
+        2015,
+        "https://arxiv.org/abs/1508.04025",
+        (
+            Param(
+                "window",
+                "Window",
+                2,
+                0,
+                WIDEST,
+                1,
+                meaning="number of keys on each side of the query that it attends to",
+            ),
+        ),
+        "|i − j| ≤ {window}",
+    ),
+    Entry(
+        "causal_local",
+        "Causal local",
+        rule(causal_local),
+        r"0 \le i - j \le w",
+        "Each query attends to itself and to the w keys before it. A stack of L layers reaches L·w keys back.",
+        "Child et al.",
+        2019,
+        "https://arxiv.org/abs/1904.10509",
+        (LOOKBACK,),
+        "0 ≤ i − j ≤ {lookback}",
+    ),
+    Entry(
+        "dilated",
+        "Dilated window",
+        rule(dilated),
+        r"|i - j| \le w d,\ (i - j) \bmod d = 0",
+        "A window with gaps: w keys on each side, d positions apart, so the same work reaches d times as far.",
+        *_LONGFORMER,
+        (
+            Param(
+                "window",
+                "Window",
+                2,
+                0,
+                LONGEST,
+                1,
+                meaning="number of keys on each side that a query attends to, without the gaps",
+            ),
+            Param(
+                "dilation",
+                "Dilation",
+                2,
+                1,
+                64,
+                1,
+                meaning="distance from one allowed key to the next",
+            ),
+        ),
+        "|i − j| ≤ {window}·{dilation}, every {dilation}",
+    ),
+    Entry(
+        "strided",
+        "Strided",
+        rule(strided),
+        r"0 \le i - j \le w\ \vee\ (i - j) \bmod s = 0,\quad j \le i",
+        "Each query attends to the nearest keys and to every s-th key further back. Two layers reach all earlier "
+        "keys if w ≥ s − 1.",
+        "Child et al.",
+        2019,
+        "https://arxiv.org/abs/1904.10509",
+        (
+            LOOKBACK,
+            Param("stride", "Stride", 3, 1, LONGEST, 1, meaning="distance s between far keys"),
+        ),
+        "0 ≤ i − j ≤ {lookback} or every {stride}",
+    ),
+    Entry(
+        "block",
+        "Blocks",
+        rule(same_block),
+        r"\lfloor i / b \rfloor = \lfloor j / b \rfloor",
+        "The sequence is cut into blocks. Each query attends to its own block only.",
+        "Liu et al.",
+        2018,
+        "https://arxiv.org/abs/1801.10198",
+        (Param("size", "Block", 3, 1, LONGEST, 1, meaning="tokens in a block"),),
+        "same block of {size}",
+    ),
+    Entry(
+        "chunked",
+        "Chunked, causal",
+        rule(chunked),
+        r"\lfloor i / c \rfloor = \lfloor j / c \rfloor,\ j \le i",
+        "The sequence is cut into chunks. Each query attends to itself and to earlier keys of its chunk. Three of "
+        "four layers in Llama 4 use it.",
+        "Meta, Llama 4",
+        2025,
+        "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+        (Param("size", "Chunk", 3, 1, WIDEST, 1, meaning="tokens in a chunk"),),
+        "j ≤ i, same chunk of {size}",
+    ),
+    Entry(
+        "prefix",
+        "Prefix-LM",
+        rule(prefix_lm),
+        r"j \le i\ \vee\ j < p",
+        "The first p keys are allowed for every query; the other keys are causal.",
+        "Raffel et al.",
+        2020,
+        "https://arxiv.org/abs/1910.10683",
+        (
+            Param(
+                "prefix",
+                "Prefix",
+                3,
+                0,
+                4096,
+                1,
+                meaning="number of keys at the start that every query attends to",
+            ),
+        ),
+        "j ≤ i or j < {prefix}",
+    ),
+    Entry(
+        "document",
+        "Documents",
+        rule(document),
+        r"\text{doc}(i) = \text{doc}(j)",
+        "Several texts share one row, and each query attends to its own text only. Tokens after the last length are "
+        "one more text.",
+        "Krell et al.",
+        2021,
+        "https://arxiv.org/abs/2107.02027",
+        (
+            Param(
+                "lengths",
+                "Lengths",
+                "3, 3",
+                meaning="number of tokens of each text, in order, with commas between",
+                parse=lengths_of,
+            ),
+        ),
+        "same text",
+    ),
 )

@@ -14,7 +14,9 @@ def layers_needed(allowed: Bool[Tensor, "T S"]) -> Int[Tensor, "T T"]:
     identity). ValueError unless T = S.
     """
     if allowed.dim() != 2 or allowed.shape[0] != allowed.shape[1]:
-        raise ValueError(f"allowed is {tuple(allowed.shape)}; expected one sequence on itself, (T, T).")
+        raise ValueError(
+            f"allowed is {tuple(allowed.shape)}; expected one sequence on itself, (T, T)."
+        )
     step = (allowed | torch.eye(len(allowed), dtype=torch.bool, device=allowed.device)).float()
     reached = step > 0
     needed = reached.int()

@@ -19,7 +19,9 @@ class Selection:
     weight: float  # the share of full attention's weight that is on them, 0 to 1
 
 
-def selection(allowed: Bool[Tensor, "... T S"], full: Float[Tensor, "B H T S"], count: int) -> Selection:
+def selection(
+    allowed: Bool[Tensor, "... T S"], full: Float[Tensor, "B H T S"], count: int
+) -> Selection:
     """The mask `allowed` (True = may attend) held against `full`, the weights of the same layer without it.
 
     Recall is over the `count` keys of each row that have the largest full weights (all above 0 where there are fewer).
@@ -29,19 +31,26 @@ def selection(allowed: Bool[Tensor, "... T S"], full: Float[Tensor, "B H T S"], 
     rows = top.any(-1)
     if not rows.any():
         return Selection(0.0, 0.0, 0.0)
-    numbers = (allowed.sum(-1).float(), (top & allowed).sum(-1) / top.sum(-1).clamp(min=1),
-               (full * allowed).sum(-1) / full.sum(-1).clamp(min=torch.finfo(full.dtype).tiny))
+    numbers = (
+        allowed.sum(-1).float(),
+        (top & allowed).sum(-1) / top.sum(-1).clamp(min=1),
+        (full * allowed).sum(-1) / full.sum(-1).clamp(min=torch.finfo(full.dtype).tiny),
+    )
     keys, recall, weight = (number[rows].mean().item() for number in numbers)
     return Selection(keys, recall, weight)
 
 
-def top_cells(scores: Float[Tensor, "... T S"], candidates: Bool[Tensor, ...], count: int) -> Bool[Tensor, "... T S"]:
+def top_cells(
+    scores: Float[Tensor, "... T S"], candidates: Bool[Tensor, ...], count: int
+) -> Bool[Tensor, "... T S"]:
     """In each row the `count` candidates of the highest scores, of equal ones the earlier; all where there are fewer.
 
     The order is stable, so that every rectangle and every device agree where scores are equal, as zeros of a ReLU are.
     """
     if torch.compiler.is_exporting():  # a graph of any length has no branch on it
-        ranked = scores.masked_fill(~candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+        ranked = scores.masked_fill(~candidates, -torch.inf).argsort(
+            dim=-1, descending=True, stable=True
+        )
         return (ranked.argsort(dim=-1) < count) & candidates
     if count <= 0:
         return torch.zeros_like(scores, dtype=torch.bool) & candidates
@@ -55,7 +64,9 @@ def top_cells(scores: Float[Tensor, "... T S"], candidates: Bool[Tensor, ...], c
 
 
 def indexer_loss(
-    index_scores: Float[Tensor, "B T S"], weights: Float[Tensor, "B H T S"], allowed: Bool[Tensor, ...],
+    index_scores: Float[Tensor, "B T S"],
+    weights: Float[Tensor, "B H T S"],
+    allowed: Bool[Tensor, ...],
 ) -> Float[Tensor, ""]:
     """Σ_s p_ts log(p_ts / softmax(I_t)_s), averaged over queries. DeepSeek-V3.2, section 2.1.
 

@@ -19,17 +19,32 @@ def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
     return local(block, window) | (block.i < globals) | (block.j < globals)
 
 
-def bigbird(scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int) -> Tensor:
-    rows, columns = scores.i // block, scores.j // block  # (T, 1), (1, S): the block of each query and key
-    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[None]  # (1, blocks of keys)
+def bigbird(
+    scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int
+) -> Tensor:
+    rows, columns = (
+        scores.i // block,
+        scores.j // block,
+    )  # (T, 1), (1, S): the block of each query and key
+    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[
+        None
+    ]  # (1, blocks of keys)
     last_column = (scores.ends - 1) // block  # of each text, (B, 1, 1) where padding follows it
     last_row = last_column if scores.owns_queries else (scores.num_queries - 1) // block
     visible = (blocks >= rows - window) & (blocks <= rows + window)
-    ends = (blocks < globals) | (blocks > last_column - globals) | (rows < globals) | (rows > last_row - globals)
+    ends = (
+        (blocks < globals)
+        | (blocks > last_column - globals)
+        | (rows < globals)
+        | (rows > last_row - globals)
+    )
     visible = visible | ends
     if random:
         free = ~visible & (blocks <= last_column)
-        cells = [random_cells(rows, blocks, one, random, seed) for one in free.reshape(-1, *free.shape[-2:])]
+        cells = [
+            random_cells(rows, blocks, one, random, seed)
+            for one in free.reshape(-1, *free.shape[-2:])
+        ]
         visible = visible | torch.stack(cells).view(free.shape)
     visible = visible[..., columns[0]]
     return visible if visible.dim() == 2 else visible[:, None]
@@ -43,7 +58,9 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
     start = ((seed + 1) * _MIX[2]) & _LARGEST
     at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
     for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
-        rank = scrambled(some * _MIX[0] + columns * _MIX[1] + start).masked_fill(~open_, -1)  # an open cell's is ≥ 0
+        rank = scrambled(some * _MIX[0] + columns * _MIX[1] + start).masked_fill(
+            ~open_, -1
+        )  # an open cell's is ≥ 0
         best = rank.topk(min(count, rank.shape[1]), dim=1).indices
         parts.append(torch.zeros_like(open_).scatter(1, best, True) & open_)
     return torch.cat(parts)
@@ -58,31 +75,90 @@ def scrambled(x: Tensor) -> Tensor:
 
 def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
     """The integers of a hash over the blocks that each query might see."""
-    hashed = area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
+    hashed = (
+        area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
+    )
     return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)
 
 
 SPARSE: tuple[Entry, ...] = (
-    Entry("global_window", "Window + global", rule(global_window), r"|i - j| \le w\ \vee\ i < g\ \vee\ j < g",
-          "Each query attends to a window and to the first g tokens. The first g tokens attend to all. Two layers "
-          "connect all tokens.",
-          "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150",
-          (Param("window", "Window", 1, 0, 512, 1, meaning="number of keys on each side of the query that it attends "
-                                                           "to"),
-           Param("globals", "Global tokens", 1, 0, 64, 1, meaning="number g of tokens at the start that attend to "
-                                                                  "all, and that all attend to")),
-          "|i − j| ≤ {window} or global"),
-    Entry("bigbird", "BigBird", rule(bigbird),
-          r"|I - J| \le w\ \vee\ I, J \in \text{ends}_g\ \vee\ J \in \text{random}_r(I),"
-          r"\quad I = \lfloor i / b \rfloor,\ J = \lfloor j / b \rfloor",
-          "Each block of queries attends to a window of blocks, to the first and last blocks, and to a few random "
-          "blocks. The first and last blocks attend to all. The seed fixes the random blocks.",
-          "Zaheer et al.", 2020, "https://arxiv.org/abs/2007.14062",
-          (Param("block", "Block", 1, 1, 128, 1, meaning="tokens in a block"),
-           Param("window", "Window", 1, 0, 64, 1, meaning="number of blocks on each side that a block attends to"),
-           Param("globals", "Global blocks", 1, 0, 16, 1, meaning="number of blocks at each end that attend to all, "
-                                                                  "and that all attend to"),
-           Param("random", "Random blocks", 1, 0, 16, 1, meaning="number of random blocks that each block attends to"),
-           Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random blocks")),
-          "window, ends, {random} random", traits=frozenset({"reads length"}), cost=_bigbird_cost),
+    Entry(
+        "global_window",
+        "Window + global",
+        rule(global_window),
+        r"|i - j| \le w\ \vee\ i < g\ \vee\ j < g",
+        "Each query attends to a window and to the first g tokens. The first g tokens attend to all. Two layers "
+        "connect all tokens.",
+        "Beltagy et al.",
+        2020,
+        "https://arxiv.org/abs/2004.05150",
+        (
+            Param(
+                "window",
+                "Window",
+                1,
+                0,
+                512,
+                1,
+                meaning="number of keys on each side of the query that it attends to",
+            ),
+            Param(
+                "globals",
+                "Global tokens",
+                1,
+                0,
+                64,
+                1,
+                meaning="number g of tokens at the start that attend to "
+                "all, and that all attend to",
+            ),
+        ),
+        "|i − j| ≤ {window} or global",
+    ),
+    Entry(
+        "bigbird",
+        "BigBird",
+        rule(bigbird),
+        r"|I - J| \le w\ \vee\ I, J \in \text{ends}_g\ \vee\ J \in \text{random}_r(I),"
+        r"\quad I = \lfloor i / b \rfloor,\ J = \lfloor j / b \rfloor",
+        "Each block of queries attends to a window of blocks, to the first and last blocks, and to a few random "
+        "blocks. The first and last blocks attend to all. The seed fixes the random blocks.",
+        "Zaheer et al.",
+        2020,
+        "https://arxiv.org/abs/2007.14062",
+        (
+            Param("block", "Block", 1, 1, 128, 1, meaning="tokens in a block"),
+            Param(
+                "window",
+                "Window",
+                1,
+                0,
+                64,
+                1,
+                meaning="number of blocks on each side that a block attends to",
+            ),
+            Param(
+                "globals",
+                "Global blocks",
+                1,
+                0,
+                16,
+                1,
+                meaning="number of blocks at each end that attend to all, and that all attend to",
+            ),
+            Param(
+                "random",
+                "Random blocks",
+                1,
+                0,
+                16,
+                1,
+                meaning="number of random blocks that each block attends to",
+            ),
+            Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random blocks"),
+        ),
+        "window, ends, {random} random",
+        traits=frozenset({"reads length"}),
+        cost=_bigbird_cost,
+    ),
 )

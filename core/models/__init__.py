@@ -12,8 +12,13 @@ from core.models.tokens import map_tokens, sentence_spans
 from core.models.transformer import Encoder, TransformerSeq2Seq
 
 MODELS: dict[str, type[Model]] = {
-    "transformer": TransformerSeq2Seq, "decoder": Decoder, "classifier": Classifier, "one_token": OneToken,
-    "forecaster": Forecaster, "recurrent": RecurrentSeq2Seq, "hybrid": HybridSeq2Seq,
+    "transformer": TransformerSeq2Seq,
+    "decoder": Decoder,
+    "classifier": Classifier,
+    "one_token": OneToken,
+    "forecaster": Forecaster,
+    "recurrent": RecurrentSeq2Seq,
+    "hybrid": HybridSeq2Seq,
     "hierarchical": Hierarchical,
 }
 
@@ -25,7 +30,23 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
 
 
 __all__ = [
-    "MODELS", "Classifier", "Decoder", "Encoder", "EncoderOutput", "Forecaster", "Hierarchical", "HybridSeq2Seq",
-    "Model", "ModelConfig", "ModelOutput", "OneToken", "RecurrentSeq2Seq", "Seq2Seq", "Shape", "TransformerSeq2Seq",
-    "build_model", "map_tokens", "sentence_spans",
+    "MODELS",
+    "Classifier",
+    "Decoder",
+    "Encoder",
+    "EncoderOutput",
+    "Forecaster",
+    "Hierarchical",
+    "HybridSeq2Seq",
+    "Model",
+    "ModelConfig",
+    "ModelOutput",
+    "OneToken",
+    "RecurrentSeq2Seq",
+    "Seq2Seq",
+    "Shape",
+    "TransformerSeq2Seq",
+    "build_model",
+    "map_tokens",
+    "sentence_spans",
 ]

@@ -27,7 +27,10 @@ def record_outputs(model: Model) -> Iterator[dict[str, Tensor]]:
             if tensor is not None:
                 before = outputs.get(path) if isinstance(module, TokenEmbedding) else None
                 outputs[path] = joined(before, tensor.detach())
+
         return record
 
-    with hooked(module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path):
+    with hooked(
+        module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path
+    ):
         yield outputs

@@ -60,7 +60,7 @@ class ModelOutput:
     all of the source. `uniform` is what uniform attention gives, where that is not the same to all visible keys.
     """
 
-    logits: Float[Tensor, B *out]
+    logits: Float[Tensor, B * out]
     maps: dict[str, list[Steps]] = field(default_factory=dict)
     source_attention: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
     visible: Int[Tensor, "B T"] | None = None
@@ -74,7 +74,10 @@ class Model(nn.Module):
     checkpointing = False
 
     def forward(
-        self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
+        self,
+        source: Tensor,
+        source_mask: Bool[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
         """Logits of every output, whatever the padding; `record` returns the Steps, computed by the exact kernel."""
@@ -84,11 +87,15 @@ class Model(nn.Module):
 class Seq2Seq(Model):
     """An encoder and a decoder; `step` gives the same numbers as `forward` for the same prefix."""
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
+    def encode(
+        self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
+    ) -> EncoderOutput:
         """The encoding of a padded source, whatever its padding."""
         raise NotImplementedError
 
-    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+    def decode(
+        self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False
+    ) -> ModelOutput:
         """Logits (B, T, V) of every next token, with teacher forcing."""
         logits, _, maps = self.read(memory, self.start(memory), target_in, record)
         if record and memory.steps:
@@ -96,7 +103,10 @@ class Seq2Seq(Model):
         return ModelOutput(logits, maps, weights_of(maps.get("cross", ())))
 
     def forward(
-        self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
+        self,
+        source: Tensor,
+        source_mask: Bool[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
         """Logits (B, T, V) of every next token."""

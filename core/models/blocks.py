@@ -15,12 +15,20 @@ from core.attention import Attention, AttentionConfig, Cache, Steps, entry
 from core.entries import Choice, ConfigError
 from core.models.config import ModelConfig
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "swiglu": F.silu,
+}
 
 
 def normalization(config: ModelConfig) -> nn.Module:
     """LayerNorm (Ba 2016), or RMSNorm (Zhang & Sennrich 2019), which neither centres nor shifts."""
-    return nn.LayerNorm(config.d_model) if config.normalization == "layer" else nn.RMSNorm(config.d_model, eps=1e-6)
+    return (
+        nn.LayerNorm(config.d_model)
+        if config.normalization == "layer"
+        else nn.RMSNorm(config.d_model, eps=1e-6)
+    )
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
@@ -39,8 +47,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(config.d_model, config.d_ff), nn.Linear(config.d_ff, config.d_model)
-        self.gate = nn.Linear(config.d_model, config.d_ff) if config.activation == "swiglu" else None
+        self.inner, self.outer = (
+            nn.Linear(config.d_model, config.d_ff),
+            nn.Linear(config.d_ff, config.d_model),
+        )
+        self.gate = (
+            nn.Linear(config.d_model, config.d_ff) if config.activation == "swiglu" else None
+        )
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = dropout(config)
 
@@ -94,10 +107,15 @@ class EncoderLayer(nn.Module):
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
-        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
+        self,
+        x: Float[Tensor, "B S C"],
+        key_mask: Bool[Tensor, "B S"] | None = None,
+        record: bool = False,
         shared: dict[str, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B S C"], Steps]:
-        steps = self.attention(self.around_attention.enter(x), key_mask=key_mask, record=record, shared=shared)
+        steps = self.attention(
+            self.around_attention.enter(x), key_mask=key_mask, record=record, shared=shared
+        )
         assert steps.merged is not None
         x = self.around_attention.leave(x, steps.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), steps
@@ -109,17 +127,25 @@ class CausalLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         attention = causal_config(config.layer_attention(layer))
-        self.causal = Attention(attention, takes_kv=config.kv_source(layer) is not None, layer=layer)
+        self.causal = Attention(
+            attention, takes_kv=config.kv_source(layer) is not None, layer=layer
+        )
         self.around_causal = Residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
-        self, x: Float[Tensor, "B T C"], past: Cache | None = None, record: bool = False,
-        kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
+        self,
+        x: Float[Tensor, "B T C"],
+        past: Cache | None = None,
+        record: bool = False,
+        kv: tuple[Tensor, ...] | None = None,
+        shared: dict[str, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
         """x after the layer, what self-attention has stored of all tokens (the next `past`), and its Steps; `kv` are
         another layer's keys and values of all tokens."""
-        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record, kv, shared)
+        x, cache, causal = causal_attention(
+            self.causal, self.around_causal, x, past, record, kv, shared
+        )
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal
 
 
@@ -128,30 +154,54 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        causal, cross = config.layer_attention(layer, "causal"), config.layer_attention(layer, "cross")
-        self.causal, self.around_causal = Attention(causal_config(causal), layer=layer), Residual(config)
+        causal, cross = (
+            config.layer_attention(layer, "causal"),
+            config.layer_attention(layer, "cross"),
+        )
+        self.causal, self.around_causal = (
+            Attention(causal_config(causal), layer=layer),
+            Residual(config),
+        )
         self.cross, self.around_cross = Attention(cross_config(cross)), Residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
-        self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,
-        past: Cache | None = None, record: bool = False, cross_kv: tuple[Tensor, ...] | None = None,
+        self,
+        x: Float[Tensor, "B T C"],
+        memory: Float[Tensor, "B S C"],
+        memory_mask: Bool[Tensor, "B S"] | None,
+        past: Cache | None = None,
+        record: bool = False,
+        cross_kv: tuple[Tensor, ...] | None = None,
         shared: dict[str, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B T C"], Cache, Steps, Steps]:
         """x after the layer, what self-attention has stored of all tokens (the next `past`), and both Steps;
         `cross_kv` are the memory's keys and values for cross-attention, where they are computed already."""
         offset = 0 if past is None else past.length
-        x, cache, causal = causal_attention(self.causal, self.around_causal, x, past, record, shared=shared)
-        cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record,
-                           kv=cross_kv)
+        x, cache, causal = causal_attention(
+            self.causal, self.around_causal, x, past, record, shared=shared
+        )
+        cross = self.cross(
+            self.around_cross.enter(x),
+            memory,
+            key_mask=memory_mask,
+            offset=offset,
+            record=record,
+            kv=cross_kv,
+        )
         assert cross.merged is not None
         x = self.around_cross.leave(x, cross.merged)
         return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal, cross
 
 
 def causal_attention(
-    attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Cache | None, record: bool,
-    kv: tuple[Tensor, ...] | None = None, shared: dict[str, Tensor] | None = None,
+    attention: Attention,
+    around: Residual,
+    x: Float[Tensor, "B T C"],
+    past: Cache | None,
+    record: bool,
+    kv: tuple[Tensor, ...] | None = None,
+    shared: dict[str, Tensor] | None = None,
 ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
     """x after causal self-attention to `past` and itself, the longer cache, and the Steps."""
     steps, cache = attention.step(around.enter(x), past, record, kv, shared)
@@ -161,12 +211,20 @@ def causal_attention(
 
 def run_layer(layer: nn.Module, recompute: bool, *inputs: Any) -> Any:
     """layer(*inputs); with `recompute` its activations are computed again in the backward pass. Chen 2016."""
-    return checkpoint(layer, *inputs, use_reentrant=False) if recompute and torch.is_grad_enabled() else layer(*inputs)
+    return (
+        checkpoint(layer, *inputs, use_reentrant=False)
+        if recompute and torch.is_grad_enabled()
+        else layer(*inputs)
+    )
 
 
 def inner_config(config: AttentionConfig) -> AttentionConfig:
     """The config of self-attention: positions that are added to x are added once, to the embedding."""
-    return config.with_(position="none") if entry("position", config.position.key).enters == "x" else config
+    return (
+        config.with_(position="none")
+        if entry("position", config.position.key).enters == "x"
+        else config
+    )
 
 
 def causal_config(config: AttentionConfig) -> AttentionConfig:
@@ -205,7 +263,10 @@ def with_fallback_kernel(config: AttentionConfig, **changes: Choice | str) -> At
 
 def exact_fallbacks(config: AttentionConfig) -> tuple[str, ...]:
     """The attentions of an encoder–decoder in which the exact kernel replaces the config's."""
-    parts = {"the decoder's self-attention": causal_config(config), "cross-attention": cross_config(config)}
+    parts = {
+        "the decoder's self-attention": causal_config(config),
+        "cross-attention": cross_config(config),
+    }
     return tuple(name for name, part in parts.items() if part.kernel != config.kernel)
 
 

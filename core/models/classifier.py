@@ -23,12 +23,18 @@ class Classifier(Model):
         super().__init__()
         check_shape(config, shape, ("tokens", "features", "patches"), ("label",))
         self.config = config
-        self.source, self.places = source_embedding(config, shape), Positions(config, shape.longest + 1)
+        self.source, self.places = (
+            source_embedding(config, shape),
+            Positions(config, shape.longest + 1),
+        )
         self.first = nn.Parameter(torch.randn(config.d_model)) if config.pool == "first" else None
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
 
     def forward(
-        self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
+        self,
+        source: Tensor,
+        source_mask: Bool[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
         """Logits (B, V) of the classes."""
@@ -39,7 +45,12 @@ class Classifier(Model):
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
         state = x[:, 0] if self.first is not None else masked_mean(x, mask)
         attention = [self._source_attention(weights, mask) for weights in weights_of(steps)]
-        return ModelOutput(self.output(state), {"self": steps} if record else {}, attention, mask.sum(1, keepdim=True))
+        return ModelOutput(
+            self.output(state),
+            {"self": steps} if record else {},
+            attention,
+            mask.sum(1, keepdim=True),
+        )
 
     def _source_attention(
         self, weights: Float[Tensor, "B H L L"], mask: Bool[Tensor, "B L"]
@@ -61,8 +72,11 @@ class OneToken(Model):
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
 
     def forward(
-        self, source: Float[Tensor, "B F"], source_mask: Bool[Tensor, "B F"],
-        target_in: Int[Tensor, "B T"] | None = None, record: bool = False,
+        self,
+        source: Float[Tensor, "B F"],
+        source_mask: Bool[Tensor, "B F"],
+        target_in: Int[Tensor, "B T"] | None = None,
+        record: bool = False,
     ) -> ModelOutput:
         """Logits (B, V) of the classes; there is no attention to single columns."""
         columns = self.source(source).masked_fill(~source_mask[..., None], 0.0)  # (B, F, C)
@@ -71,7 +85,9 @@ class OneToken(Model):
         return ModelOutput(self.output(x[:, 0]), {"self": steps} if record else {})
 
 
-def masked_mean(x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, B *rest]:
+def masked_mean(
+    x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]
+) -> Float[Tensor, B * rest]:
     """The mean over real positions."""
     real = mask.reshape(*mask.shape, *(1,) * (x.dim() - 2))
     return x.masked_fill(~real, 0.0).sum(1) / real.sum(1)

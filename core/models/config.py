@@ -13,19 +13,48 @@ from core.masks import MASKS, build_mask
 from core.models.pattern import PATTERN_FIELDS, check_pattern
 from core.params import check_fields
 
-STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
+STACKED = (
+    "transformer",
+    "decoder",
+    "classifier",
+    "one_token",
+    "forecaster",
+)  # layers of attention and feed-forward
 RECURRENT = ("recurrent", "hybrid", "hierarchical")  # cells, with attention beside them
-_CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("post", "pre"),
-            "normalization": ("layer", "rms"), "activation": ("relu", "gelu", "swiglu"), "pool": ("first", "mean"),
-            "feeding": ("none", "input", "bahdanau")}
+_CHOICES = {
+    "kind": (*STACKED, *RECURRENT),
+    "cell": ("gru", "lstm"),
+    "norm": ("post", "pre"),
+    "normalization": ("layer", "rms"),
+    "activation": ("relu", "gelu", "swiglu"),
+    "pool": ("first", "mean"),
+    "feeding": ("none", "input", "bahdanau"),
+}
 _FLAGS = ("bidirectional", "tied", "output_bias")
 _OUTPUT_FLAGS = ("tied", "output_bias")
-_READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": ("pool",)}  # fields that only some use
+_READS = {
+    "transformer": _OUTPUT_FLAGS,
+    "decoder": _OUTPUT_FLAGS,
+    "classifier": ("pool",),
+}  # fields that only some use
 _LONG = 256  # tokens; few texts here are longer
-SOURCE_MASKS: tuple[str, ...] = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
-UNPLACED_MASKS: tuple[str, ...] = ("none", "padding")  # those that make sense for a query without a position
-BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (0, 4096),
-           "kv_shared_layers": (0, 11)}
+SOURCE_MASKS: tuple[str, ...] = (
+    "none",
+    "padding",
+    "local_m",
+    "local_p",
+)  # those that make sense for another sequence
+UNPLACED_MASKS: tuple[str, ...] = (
+    "none",
+    "padding",
+)  # those that make sense for a query without a position
+BOUNDS = {
+    "d_model": (1, 512),
+    "num_heads": (1, 64),
+    "layers": (1, 12),
+    "d_ff": (0, 4096),
+    "kv_shared_layers": (0, 11),
+}
 
 
 @dataclass(frozen=True)
@@ -79,18 +108,28 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected one of "
-                                  f"{', '.join(choices)}.")
+                raise ConfigError(
+                    f"model: {name} = {quote(getattr(self, name))}; expected one of "
+                    f"{', '.join(choices)}."
+                )
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise ConfigError(f"model: {name} = {quote(value)}; expected a whole number from {low} to {high}.")
+                raise ConfigError(
+                    f"model: {name} = {quote(value)}; expected a whole number from {low} to {high}."
+                )
         dropout = self.dropout
-        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        if (
+            isinstance(dropout, bool)
+            or not isinstance(dropout, int | float)
+            or not 0 <= dropout < 1
+        ):
             raise ConfigError(f"model: dropout = {quote(self.dropout)}; expected 0 ≤ dropout < 1.")
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected true or false.")
+                raise ConfigError(
+                    f"model: {name} = {quote(getattr(self, name))}; expected true or false."
+                )
         self._check_attention()
 
     @property
@@ -126,24 +165,40 @@ class ModelConfig:
         first_shared = self.layers - self.kv_shared_layers
         if layer < first_shared:
             return None
-        same = (other for other in reversed(range(first_shared))
-                if self.layer_attention(other) == self.layer_attention(layer))
+        same = (
+            other
+            for other in reversed(range(first_shared))
+            if self.layer_attention(other) == self.layer_attention(layer)
+        )
         return next(same, None)
 
-    def with_attentions(self, change: Callable[[AttentionConfig], AttentionConfig], **changes: Any) -> ModelConfig:
+    def with_attentions(
+        self, change: Callable[[AttentionConfig], AttentionConfig], **changes: Any
+    ) -> ModelConfig:
         """A copy with every attention changed by `change`, and the fields in `changes`."""
         changed: dict[str, Any] = {
-            name: change(value) for name in ("attention", "decoder_attention", "cross_attention")
-            if (value := getattr(self, name)) is not None}
+            name: change(value)
+            for name in ("attention", "decoder_attention", "cross_attention")
+            if (value := getattr(self, name)) is not None
+        }
         return replace(self, **changed, following=tuple(map(change, self.following)), **changes)
 
     def _check_attention(self) -> None:
         if not isinstance(self.following, tuple | list):
-            raise ConfigError(f"model: following = {quote(self.following)}; expected a list of attentions.")
+            raise ConfigError(
+                f"model: following = {quote(self.following)}; expected a list of attentions."
+            )
         object.__setattr__(self, "following", tuple(self.following))
         if self.attention is None and self.kind != "recurrent":
-            raise ConfigError(f"kind = {self.kind} needs an attention; attention = none is for kind = recurrent.")
-        for attention in (self.attention, *self.following, self.decoder_attention, self.cross_attention):
+            raise ConfigError(
+                f"kind = {self.kind} needs an attention; attention = none is for kind = recurrent."
+            )
+        for attention in (
+            self.attention,
+            *self.following,
+            self.decoder_attention,
+            self.cross_attention,
+        ):
             self._check_sizes(attention)
         if self.kind in RECURRENT:
             self._check_recurrent()
@@ -154,40 +209,59 @@ class ModelConfig:
         if attention is None:
             return
         if not isinstance(attention, AttentionConfig):
-            raise ConfigError(f"model: attention = {quote(attention)}; expected an AttentionConfig or None.")
+            raise ConfigError(
+                f"model: attention = {quote(attention)}; expected an AttentionConfig or None."
+            )
         if (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
             raise ConfigError(
                 f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
-                f"{self.d_model} and {self.num_heads}; give both the same.")
+                f"{self.d_model} and {self.num_heads}; give both the same."
+            )
 
     def _check_stacked(self) -> None:
         check_pattern(self)
-        if self.num_heads > 1 and any(attention.projection.key == "identity" for attention in self.attentions):
-            raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
-                              "projection = multi_head.")
-        unread = {"cell", "bidirectional", "feeding", "pool", *_OUTPUT_FLAGS} - set(_READS.get(self.kind, ()))
+        if self.num_heads > 1 and any(
+            attention.projection.key == "identity" for attention in self.attentions
+        ):
+            raise ConfigError(
+                f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
+                "projection = multi_head."
+            )
+        unread = {"cell", "bidirectional", "feeding", "pool", *_OUTPUT_FLAGS} - set(
+            _READS.get(self.kind, ())
+        )
         for field in fields(self):
             if field.name in unread and getattr(self, field.name) != field.default:
-                raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
+                raise ConfigError(
+                    f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}."
+                )
         for mask in (attention.mask for attention in self.pattern):
             if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(mask):
-                raise ConfigError("With pool = first the class is read from a token before the source, which mask = "
-                                  f"{mask.key} does not let attend to the source; take pool = mean, or mask = none.")
+                raise ConfigError(
+                    "With pool = first the class is read from a token before the source, which mask = "
+                    f"{mask.key} does not let attend to the source; take pool = mean, or mask = none."
+                )
 
     def _check_recurrent(self) -> None:
         for name in PATTERN_FIELDS:
             if getattr(self, name):
-                raise ConfigError(f"kind = {self.kind} does not read {name}; a pattern of layers is for a stacked "
-                                  f"kind ({', '.join(STACKED)}).")
+                raise ConfigError(
+                    f"kind = {self.kind} does not read {name}; a pattern of layers is for a stacked "
+                    f"kind ({', '.join(STACKED)})."
+                )
         if not self.output_bias:
             raise ConfigError(f"kind = {self.kind} does not read output_bias; leave it at True.")
         if self.bidirectional and self.d_model % 2:
-            raise ConfigError(f"A bidirectional encoder divides d_model = {self.d_model} between two directions; take "
-                              "an even d_model, or bidirectional = false.")
+            raise ConfigError(
+                f"A bidirectional encoder divides d_model = {self.d_model} between two directions; take "
+                "an even d_model, or bidirectional = false."
+            )
         if self.attention is None:
             if self.feeding != "none":
-                raise ConfigError(f"feeding = {self.feeding} feeds the output of an attention to the decoder; take "
-                                  "feeding = none, or an attention.")
+                raise ConfigError(
+                    f"feeding = {self.feeding} feeds the output of an attention to the decoder; take "
+                    "feeding = none, or an attention."
+                )
             return
         if self.kind == "hybrid":
             return  # its self-attention is within one sequence, where all positions and masks make sense
@@ -196,48 +270,107 @@ class ModelConfig:
             self._check_hierarchical()
             attends, masks = "attends from a learned query, which has no position", UNPLACED_MASKS
         if self.attention.position.key != "none":
-            raise ConfigError(f"kind = {self.kind} reads tokens in order and needs no positions; position = "
-                              f"{self.attention.position.key} does not go with it; take position = none.")
+            raise ConfigError(
+                f"kind = {self.kind} reads tokens in order and needs no positions; position = "
+                f"{self.attention.position.key} does not go with it; take position = none."
+            )
         if self.attention.has("projection", "one sequence"):
-            raise ConfigError(f"kind = {self.kind} {attends}, and projection = {self.attention.projection.key} is for "
-                              "one text that attends to itself; take projection = multi_head.")
+            raise ConfigError(
+                f"kind = {self.kind} {attends}, and projection = {self.attention.projection.key} is for "
+                "one text that attends to itself; take projection = multi_head."
+            )
         if self.attention.mask.key not in masks:
-            raise ConfigError(f"kind = {self.kind} {attends}, so mask = {self.attention.mask.key} has no meaning; take "
-                              f"mask = {', '.join(masks)}.")
+            raise ConfigError(
+                f"kind = {self.kind} {attends}, so mask = {self.attention.mask.key} has no meaning; take "
+                f"mask = {', '.join(masks)}."
+            )
 
     def _check_hierarchical(self) -> None:
         if self.feeding != "none" or self.tied:
-            raise ConfigError("kind = hierarchical has no decoder and reads neither feeding nor tied; leave them at "
-                              "'none' and False.")
+            raise ConfigError(
+                "kind = hierarchical has no decoder and reads neither feeding nor tied; leave them at "
+                "'none' and False."
+            )
         if self.num_heads > 1:
             raise ConfigError("kind = hierarchical has a single head; take num_heads = 1.")
         if not self.required_attention.has("kernel", "same"):
-            raise ConfigError("kind = hierarchical attends within each sentence by a mask, which kernel = "
-                              f"{self.required_attention.kernel.key} cannot take; take kernel = exact.")
+            raise ConfigError(
+                "kind = hierarchical attends within each sentence by a mask, which kernel = "
+                f"{self.required_attention.kernel.key} cannot take; take kernel = exact."
+            )
 
     @classmethod
     def transformer(
-        cls, d_model: int = 32, num_heads: int = 2, layers: int = 1, d_ff: int | None = None, *,
-        kind: str = "transformer", norm: str = "post", normalization: str = "layer", activation: str = "relu",
-        pool: str = "first", tied: bool = False, output_bias: bool = True, dropout: float = 0.0,
+        cls,
+        d_model: int = 32,
+        num_heads: int = 2,
+        layers: int = 1,
+        d_ff: int | None = None,
+        *,
+        kind: str = "transformer",
+        norm: str = "post",
+        normalization: str = "layer",
+        activation: str = "relu",
+        pool: str = "first",
+        tied: bool = False,
+        output_bias: bool = True,
+        dropout: float = 0.0,
         **attention: Choice | str,
     ) -> ModelConfig:
         """A stacked model of any kind; `attention` are fields of its AttentionConfig (position, score, mask, …)."""
         config = _attention(d_model, num_heads, dropout=dropout, **attention)
-        return cls(kind, d_model, num_heads, config, layers, 2 * d_model if d_ff is None else d_ff, norm, activation,
-                   dropout=dropout, normalization=normalization, pool=pool, tied=tied, output_bias=output_bias)
+        return cls(
+            kind,
+            d_model,
+            num_heads,
+            config,
+            layers,
+            2 * d_model if d_ff is None else d_ff,
+            norm,
+            activation,
+            dropout=dropout,
+            normalization=normalization,
+            pool=pool,
+            tied=tied,
+            output_bias=output_bias,
+        )
 
     @classmethod
     def recurrent(
-        cls, d_model: int = 64, score: Choice | str | None = "dot", layers: int = 1, *, kind: str = "recurrent",
-        cell: str = "gru", bidirectional: bool = True, feeding: str = "none", tied: bool = False, dropout: float = 0.0,
-        num_heads: int = 1, **attention: Choice | str,
+        cls,
+        d_model: int = 64,
+        score: Choice | str | None = "dot",
+        layers: int = 1,
+        *,
+        kind: str = "recurrent",
+        cell: str = "gru",
+        bidirectional: bool = True,
+        feeding: str = "none",
+        tied: bool = False,
+        dropout: float = 0.0,
+        num_heads: int = 1,
+        **attention: Choice | str,
     ) -> ModelConfig:
         """A model with cells (Luong 2015); score = None for no attention."""
-        config = None if score is None else _attention(
-            d_model, num_heads, **{"projection": "identity", "score": score, **attention})
-        return cls(kind, d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout,
-                   feeding=feeding, tied=tied)
+        config = (
+            None
+            if score is None
+            else _attention(
+                d_model, num_heads, **{"projection": "identity", "score": score, **attention}
+            )
+        )
+        return cls(
+            kind,
+            d_model,
+            num_heads,
+            config,
+            layers,
+            cell=cell,
+            bidirectional=bidirectional,
+            dropout=dropout,
+            feeding=feeding,
+            tied=tied,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The fields; those of a pattern only where there is one."""
@@ -250,7 +383,9 @@ class ModelConfig:
         """ConfigError for a field that is missing or unknown."""
         values = check_fields(cls, data, "A model", ("kind", "d_model", "num_heads", "attention"))
         if not isinstance(following := values.get("following", ()), list | tuple):
-            raise ConfigError(f"model: following = {quote(following)}; expected a list of attentions.")
+            raise ConfigError(
+                f"model: following = {quote(following)}; expected a list of attentions."
+            )
         values["following"] = tuple(map(_attention_of, following))
         for name in ("attention", "decoder_attention", "cross_attention"):
             values[name] = _attention_of(values.get(name))
@@ -269,7 +404,10 @@ def _attention_of(data: Any) -> AttentionConfig | None:
 
 def _first_sees_itself(mask: Choice) -> bool:
     """Whether the first token of a text attends to itself alone."""
-    if any("causal" in find(MASKS, "mask", part.key).traits for part in (mask.parts if mask.key == "and" else (mask,))):
+    if any(
+        "causal" in find(MASKS, "mask", part.key).traits
+        for part in (mask.parts if mask.key == "and" else (mask,))
+    ):
         return True
     try:
         allowed = build_mask(mask, _LONG, _LONG)

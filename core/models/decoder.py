@@ -46,7 +46,10 @@ class Decoder(Seq2Seq):
             self.target.tie(self.output)
 
     def forward(
-        self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
+        self,
+        source: Tensor,
+        source_mask: Bool[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
         """Logits of the next token at each position of the target, or of the source where there is no target. Padding
@@ -59,20 +62,32 @@ class Decoder(Seq2Seq):
         x, _, steps = self._run(x, self.start(None), record)
         maps = {"causal": steps} if record else {}
         attention = [gather_rows(weights, positions, source_mask) for weights in weights_of(steps)]
-        return ModelOutput(self.output(gather_positions(x, positions)), maps, attention, positions + 1)
+        return ModelOutput(
+            self.output(gather_positions(x, positions)), maps, attention, positions + 1
+        )
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
+    def encode(
+        self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
+    ) -> EncoderOutput:
         """The sequence up to the end of the source; ValueError unless all sources have one length."""
         length = int(source_mask.sum(1).max())
         if not bool(source_mask[:, :length].all()):
-            raise ValueError("A decoder-only model decodes sources of one length together; group sources by length.")
+            raise ValueError(
+                "A decoder-only model decodes sources of one length together; group sources by length."
+            )
         x, state, steps = self._run(self.source(source[:, :length]), self.start(None), record)
         return EncoderOutput(x, source_mask[:, :length], state, tuple(steps))
 
-    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+    def decode(
+        self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False
+    ) -> ModelOutput:
         logits, _, maps = self.read(memory, memory.last, target_in, record)
         size = memory.states.shape[1]
-        visible = size + 1 + torch.arange(target_in.shape[1], device=logits.device).expand(len(logits), -1)
+        visible = (
+            size
+            + 1
+            + torch.arange(target_in.shape[1], device=logits.device).expand(len(logits), -1)
+        )
         attention = [weights[..., :size] for weights in weights_of(maps.get("causal", ()))]
         return ModelOutput(logits, maps, attention, visible)
 
@@ -80,7 +95,11 @@ class Decoder(Seq2Seq):
         return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
 
     def read(
-        self, memory: EncoderOutput | None, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
+        self,
+        memory: EncoderOutput | None,
+        state: DecoderState,
+        tokens: Int[Tensor, "B T"],
+        record: bool,
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, state, steps = self._run(self.target(tokens), state, record)
         return self.output(x), state, {"causal": steps} if record else {}

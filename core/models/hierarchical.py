@@ -34,17 +34,25 @@ class Sentences:
     @classmethod
     def of(cls, source: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"], end: int) -> Sentences:
         """A sentence reaches up to its end mark, the last one as far as the document."""
-        starts = F.pad((source == end) & mask, (1, 0), value=True)[:, :-1]  # the token after an end mark
+        starts = F.pad((source == end) & mask, (1, 0), value=True)[
+            :, :-1
+        ]  # the token after an end mark
         number = starts.cumsum(1) - 1
         places = torch.arange(source.shape[1], device=source.device)
         position = places - torch.where(starts, places, 0).cummax(1).values
-        return cls(number, position, number.masked_fill(~mask, -1).amax(1) + 1,
-                   int(position.masked_fill(~mask, -1).amax()) + 1)
+        return cls(
+            number,
+            position,
+            number.masked_fill(~mask, -1).amax(1) + 1,
+            int(position.masked_fill(~mask, -1).amax()) + 1,
+        )
 
     @property
     def real(self) -> Bool[Tensor, "B N"]:
         """Which sentences each document has."""
-        return torch.arange(int(self.counts.max()), device=self.counts.device) < self.counts[:, None]
+        return (
+            torch.arange(int(self.counts.max()), device=self.counts.device) < self.counts[:, None]
+        )
 
     def words_of(self, mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B N S"]:
         """Which tokens belong to each sentence."""
@@ -68,14 +76,23 @@ class Level(nn.Module):
         size, directions = config.d_model, 2 if config.bidirectional else 1
         dropout = config.dropout if config.layers > 1 else 0.0  # between layers
         self.encoder = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell](
-            size, size // directions, config.layers, batch_first=True, dropout=dropout,
-            bidirectional=config.bidirectional)
+            size,
+            size // directions,
+            config.layers,
+            batch_first=True,
+            dropout=dropout,
+            bidirectional=config.bidirectional,
+        )
         self.query = nn.Parameter(torch.randn(size))
         self.attention = Attention(config.required_attention)
 
-    def encode(self, x: Float[Tensor, "M L C"], lengths: Int[Tensor, " M"]) -> Float[Tensor, "M L C"]:
+    def encode(
+        self, x: Float[Tensor, "M L C"], lengths: Int[Tensor, " M"]
+    ) -> Float[Tensor, "M L C"]:
         """The states of M sequences of at least one element; those of padding are zero."""
-        packed, _ = self.encoder(pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False))
+        packed, _ = self.encoder(
+            pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        )
         return pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])[0]
 
     def attend(
@@ -83,7 +100,9 @@ class Level(nn.Module):
     ) -> tuple[Float[Tensor, "B T C"], Steps]:
         """One vector for each of T sets of states; `mask` says which states are in a set."""
         queries = self.query.expand(*mask.shape[:2], -1)
-        steps = self.attention(queries, states, mask=mask[:, None], key_mask=mask.any(1), record=record)
+        steps = self.attention(
+            queries, states, mask=mask[:, None], key_mask=mask.any(1), record=record
+        )
         assert steps.merged is not None
         return steps.merged, steps
 
@@ -101,16 +120,24 @@ class Hierarchical(Model):
         super().__init__()
         check_shape(config, shape, ("tokens",), ("label",))
         if not shape.sentence_end:
-            raise ConfigError("kind = hierarchical reads a document sentence by sentence, and this task has no token "
-                              "that ends a sentence; take kind = classifier.")
+            raise ConfigError(
+                "kind = hierarchical reads a document sentence by sentence, and this task has no token "
+                "that ends a sentence; take kind = classifier."
+            )
         self.config, self.sentence_end = config, shape.sentence_end
         self.source = source_embedding(config, shape)
         self.words, self.sentences = Level(config), Level(config)
-        self.output, self.dropout = nn.Linear(config.d_model, shape.target), nn.Dropout(config.dropout)
+        self.output, self.dropout = (
+            nn.Linear(config.d_model, shape.target),
+            nn.Dropout(config.dropout),
+        )
 
     def forward(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"],
-        target_in: Int[Tensor, "B T"] | None = None, record: bool = False,
+        self,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"] | None = None,
+        record: bool = False,
     ) -> ModelOutput:
         """Logits (B, V) of the classes; ValueError for a row without a token, or with padding before its last one."""
         check_lengths(source_mask)
@@ -125,8 +152,12 @@ class Hierarchical(Model):
             return ModelOutput(logits)
         assert words.weights is not None and sentences.weights is not None
         shares = members / members.sum(2, keepdim=True).clamp(min=1)  # (B, N, S)
-        return ModelOutput(logits, {"sentences": [sentences], "words": [words]}, [sentences.weights @ words.weights],
-                           uniform=shares.sum(1, keepdim=True) / where.counts[:, None, None])
+        return ModelOutput(
+            logits,
+            {"sentences": [sentences], "words": [words]},
+            [sentences.weights @ words.weights],
+            uniform=shares.sum(1, keepdim=True) / where.counts[:, None, None],
+        )
 
     def _word_states(
         self, x: Float[Tensor, "B S C"], mask: Bool[Tensor, "B S"], where: Sentences

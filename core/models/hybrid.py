@@ -35,7 +35,9 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
     ) -> EncoderOutput:
         memory = super().encode(source, source_mask, record)
-        masked = self.config.required_attention.mask.key != "none"  # such a mask may read which keys are real
+        masked = (
+            self.config.required_attention.mask.key != "none"
+        )  # such a mask may read which keys are real
         key_mask = source_mask if masked or not bool(source_mask.all()) else None
         steps = self.inner(self.places(memory.states), key_mask=key_mask, record=record)
         states = self.norm(memory.states + self.dropout(steps.merged))

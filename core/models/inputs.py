@@ -22,10 +22,13 @@ class Positions(nn.Module):
         super().__init__()
         longest = int(dict(config.required_attention.position.params).get("max_len", max_length))
         if longest < max_length:
-            raise ConfigError(f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
-                              f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).")
+            raise ConfigError(
+                f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
+                f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi)."
+            )
         self.position = find(POSITIONS, "position", config.required_attention.position.key).build(
-            config.required_attention)
+            config.required_attention
+        )
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "B S C"], offset: int = 0) -> Float[Tensor, "B S C"]:
@@ -66,11 +69,15 @@ class FeatureEmbedding(nn.Module):
     def forward(self, source: Float[Tensor, "B F"]) -> Float[Tensor, "B F C"]:
         """One vector a column; ValueError for another number of columns."""
         if source.shape[1] != len(self.columns):
-            raise ValueError(f"A row has {source.shape[1]} columns; this model reads {len(self.columns)}.")
+            raise ValueError(
+                f"A row has {source.shape[1]} columns; this model reads {len(self.columns)}."
+            )
         source = source.nan_to_num()  # a missing number is masked, but 0 · NaN would be NaN
         weights, tables = iter(self.weight), iter(self.categories)
-        parts = [next(tables)(column.long()) if count else column[:, None] * next(weights)
-                 for count, column in zip(self.columns, source.unbind(1), strict=True)]
+        parts = [
+            next(tables)(column.long()) if count else column[:, None] * next(weights)
+            for count, column in zip(self.columns, source.unbind(1), strict=True)
+        ]
         return torch.stack(parts, dim=1) + self.bias
 
 
@@ -80,15 +87,24 @@ def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
         return TokenEmbedding(shape.source, config.d_model)
     if shape.input == "features":
         return FeatureEmbedding(shape.columns, config.d_model)
-    return nn.Linear(shape.source, config.d_model)  # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
+    return nn.Linear(
+        shape.source, config.d_model
+    )  # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
 
 
-def check_shape(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+def check_shape(
+    config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> None:
     """ConfigError unless the model can read such an input and give such an output."""
-    for name, value, fitting in (("reads", shape.input, inputs), ("answers with", shape.output, outputs)):
+    for name, value, fitting in (
+        ("reads", shape.input, inputs),
+        ("answers with", shape.output, outputs),
+    ):
         if value not in fitting:
-            raise ConfigError(f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
-                              "one of the kinds that the task names.")
+            raise ConfigError(
+                f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
+                "one of the kinds that the task names."
+            )
 
 
 def concatenate(
@@ -103,17 +119,23 @@ def concatenate(
     if bool((lengths == size).all()):
         return both, positions
     index = torch.arange(size + length, device=first.device).expand(len(first), -1)
-    moved = torch.where(index < lengths, index, index - lengths + size).clamp(max=size + length - 1)  # (B, L)
+    moved = torch.where(index < lengths, index, index - lengths + size).clamp(
+        max=size + length - 1
+    )  # (B, L)
     return gather_positions(both, moved), positions
 
 
-def gather_positions(x: Float[Tensor, "B L C"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+def gather_positions(
+    x: Float[Tensor, "B L C"], positions: Int[Tensor, "B T"]
+) -> Float[Tensor, "B T C"]:
     """The vectors at those positions."""
     return x.gather(1, positions[..., None].expand(-1, -1, x.shape[-1]))
 
 
 def gather_rows(
-    weights: Float[Tensor, "B H L K"], positions: Int[Tensor, "B T"], source_mask: Bool[Tensor, "B S"]
+    weights: Float[Tensor, "B H L K"],
+    positions: Int[Tensor, "B T"],
+    source_mask: Bool[Tensor, "B S"],
 ) -> Float[Tensor, "B H T S"]:
     """The rows of a map at those positions, on the columns of the source; 0 where the source is padding."""
     keys = source_mask.shape[1]

@@ -73,7 +73,9 @@ class ModuleRecorder(TorchDispatchMode):
         super().__init__()
         self.stats, self.running = {"": ModuleStats(0)}, [""]
         self.embedded: dict[str, Tensor] = {}
-        self.storages = {s.data_ptr(): s for s in (weight.untyped_storage() for weight in model.parameters())}
+        self.storages = {
+            s.data_ptr(): s for s in (weight.untyped_storage() for weight in model.parameters())
+        }
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -91,7 +93,9 @@ class ModuleRecorder(TorchDispatchMode):
         """Count a tensor that is stored for the backward pass, once, weights left out."""
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self.storages:
-            self.storages[storage.data_ptr()] = storage  # referenced, so that its address is not used again
+            self.storages[storage.data_ptr()] = (
+                storage  # referenced, so that its address is not used again
+            )
             self.of(self.running[-1]).bytes += storage.nbytes()
         return tensor
 
@@ -107,27 +111,41 @@ class ModuleRecorder(TorchDispatchMode):
                 tensor = self.embedded[path] = joined(self.embedded.get(path), tensor.detach())
             if tensor is not None and (self.of(path).output is None or path in self.embedded):
                 values = tensor.detach().float()
-                self.of(path).output = tuple(tensor.shape), values.mean().item(), values.std(correction=0).item()
+                self.of(path).output = (
+                    tuple(tensor.shape),
+                    values.mean().item(),
+                    values.std(correction=0).item(),
+                )
 
         return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
 
 
 def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     """The flops of one operation, 0 unless it is a matrix product or a fused attention."""
-    if func._overloadpacket is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu:  # not in torch's own list
+    if (
+        func._overloadpacket is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    ):  # not in torch's own list
         return int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
     count = flop_registry.get(func._overloadpacket)
     return 0 if count is None else int(count(*args, **kwargs, out_val=out))
 
 
-def summarize(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[Tensor], Tensor]) -> Part:
+def summarize(
+    model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[Tensor], Tensor]
+) -> Part:
     """The model as a tree of parts, by one pass over `inputs` (source, source_mask, target_in) and back from `loss`;
     the model's gradients are reset."""
     model.zero_grad(set_to_none=True)
     recorder = ModuleRecorder(model)
-    hooks = (handle for path, module in model.named_modules() for handle in recorder.hooks(path, module))
-    with (hooked(hooks), torch.enable_grad(), recorder,
-          torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor)):
+    hooks = (
+        handle for path, module in model.named_modules() for handle in recorder.hooks(path, module)
+    )
+    with (
+        hooked(hooks),
+        torch.enable_grad(),
+        recorder,
+        torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor),
+    ):
         logits = model(*inputs).logits
     with torch.enable_grad():
         loss(logits).backward()
@@ -167,7 +185,9 @@ def _tree(model: nn.Module, stats: dict[str, ModuleStats]) -> Part:
 
     def part(path: str) -> Part:
         own = stats.get(path, ModuleStats(0))
-        children = tuple(child for child in map(part, sorted(children_of[path], key=turn)) if _counts(child))
+        children = tuple(
+            child for child in map(part, sorted(children_of[path], key=turn)) if _counts(child)
+        )
         name, remainder = title(path, model), f"{path}.{ITSELF}"
         if children and (own.flops or own.bytes or own.parameters):
             children += (_leaf(remainder, title(remainder, model), own),)
@@ -182,9 +202,20 @@ def _counts(part: Part) -> bool:
 
 
 def _leaf(path: str, name: str, own: ModuleStats) -> Part:
-    shape, mean, std = (None, None, None) if path.endswith(ITSELF) else own.output or (None, None, None)
-    return Part(path, name, shape, own.parameters, own.flops, own.bytes, mean, std,
-                math.sqrt(own.gradient) if own.parameters else None)
+    shape, mean, std = (
+        (None, None, None) if path.endswith(ITSELF) else own.output or (None, None, None)
+    )
+    return Part(
+        path,
+        name,
+        shape,
+        own.parameters,
+        own.flops,
+        own.bytes,
+        mean,
+        std,
+        math.sqrt(own.gradient) if own.parameters else None,
+    )
 
 
 def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) -> Part:
@@ -193,6 +224,15 @@ def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) 
     shape, mean, std = own.output or (children[0].shape, children[0].mean, children[0].std)
     gradients = [child.gradient for child in children if child.gradient is not None]
     shown = children if len(children) > 1 or children[0].path.rpartition(".")[2].isdecimal() else ()
-    return Part(path, name, shape, sum(child.parameters for child in children), sum(child.flops for child in children),
-                sum(child.bytes for child in children), mean, std,
-                math.hypot(*gradients) if gradients else None, shown)
+    return Part(
+        path,
+        name,
+        shape,
+        sum(child.parameters for child in children),
+        sum(child.flops for child in children),
+        sum(child.bytes for child in children),
+        mean,
+        std,
+        math.hypot(*gradients) if gradients else None,
+        shown,
+    )

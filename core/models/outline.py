@@ -17,8 +17,15 @@ def with_layers(tree: Part, layers: int, names: tuple[str, ...] = ()) -> Part:
     """
     children = tuple(_repeated(tree, layers, names))
     part = replace(tree, mean=None, std=None, gradient=None, bytes=0, children=children)
-    return part if not children else replace(part, parameters=sum(child.parameters for child in children),
-                                             flops=sum(child.flops for child in children))
+    return (
+        part
+        if not children
+        else replace(
+            part,
+            parameters=sum(child.parameters for child in children),
+            flops=sum(child.flops for child in children),
+        )
+    )
 
 
 def _repeated(tree: Part, layers: int, names: tuple[str, ...]) -> Iterator[Part]:
@@ -31,7 +38,10 @@ def _repeated(tree: Part, layers: int, names: tuple[str, ...]) -> Iterator[Part]
             stack = child.path.rpartition(".")[0]
             for index in range(layers):
                 like = pattern[index % len(pattern)]
-                yield replace(_moved(like, f"{stack}.{index}", len(like.path)), title=layer_title(stack, index, names))
+                yield replace(
+                    _moved(like, f"{stack}.{index}", len(like.path)),
+                    title=layer_title(stack, index, names),
+                )
 
 
 def _is_layer(part: Part) -> bool:
@@ -41,5 +51,8 @@ def _is_layer(part: Part) -> bool:
 
 def _moved(part: Part, path: str, cut: int) -> Part:
     """A layer and its parts under another path."""
-    return replace(part, path=path + part.path[cut:],
-                   children=tuple(_moved(child, path, cut) for child in part.children))
+    return replace(
+        part,
+        path=path + part.path[cut:],
+        children=tuple(_moved(child, path, cut) for child in part.children),
+    )

@@ -18,8 +18,19 @@ from core.models.config import ModelConfig
 
 CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C); for an LSTM also its cell state
 Maps = dict[str, list[Steps]]
-STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "position_values", "merged",
-               "mask", "bias")
+STEP_FIELDS = (
+    "q",
+    "out",
+    "raw",
+    "scores",
+    "masked",
+    "normalized",
+    "weights",
+    "position_values",
+    "merged",
+    "mask",
+    "bias",
+)
 
 
 @dataclass(frozen=True)
@@ -51,25 +62,45 @@ class RecurrentSeq2Seq(Seq2Seq):
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
         if (shape.input, shape.output) != ("tokens", "tokens"):
-            raise ConfigError(f"kind = {config.kind} reads tokens and writes tokens, and this task has {shape.input} "
-                              f"and {shape.output}; take kind = classifier, transformer or forecaster.")
+            raise ConfigError(
+                f"kind = {config.kind} reads tokens and writes tokens, and this task has {shape.input} "
+                f"and {shape.output}; take kind = classifier, transformer or forecaster."
+            )
         self.config = config
         size, directions, feeding = config.d_model, 2 if config.bidirectional else 1, config.feeding
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
         dropout = config.dropout if config.layers > 1 else 0.0  # between layers
-        self.source, self.target = nn.Embedding(shape.source, size), nn.Embedding(shape.target, size)
-        self.encoder = cell(size, size // directions, config.layers, batch_first=True, dropout=dropout,
-                            bidirectional=config.bidirectional)
+        self.source, self.target = (
+            nn.Embedding(shape.source, size),
+            nn.Embedding(shape.target, size),
+        )
+        self.encoder = cell(
+            size,
+            size // directions,
+            config.layers,
+            batch_first=True,
+            dropout=dropout,
+            bidirectional=config.bidirectional,
+        )
         self.enter = nn.Linear(size // directions, size) if feeding == "bahdanau" else None
-        self.decoder = cell(size if feeding == "none" else 2 * size, size, config.layers, batch_first=True,
-                            dropout=dropout)
+        self.decoder = cell(
+            size if feeding == "none" else 2 * size,
+            size,
+            config.layers,
+            batch_first=True,
+            dropout=dropout,
+        )
         attention = self.decoder_attention(config)
         self.attention: Any = None if attention is None else Attention(attention)
-        self.readout = nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
+        self.readout = (
+            nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
+        )
         self.output = nn.Linear(size, shape.target)
         if config.tied:
             self.output.weight = self.target.weight
-            nn.init.normal_(self.target.weight, std=size**-0.5)  # so that logits begin near zero, too
+            nn.init.normal_(
+                self.target.weight, std=size**-0.5
+            )  # so that logits begin near zero, too
         self.dropout = nn.Dropout(config.dropout)
 
     def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
@@ -84,14 +115,18 @@ class RecurrentSeq2Seq(Seq2Seq):
         if bool(source_mask.all()):
             states, last = self.encoder(x)
         else:
-            packed, last = self.encoder(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+            packed, last = self.encoder(
+                pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            )
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])
         return EncoderOutput(states, source_mask, map_cells(self._last, last))
 
     def _last(self, last: Float[Tensor, "LD B D"]) -> Float[Tensor, "B L C"]:
         """The last states of both directions, concatenated; for Bahdanau tanh(W s) of the backward one."""
         layers, directions = self.config.layers, 2 if self.config.bidirectional else 1
-        split = last.reshape(layers, directions, *last.shape[1:]).permute(2, 0, 1, 3)  # (B, L, directions, D)
+        split = last.reshape(layers, directions, *last.shape[1:]).permute(
+            2, 0, 1, 3
+        )  # (B, L, directions, D)
         return split.flatten(2) if self.enter is None else torch.tanh(self.enter(split[:, :, -1]))
 
     def start(self, memory: EncoderOutput) -> RecurrentState:
@@ -114,14 +149,22 @@ class RecurrentSeq2Seq(Seq2Seq):
         return logits, state, {"cross": [concat_steps(recorded)]} if recorded else {}
 
     def step(
-        self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, " B"], record: bool = False
+        self,
+        memory: EncoderOutput,
+        state: RecurrentState,
+        tokens: Int[Tensor, " B"],
+        record: bool = False,
     ) -> tuple[Float[Tensor, "B V"], RecurrentState, Maps]:
         if self.attention is not None and state.kv is None:
             state = replace(state, kv=self.attention.keys_values(memory.states, memory.mask))
         return super().step(memory, state, tokens, record)
 
     def _read_words(
-        self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, words: Float[Tensor, "B T C"],
+        self,
+        memory: EncoderOutput,
+        mask: Tensor | None,
+        state: RecurrentState,
+        words: Float[Tensor, "B T C"],
         record: bool,
     ) -> tuple[Float[Tensor, "B T C"], RecurrentState, Steps | None]:
         """The input of the logits, the new state, and the Steps: for one word, for any number without feeding."""
@@ -130,9 +173,13 @@ class RecurrentSeq2Seq(Seq2Seq):
             before = top_layer(state.cells)
             steps = self.attention(before, memory.states, **options)
             _, cells = self._cell(torch.cat((words, steps.merged), dim=-1), state.cells)
-            pairs = self.readout(torch.cat((before, words, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
+            pairs = self.readout(torch.cat((before, words, steps.merged), dim=-1)).unflatten(
+                -1, (-1, 2)
+            )
             return pairs.amax(-1), replace(state, position=state.position + 1, cells=cells), steps
-        inputs = words if state.feedback is None else torch.cat((words, state.feedback[:, None]), dim=-1)
+        inputs = (
+            words if state.feedback is None else torch.cat((words, state.feedback[:, None]), dim=-1)
+        )
         s, cells = self._cell(inputs, state.cells)
         steps = None if self.attention is None else self.attention(s, memory.states, **options)
         context = top_layer(memory.last).expand_as(s) if steps is None else steps.merged
@@ -140,7 +187,9 @@ class RecurrentSeq2Seq(Seq2Seq):
         feedback = None if state.feedback is None else h[:, 0]
         return h, RecurrentState(state.position + s.shape[1], cells, feedback, state.kv), steps
 
-    def _cell(self, x: Float[Tensor, "B T I"], cells: CellState) -> tuple[Float[Tensor, "B T C"], CellState]:
+    def _cell(
+        self, x: Float[Tensor, "B T I"], cells: CellState
+    ) -> tuple[Float[Tensor, "B T C"], CellState]:
         """One or more steps of the decoder; torch's states have the layers first, a RecurrentState the batch."""
         x, cells = self.decoder(x, map_cells(batch_first, cells))
         return x, map_cells(batch_first, cells)
@@ -162,8 +211,11 @@ def top_layer(cells: CellState) -> Float[Tensor, "B 1 C"]:
 
 def concat_steps(steps: Sequence[Steps]) -> Steps:
     """The Steps of single queries as one of all queries; k and v are the source's, the same at every step."""
-    whole: dict[str, Any] = {name: torch.cat([getattr(one, name) for one in steps], dim=-2) for name in STEP_FIELDS
-                             if getattr(steps[0], name) is not None}
+    whole: dict[str, Any] = {
+        name: torch.cat([getattr(one, name) for one in steps], dim=-2)
+        for name in STEP_FIELDS
+        if getattr(steps[0], name) is not None
+    }
     return replace(steps[0], **whole)
 
 
@@ -173,5 +225,7 @@ def check_lengths(mask: Bool[Tensor, "B S"]) -> Int[Tensor, " B"]:
     if mask.shape[1] == 0 or bool((lengths == 0).any()):
         raise ValueError("Each source needs at least one token.")
     if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-        raise ValueError("Padding must follow the tokens of a source, not come before or between them.")
+        raise ValueError(
+            "Padding must follow the tokens of a source, not come before or between them."
+        )
     return lengths

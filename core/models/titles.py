@@ -9,18 +9,44 @@ from core.models.inputs import FeatureEmbedding, TokenEmbedding
 
 ITSELF = "itself"  # the share of a part that is in none of its children
 NAMES = {
-    "": "Model", "source_places": "Positions of the source", "target_places": "Positions of the target",
-    "places": "Positions", "target": "Target embedding", "encoder": "Encoder", "attention": "Self-attention",
-    "causal": "Causal self-attention", "cross": "Cross-attention", "around_attention": "Add and norm",
-    "around_causal": "Add and norm", "around_cross": "Add and norm", "around_feed_forward": "Add and norm",
-    "feed_forward": "Feed-forward", "inner": "Inner map", "outer": "Outer map", "gate": "Gate", "output": "Output",
-    "projection": "Projections", "query": "W_q", "key": "W_k", "value": "W_v", "norm": "Norm", "token": "Words",
-    "position": "Position", "score": "Score", "normalizer": "Normalizer", "kernel": "Kernel", "mask": "Mask",
-    "words": "Words of each sentence", "sentences": "Sentences of the document",
+    "": "Model",
+    "source_places": "Positions of the source",
+    "target_places": "Positions of the target",
+    "places": "Positions",
+    "target": "Target embedding",
+    "encoder": "Encoder",
+    "attention": "Self-attention",
+    "causal": "Causal self-attention",
+    "cross": "Cross-attention",
+    "around_attention": "Add and norm",
+    "around_causal": "Add and norm",
+    "around_cross": "Add and norm",
+    "around_feed_forward": "Add and norm",
+    "feed_forward": "Feed-forward",
+    "inner": "Inner map",
+    "outer": "Outer map",
+    "gate": "Gate",
+    "output": "Output",
+    "projection": "Projections",
+    "query": "W_q",
+    "key": "W_k",
+    "value": "W_v",
+    "norm": "Norm",
+    "token": "Words",
+    "position": "Position",
+    "score": "Score",
+    "normalizer": "Normalizer",
+    "kernel": "Kernel",
+    "mask": "Mask",
+    "words": "Words of each sentence",
+    "sentences": "Sentences of the document",
 }
 OWN_SHARE = {
-    "attention": "Scores, softmax, weights · v", "causal": "Scores, softmax, weights · v",
-    "cross": "Scores, softmax, weights · v", "feed_forward": "Activation", "": "How they are combined",
+    "attention": "Scores, softmax, weights · v",
+    "causal": "Scores, softmax, weights · v",
+    "cross": "Scores, softmax, weights · v",
+    "feed_forward": "Activation",
+    "": "How they are combined",
 }
 
 
@@ -30,14 +56,22 @@ def title(path: str, model: nn.Module) -> str:
     if last == ITSELF:
         return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
     if last.isdecimal():
-        return layer_title(above, int(last), _layer_names(model)) if above.endswith("layers") else f"Column {last}"
+        return (
+            layer_title(above, int(last), _layer_names(model))
+            if above.endswith("layers")
+            else f"Column {last}"
+        )
     if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
         return "Word embedding"  # of one sequence, input and output
     if last == "source":
         module = model.get_submodule(path)
         if isinstance(module, TokenEmbedding):
             return "Word embedding"
-        return "Column embedding" if isinstance(module, FeatureEmbedding) else "Linear map of the input"
+        return (
+            "Column embedding"
+            if isinstance(module, FeatureEmbedding)
+            else "Linear map of the input"
+        )
     if last == "norm" and above in ("", "encoder"):
         return "Last norm"
     if last == "output" and above:

@@ -17,7 +17,9 @@ def map_tokens(
 ) -> tuple[Tokens, Tokens]:
     """The tokens of the rows and of the columns of a map of that kind (as in core.trace), and so its size. `target`
     is None where the model reads no target (a language model, a classifier); a forecaster's are its values."""
-    source_tokens, target_tokens = (tuple(token_text(str(token)) for token in line) for line in (source, target or ()))
+    source_tokens, target_tokens = (
+        tuple(token_text(str(token)) for token in line) for line in (source, target or ())
+    )
     if kind in ("words", "sentences"):
         sentences = tuple(f"{SENTENCE} {i + 1}" for i in range(len(sentence_spans(source))))
         return (sentences, source_tokens) if kind == "words" else ((CLASS,), sentences)
@@ -32,7 +34,10 @@ def map_tokens(
     if config.kind == "classifier" and config.pool == "first":
         source_tokens = (CLASS, *source_tokens)
     if config.kind == "forecaster":
-        source_tokens = (*source_tokens, *(f"{AHEAD}{step}" for step in range(1, len(target_tokens) + 1)))
+        source_tokens = (
+            *source_tokens,
+            *(f"{AHEAD}{step}" for step in range(1, len(target_tokens) + 1)),
+        )
     return source_tokens, source_tokens
 
 
@@ -40,4 +45,8 @@ def sentence_spans(source: Sequence[str]) -> tuple[range, ...]:
     """The positions of each sentence's tokens; a sentence reaches up to its end mark, the last one to the end."""
     ends = [i + 1 for i, token in enumerate(source) if token == SENTENCE_END]
     starts = [0, *ends]
-    return tuple(range(start, end) for start, end in zip(starts, [*ends, len(source)], strict=True) if start < end)
+    return tuple(
+        range(start, end)
+        for start, end in zip(starts, [*ends, len(source)], strict=True)
+        if start < end
+    )

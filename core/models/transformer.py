@@ -26,7 +26,10 @@ class Encoder(nn.Module):
         self.reads_padding = any(attention.mask.key != "none" for attention in config.pattern)
 
     def forward(
-        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
+        self,
+        x: Float[Tensor, "B S C"],
+        key_mask: Bool[Tensor, "B S"] | None = None,
+        record: bool = False,
         checkpointing: bool = False,
     ) -> tuple[Float[Tensor, "B S C"], list[Steps]]:
         """x after all layers, and each layer's Steps (empty unless recorded)."""
@@ -57,16 +60,24 @@ class TransformerSeq2Seq(Seq2Seq):
         super().__init__()
         check_shape(config, shape, ("tokens", "patches"), ("tokens",))
         self.config = config
-        self.source, self.source_places = source_embedding(config, shape), Positions(config, shape.longest)
+        self.source, self.source_places = (
+            source_embedding(config, shape),
+            Positions(config, shape.longest),
+        )
         self.encoder = Encoder(config)
-        self.target, self.target_places = TokenEmbedding(shape.target, config.d_model), Positions(config, shape.longest)
+        self.target, self.target_places = (
+            TokenEmbedding(shape.target, config.d_model),
+            Positions(config, shape.longest),
+        )
         self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.layers))
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
             self.target.tie(self.output)
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
+    def encode(
+        self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
+    ) -> EncoderOutput:
         x = self.source_places(self.source(source))
         states, steps = self.encoder(x, source_mask, record, self.checkpointing)
         return EncoderOutput(states, source_mask, steps=tuple(steps))
@@ -77,12 +88,16 @@ class TransformerSeq2Seq(Seq2Seq):
     def read(
         self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
-        x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
+        x, memory_mask = (
+            self.target_places(self.target(tokens), state.length),
+            mask_if_padded(memory.mask),
+        )
         caches, maps = [], dict[str, list[Steps]](causal=[], cross=[])
         cross_kv, shared = state.cross or (None,) * len(self.layers), dict[str, Tensor]()
         for layer, past, kv in zip(self.layers, state.past, cross_kv, strict=True):
             x, cache, causal, cross = run_layer(
-                layer, self.checkpointing, x, memory.states, memory_mask, past, record, kv, shared)
+                layer, self.checkpointing, x, memory.states, memory_mask, past, record, kv, shared
+            )
             caches.append(cache)
             if record:
                 maps["causal"].append(causal)
@@ -91,11 +106,18 @@ class TransformerSeq2Seq(Seq2Seq):
         return self.output(self.norm(x)), state, maps if record else {}
 
     def step(
-        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, " B"], record: bool = False
+        self,
+        memory: EncoderOutput,
+        state: DecoderState,
+        tokens: Int[Tensor, " B"],
+        record: bool = False,
     ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
         if not state.cross:
             mask = mask_if_padded(memory.mask)
-            cross = tuple(cast(DecoderLayer, layer).cross.keys_values(memory.states, mask) for layer in self.layers)
+            cross = tuple(
+                cast(DecoderLayer, layer).cross.keys_values(memory.states, mask)
+                for layer in self.layers
+            )
             state = replace(state, cross=cross)
         return super().step(memory, state, tokens, record)
 

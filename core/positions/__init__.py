@@ -28,8 +28,12 @@ def enters(choice: Choice) -> frozenset[str]:
 
 
 def _build(config: LayerConfig) -> Position:
-    return Joined([find(POSITIONS, "position", part.key).build(config.with_(position=part))
-                   for part in config.position.parts])
+    return Joined(
+        [
+            find(POSITIONS, "position", part.key).build(config.with_(position=part))
+            for part in config.position.parts
+        ]
+    )
 
 
 def _refuse(config: LayerConfig) -> str | None:
@@ -39,8 +43,10 @@ def _refuse(config: LayerConfig) -> str | None:
         if part.parts:
             return "position = and joins single positions; take the parts of the inner one instead of it."
         if "x" in enters(part):
-            return (f"position = and joins what rotates queries and keys or changes scores, and position = {part.key} "
-                    "is added to x; take position = rope in its place.")
+            return (
+                f"position = and joins what rotates queries and keys or changes scores, and position = {part.key} "
+                "is added to x; take position = rope in its place."
+            )
         try:
             config.with_(position=part)
         except ConfigError as error:
@@ -50,30 +56,76 @@ def _refuse(config: LayerConfig) -> str | None:
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
     """The parts that change scores, one after the other: their FLOPs and outputs, and the bytes of the largest."""
-    costs = [find(POSITIONS, "position", part.key).cost(config.with_(position=part), area)
-             for part in config.position.parts if "scores" in enters(part)]
+    costs = [
+        find(POSITIONS, "position", part.key).cost(config.with_(position=part), area)
+        for part in config.position.parts
+        if "scores" in enters(part)
+    ]
     output = sum(cost.output for cost in costs)
-    return Cost(sum(cost.flops for cost in costs), max((cost.bytes for cost in costs), default=0.0) + output, output)
+    return Cost(
+        sum(cost.flops for cost in costs),
+        max((cost.bytes for cost in costs), default=0.0) + output,
+        output,
+    )
 
 
 def _tables_cost(config: LayerConfig, area: Area) -> Cost:
-    return sum((find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
-                for part in config.position.parts), Cost())
+    return sum(
+        (
+            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
+            for part in config.position.parts
+        ),
+        Cost(),
+    )
 
 
 JOINED = Entry(
-    "and", "Two positions", _build, r"p_2 \circ p_1",
+    "and",
+    "Two positions",
+    _build,
+    r"p_2 \circ p_1",
     "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
-    "", 2024, "", short="both", enters="scores",
-    parts=(Choice("rope"), Choice("formula")), cost=_cost, tables=_tables_cost, refuse=_refuse)
+    "",
+    2024,
+    "",
+    short="both",
+    enters="scores",
+    parts=(Choice("rope"), Choice("formula")),
+    cost=_cost,
+    tables=_tables_cost,
+    refuse=_refuse,
+)
 
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
 # vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
 POSITIONS = Axis(
-    NONE, SINUSOIDAL, LEARNED, SHAW, TRANSFORMER_XL, T5_BUCKETS, ROPE, P_ROPE, LINEAR_ROPE, NTK_ROPE, YARN, LONG_ROPE,
-    LLAMA3_ROPE, GRID_ROPE, DEBERTA, ALIBI, KERPLE, FIRE, COPE, FORGETTING, SELECTIVE, MULTI_TOKEN,
-    POSITION_TEMPERATURE, FORMULA, JOINED)
+    NONE,
+    SINUSOIDAL,
+    LEARNED,
+    SHAW,
+    TRANSFORMER_XL,
+    T5_BUCKETS,
+    ROPE,
+    P_ROPE,
+    LINEAR_ROPE,
+    NTK_ROPE,
+    YARN,
+    LONG_ROPE,
+    LLAMA3_ROPE,
+    GRID_ROPE,
+    DEBERTA,
+    ALIBI,
+    KERPLE,
+    FIRE,
+    COPE,
+    FORGETTING,
+    SELECTIVE,
+    MULTI_TOKEN,
+    POSITION_TEMPERATURE,
+    FORMULA,
+    JOINED,
+)
 
 __all__ = ["POSITIONS", "Position", "enters", "entries_of"]

@@ -16,7 +16,9 @@ from core.score_block import ScoreBlock
 
 @eager_cache(maxsize=32)
 def alibi_slopes(
-    num_heads: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
+    num_heads: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
 ) -> Float[Tensor, " H"]:
     """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes.
 
@@ -49,15 +51,25 @@ def _alibi_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 ALIBI = Entry(
-    "alibi", "ALiBi", lambda config: Alibi(config.score_heads), r"-m_h\,|i - j|,\quad m_h = 2^{-8(h+1)/H}",
+    "alibi",
+    "ALiBi",
+    lambda config: Alibi(config.score_heads),
+    r"-m_h\,|i - j|,\quad m_h = 2^{-8(h+1)/H}",
     "A penalty that grows linearly with the distance is subtracted from each score. Each head has its slope.",
-    "Press et al.", 2022,
-    "https://arxiv.org/abs/2108.12409", short="− m·|i−j|", enters="scores",
-    cost=_alibi_cost)
+    "Press et al.",
+    2022,
+    "https://arxiv.org/abs/2108.12409",
+    short="− m·|i−j|",
+    enters="scores",
+    cost=_alibi_cost,
+)
 
 
 def bucket(
-    distance: Int[Tensor, "*cells"], bidirectional: bool = True, buckets: int = 32, max_distance: int = 128,
+    distance: Int[Tensor, "*cells"],
+    bidirectional: bool = True,
+    buckets: int = 32,
+    max_distance: int = 128,
 ) -> Int[Tensor, "*cells"]:
     """The bucket of j − i: half of them hold one distance each, the others grow logarithmically up to `max_distance`.
 
@@ -80,7 +92,9 @@ def bucket(
 class T5(Position):
     """b[bucket(j − i)], one learned number a head and bucket. Raffel 2020, section 2.1 (T5's dot product has no √D)."""
 
-    def __init__(self, d_model: int, num_heads: int, buckets: int, max_distance: int, bidirectional: bool) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, buckets: int, max_distance: int, bidirectional: bool
+    ) -> None:
         super().__init__()
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
         self.table = nn.Parameter(torch.empty(buckets, num_heads).normal_(std=d_model**-0.5))
@@ -94,8 +108,10 @@ def _refuse_t5(config: LayerConfig) -> str | None:
     buckets, farthest = int(config.position["buckets"]), int(config.position["max_distance"])
     exact = buckets // 4 if config.position["bidirectional"] else buckets // 2
     if farthest <= exact:
-        return (f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
-                f"none up to max_distance = {farthest}; take max_distance ≥ {exact + 1}, or fewer buckets.")
+        return (
+            f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
+            f"none up to max_distance = {farthest}; take max_distance ≥ {exact + 1}, or fewer buckets."
+        )
     return None
 
 
@@ -106,13 +122,37 @@ def _t5_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 T5_BUCKETS = Entry(
-    "t5", "T5 buckets", lambda config: T5(config.d_model, config.score_heads, **config.position.kwargs),
+    "t5",
+    "T5 buckets",
+    lambda config: T5(config.d_model, config.score_heads, **config.position.kwargs),
     r"b_h[\mathrm{bucket}(j - i)]",
     "Each head learns a bias for each short distance, and one for each range of long distances. The ranges grow with "
     "the distance.",
-    "Raffel et al.", 2020, "https://arxiv.org/abs/1910.10683",
-    (Param("buckets", "Buckets", 32, 4, 256, 2, meaning="number of learned biases for each head"),
-     Param("max_distance", "Farthest distance", 128, 2, 4096, 1, meaning="distance from which all share one bucket"),
-     Param("bidirectional", "Both directions", True,
-           meaning="whether half of the buckets are for keys after the query; off in the decoder of T5")),
-    short="+ b[bucket(j−i)]", enters="scores", refuse=_refuse_t5, cost=_t5_cost)
+    "Raffel et al.",
+    2020,
+    "https://arxiv.org/abs/1910.10683",
+    (
+        Param(
+            "buckets", "Buckets", 32, 4, 256, 2, meaning="number of learned biases for each head"
+        ),
+        Param(
+            "max_distance",
+            "Farthest distance",
+            128,
+            2,
+            4096,
+            1,
+            meaning="distance from which all share one bucket",
+        ),
+        Param(
+            "bidirectional",
+            "Both directions",
+            True,
+            meaning="whether half of the buckets are for keys after the query; off in the decoder of T5",
+        ),
+    ),
+    short="+ b[bucket(j−i)]",
+    enters="scores",
+    refuse=_refuse_t5,
+    cost=_t5_cost,
+)

@@ -25,7 +25,9 @@ class Joined(Position):
         return (part for part in self.parts if isinstance(part, Position))
 
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
-        return reduce(lambda rotated, part: part.rotate(rotated, offset, length), self.positions(), x)
+        return reduce(
+            lambda rotated, part: part.rotate(rotated, offset, length), self.positions(), x
+        )
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         return tuple(table for part in self.positions() for table in part.tables(block))
@@ -43,5 +45,7 @@ class Joined(Position):
         return reduce(lambda adjusted, part: part.adjust(adjusted, block), self.positions(), scores)
 
     def values(self, weights: Tensor, block: ScoreBlock) -> Tensor | None:
-        values = [value for part in self.positions() if (value := part.values(weights, block)) is not None]
+        values = [
+            value for part in self.positions() if (value := part.values(weights, block)) is not None
+        ]
         return reduce(add, values) if values else None

@@ -23,18 +23,27 @@ class Cope(Position):
         super().__init__()
         self.table = nn.Parameter(torch.empty(places, qk_dim).normal_(std=0.02))
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
         q = require(block, "q", "cope")
         counted = block.j <= block.i
         if block.key_mask is not None:
             counted = counted & block.key_mask
-        precise = scores.to(torch.promote_types(scores.dtype, torch.float32))  # a sum over many keys
+        precise = scores.to(
+            torch.promote_types(scores.dtype, torch.float32)
+        )  # a sum over many keys
         gates = precise.sigmoid().masked_fill(~counted, 0.0)
-        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)  # (B, H, T, S), from j to the end
+        position = (
+            gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
+        )  # (B, H, T, S), from j to the end
         below = position.floor()
         share = position - below
         products = q @ self.table.mT  # (B, H, T, places)
-        bias = products.gather(-1, below.long()) * (1 - share) + products.gather(-1, position.ceil().long()) * share
+        bias = (
+            products.gather(-1, below.long()) * (1 - share)
+            + products.gather(-1, position.ceil().long()) * share
+        )
         return scores + bias.to(scores.dtype)
 
 
@@ -58,11 +67,15 @@ class Forgetting(Position):
         gates = self.gate(require(block, "context", "forgetting")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
         logs = F.logsigmoid(gates.to(precise))
-        return ((logs if block.real is None else logs.masked_fill(~block.real[:, None], 0.0)).cumsum(-1),)
+        return (
+            (logs if block.real is None else logs.masked_fill(~block.real[:, None], 0.0)).cumsum(
+                -1
+            ),
+        )
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         context = require(block, "context", "forgetting")
-        total, = block.tables or self.tables(block)
+        (total,) = block.tables or self.tables(block)
         at_query = total[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
         between = at_query[..., :, None] - total[..., block.j.flatten()][..., None, :]
         return -between.abs().to(context.dtype)
@@ -86,22 +99,54 @@ def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
 
 
 COPE = Entry(
-    "cope", "CoPE", lambda config: Cope(config.qk_dim, **config.position.kwargs),
+    "cope",
+    "CoPE",
+    lambda config: Cope(config.qk_dim, **config.position.kwargs),
     r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
     "The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
-    "Golovneva et al.", 2024,
+    "Golovneva et al.",
+    2024,
     "https://arxiv.org/abs/2405.18719",
-    (Param("places", "Places", 64, 2, 4096, 1, meaning="number of vectors in the table; larger positions share the "
-                                                       "last one"),),
-    short="+ q·e[Σσ(s)]", enters="scores", traits=frozenset({"adjusts", "whole rows"}), cost=_cope_cost)
+    (
+        Param(
+            "places",
+            "Places",
+            64,
+            2,
+            4096,
+            1,
+            meaning="number of vectors in the table; larger positions share the last one",
+        ),
+    ),
+    short="+ q·e[Σσ(s)]",
+    enters="scores",
+    traits=frozenset({"adjusts", "whole rows"}),
+    cost=_cope_cost,
+)
 FORGETTING = Entry(
-    "forgetting", "Forgetting gate",
+    "forgetting",
+    "Forgetting gate",
     lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
     r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
     "Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to the "
     "score.",
-    "Lin et al.", 2025, "https://arxiv.org/abs/2503.02130",
-    (Param("start", "Initial bias", 0.0, -5.0, 8.0, 0.5,
-           meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993"),),
-    short="Σ log f", enters="scores", traits=frozenset({"reads x"}), cost=_forgetting_cost,
-    tables=_forgetting_tables)
+    "Lin et al.",
+    2025,
+    "https://arxiv.org/abs/2503.02130",
+    (
+        Param(
+            "start",
+            "Initial bias",
+            0.0,
+            -5.0,
+            8.0,
+            0.5,
+            meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993",
+        ),
+    ),
+    short="Σ log f",
+    enters="scores",
+    traits=frozenset({"reads x"}),
+    cost=_forgetting_cost,
+    tables=_forgetting_tables,
+)

@@ -14,8 +14,10 @@ def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
     """A tensor of the block (q, k, x or context); ConfigError names the position that needs it when it is None."""
     tensor = getattr(block, name)
     if tensor is None:
-        raise ConfigError(f"position = {owner} reads {name}, which is not given here; give it, or take a position "
-                          "that needs only distances (alibi, t5).")
+        raise ConfigError(
+            f"position = {owner} reads {name}, which is not given here; give it, or take a position "
+            "that needs only distances (alibi, t5)."
+        )
     return tensor
 
 
@@ -40,7 +42,9 @@ def table_rows(low: int, high: int, zero: int, vectors: int) -> slice:
 
 
 def gather_by_distance(
-    content: Float[Tensor, "B H T D"], table: Float[Tensor, "H_ N D"], row: Int[Tensor, "T S"],
+    content: Float[Tensor, "B H T D"],
+    table: Float[Tensor, "H_ N D"],
+    row: Int[Tensor, "T S"],
 ) -> Float[Tensor, "B H T S"]:
     """contentᵢ · table[row of (i, j)]: each query's products with the N vectors, from which each cell takes one.
 

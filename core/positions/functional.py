@@ -23,7 +23,9 @@ class Kerple(Position):
     def __init__(self, num_heads: int, kernel: str) -> None:
         super().__init__()
         self.kernel = kernel
-        first = torch.empty(num_heads).uniform_(0.05, 2.0)  # the authors start r₁ in 0 … 2 and r₂ in 0 … 1
+        first = torch.empty(num_heads).uniform_(
+            0.05, 2.0
+        )  # the authors start r₁ in 0 … 2 and r₂ in 0 … 1
         second = torch.empty(num_heads).uniform_(0.05, 1.0)
         self.slope = nn.Parameter(first.expm1().log())  # the inverse of softplus
         self.shape = nn.Parameter(second.expm1().log() if kernel == "log" else (second / 2).logit())
@@ -70,25 +72,60 @@ def _kerple_cost(config: LayerConfig, area: Area) -> Cost:
 
 def _fire_cost(config: LayerConfig, area: Area) -> Cost:
     """A network for each cell, with hidden numbers held before and after the ReLU."""
-    cells, hidden, bias = area.cells, int(config.position["hidden"]), 4 * config.score_heads * area.cells
+    cells, hidden, bias = (
+        area.cells,
+        int(config.position["hidden"]),
+        4 * config.score_heads * area.cells,
+    )
     return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)
 
 
 KERPLE = Entry(
-    "kerple", "KERPLE", lambda config: Kerple(config.score_heads, **config.position.kwargs),
+    "kerple",
+    "KERPLE",
+    lambda config: Kerple(config.score_heads, **config.position.kwargs),
     r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
-    "A learned penalty, a logarithm or a power of the distance, is subtracted from each score.", "Chi et al.", 2022,
+    "A learned penalty, a logarithm or a power of the distance, is subtracted from each score.",
+    "Chi et al.",
+    2022,
     "https://arxiv.org/abs/2205.09921",
-    (Param("kernel", "Kernel", "log", choices=("log", "power"), labels=("Logarithm", "Power"),
-           meaning="shape of the penalty: r₁ log(1 + r₂ distance), or r₁ distance to the power r₂"),),
-    short="− kernel(|i−j|)", enters="scores", cost=_kerple_cost)
+    (
+        Param(
+            "kernel",
+            "Kernel",
+            "log",
+            choices=("log", "power"),
+            labels=("Logarithm", "Power"),
+            meaning="shape of the penalty: r₁ log(1 + r₂ distance), or r₁ distance to the power r₂",
+        ),
+    ),
+    short="− kernel(|i−j|)",
+    enters="scores",
+    cost=_kerple_cost,
+)
 FIRE = Entry(
-    "fire", "FIRE", lambda config: Fire(config.score_heads, **config.position.kwargs),
+    "fire",
+    "FIRE",
+    lambda config: Fire(config.score_heads, **config.position.kwargs),
     r"f_\theta\!\left(\frac{\psi(|i - j|)}{\psi(\max(i, L))}\right)_h,\quad \psi(x) = \log(c\,x + 1)",
     "A small network computes the bias from the distance divided by the query’s position, so its input stays between "
     "0 and 1 in longer texts.",
-    "Li et al.", 2024, "https://arxiv.org/abs/2310.04418",
-    (Param("hidden", "Hidden size", 32, 1, 256, 1, meaning="width of the network"),
-     Param("threshold", "Threshold L", 512.0, 1.0, 65536.0, 1.0,
-           meaning="position up to which all queries share one denominator; its initial value, as it is learned")),
-    short="+ f(ψ|i−j| / ψ(i))", enters="scores", cost=_fire_cost)
+    "Li et al.",
+    2024,
+    "https://arxiv.org/abs/2310.04418",
+    (
+        Param("hidden", "Hidden size", 32, 1, 256, 1, meaning="width of the network"),
+        Param(
+            "threshold",
+            "Threshold L",
+            512.0,
+            1.0,
+            65536.0,
+            1.0,
+            meaning="position up to which all queries share one denominator; its initial value, as it is learned",
+        ),
+    ),
+    short="+ f(ψ|i−j| / ψ(i))",
+    enters="scores",
+    cost=_fire_cost,
+)

@@ -47,14 +47,22 @@ def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
     for first in range(len(reach)):
         second = int(reach[:, first].argmax())
         if first < second and reach[second, first] > TURNS:
-            pairs.append(Pair(first, second, float(torch.atan2(turns[1, second, first], turns[1, first, first]))))
+            pairs.append(
+                Pair(
+                    first,
+                    second,
+                    float(torch.atan2(turns[1, second, first], turns[1, first, first])),
+                )
+            )
     return tuple(pairs)
 
 
 def sinusoid_pairs(table: Float[Tensor, "T C"]) -> tuple[Pair, ...]:
     """The pairs of sine and cosine of a table of sinusoids of at least two positions, and how far each rotates."""
-    return tuple(Pair(m, m + 1, float(torch.atan2(table[1, m], table[1, m + 1])))
-                 for m in range(0, table.shape[1] - 1, 2))
+    return tuple(
+        Pair(m, m + 1, float(torch.atan2(table[1, m], table[1, m + 1])))
+        for m in range(0, table.shape[1] - 1, 2)
+    )
 
 
 def cosines(table: Float[Tensor, "T C"]) -> Float[Tensor, "T T"]:
@@ -78,14 +86,16 @@ def sinusoid_shift(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
     out = torch.eye(len(row), dtype=row.dtype)
     for m in range(0, len(row) - 1, 2):
         sin, cos = row[m], row[m + 1]
-        out[m:m + 2, m:m + 2] = torch.stack((torch.stack((cos, sin)), torch.stack((-sin, cos))))
+        out[m : m + 2, m : m + 2] = torch.stack((torch.stack((cos, sin)), torch.stack((-sin, cos))))
     return out
 
 
 def fit_shift(table: Float[Tensor, "T C"], shift: int) -> Float[Tensor, "C C"]:
     """The linear map that takes P(i) closest to P(i + shift), by least squares over the table, in fp64."""
     inputs, targets = table[:-shift].double(), table[shift:].double()
-    return torch.linalg.lstsq(inputs, targets, rcond=SMALLEST, driver="gelsd").solution.mT.to(table.dtype)
+    return torch.linalg.lstsq(inputs, targets, rcond=SMALLEST, driver="gelsd").solution.mT.to(
+        table.dtype
+    )
 
 
 def shift_error(linear: Float[Tensor, "C C"], table: Float[Tensor, "T C"], shift: int) -> float:

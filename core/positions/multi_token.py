@@ -29,12 +29,18 @@ class MultiToken(Position):
         theta[:, :, -1, keys // 2] += 1.0 - mix  # the last row is that of the query itself
         self.theta = nn.Parameter(theta)
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
         require_rows(scores, block, "multi_token")
         queries, keys = self.theta.shape[2:]
         precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        around = F.pad(precise.masked_fill(~self.counted(block), 0.0), (keys // 2, keys // 2, queries - 1, 0))
-        return F.conv2d(around, self.theta.to(around.dtype), groups=len(self.theta)).to(scores.dtype)
+        around = F.pad(
+            precise.masked_fill(~self.counted(block), 0.0), (keys // 2, keys // 2, queries - 1, 0)
+        )
+        return F.conv2d(around, self.theta.to(around.dtype), groups=len(self.theta)).to(
+            scores.dtype
+        )
 
     def counted(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
         """The cells whose scores count: the key is not after its query, and neither is padding."""
@@ -45,8 +51,10 @@ class MultiToken(Position):
 
 def _refuse(config: LayerConfig) -> str | None:
     if (keys := int(config.position["keys"])) % 2 == 0:
-        return (f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even; take "
-                f"keys = {keys - 1} or {keys + 1}.")
+        return (
+            f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even; take "
+            f"keys = {keys - 1} or {keys + 1}."
+        )
     return needs_all_rows(config)
 
 
@@ -59,15 +67,48 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 MULTI_TOKEN = Entry(
-    "multi_token", "Multi-token",
+    "multi_token",
+    "Multi-token",
     lambda config: MultiToken(config.score_heads, **config.position.kwargs),
     r"\sum_{0 \le a < c_q,\ |b| \le c_k/2} \theta^{h}_{ab}\, s_{i-a,\,j+b}",
     "Each score is mixed with those of neighbouring keys and of the queries just before, so a token can be found by "
-    "several words that stand together.", "Golovneva et al.", 2025, "https://arxiv.org/abs/2504.00927",
-    (Param("queries", "Queries", 6, 1, 64, 1, meaning="number of queries that are mixed: a token and those before it"),
-     Param("keys", "Keys", 11, 1, 127, 2, meaning="number of neighbouring keys that are mixed, an odd number"),
-     Param("mix", "Initial mixing", 0.25, 0.0, 1.0, 0.05,
-           meaning="share of the mean of all neighbours in each score before training; with 0, as in the paper, each "
-                   "score begins alone")),
-    short="Σ θ·s around (i, j)", enters="scores", traits=frozenset({"adjusts", "other rows", "whole rows"}), cost=_cost,
-    refuse=_refuse)
+    "several words that stand together.",
+    "Golovneva et al.",
+    2025,
+    "https://arxiv.org/abs/2504.00927",
+    (
+        Param(
+            "queries",
+            "Queries",
+            6,
+            1,
+            64,
+            1,
+            meaning="number of queries that are mixed: a token and those before it",
+        ),
+        Param(
+            "keys",
+            "Keys",
+            11,
+            1,
+            127,
+            2,
+            meaning="number of neighbouring keys that are mixed, an odd number",
+        ),
+        Param(
+            "mix",
+            "Initial mixing",
+            0.25,
+            0.0,
+            1.0,
+            0.05,
+            meaning="share of the mean of all neighbours in each score before training; with 0, as in the paper, each "
+            "score begins alone",
+        ),
+    ),
+    short="Σ θ·s around (i, j)",
+    enters="scores",
+    traits=frozenset({"adjusts", "other rows", "whole rows"}),
+    cost=_cost,
+    refuse=_refuse,
+)

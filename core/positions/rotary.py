@@ -24,7 +24,10 @@ class Position(nn.Module):
         return x
 
     def rotate(
-        self, x: Float[Tensor, "B H T D"], offset: int = 0, length: int | None = None,
+        self,
+        x: Float[Tensor, "B H T D"],
+        offset: int = 0,
+        length: int | None = None,
     ) -> Float[Tensor, "B H T D"]:
         """Queries or keys rotated by their positions; `length` is the whole sequence's, offset + T unless given."""
         return x
@@ -37,11 +40,15 @@ class Position(nn.Module):
         """What is added to the scores, broadcastable to (B, H, T, S), in their dtype; None for nothing."""
         return None
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
         """The scores after scale and bias, changed in a way that is no bias (trait "adjusts")."""
         return scores
 
-    def values(self, weights: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T E"] | None:
+    def values(
+        self, weights: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T E"] | None:
         """What is added to weights · v (trait "values"); None for nothing."""
         return None
 
@@ -76,7 +83,7 @@ class Rotary(Position):
             cos, sin = rows_of_table(tuple(frequencies.tolist()), offset, end, *kind)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
-        rotated, plain = x[..., :self.dims], x[..., self.dims:]
+        rotated, plain = x[..., : self.dims], x[..., self.dims :]
         return torch.cat((rotate_pairs(rotated, cos, sin, self.layout), plain), dim=-1)
 
 
@@ -87,7 +94,9 @@ def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
         return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
 
 
-def rotate_pairs(x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"], layout: str) -> Tensor:
+def rotate_pairs(
+    x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"], layout: str
+) -> Tensor:
     """Each pair of dimensions of x (…, T, D) rotated by the angle of the `tables_of_pairs` cos and sin.
 
     The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
@@ -100,17 +109,23 @@ def rotate_pairs(x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"]
 
 
 def tables_of_pairs(
-    cos: Float[Tensor, "*T half"], sin: Float[Tensor, "*T half"], layout: str,
+    cos: Float[Tensor, "*T half"],
+    sin: Float[Tensor, "*T half"],
+    layout: str,
 ) -> tuple[Float[Tensor, "*T D"], Float[Tensor, "*T D"]]:
-    """What multiplies each dimension and what its partner: cos of the pair, and −sin for the first, sin for the second.
-    """
+    """What multiplies each dimension and what its partner: cos of the pair, and −sin for the first, sin for the second."""
     if layout == "halves":
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
     return torch.stack((cos, cos), dim=-1).flatten(-2), torch.stack((-sin, sin), dim=-1).flatten(-2)
 
 
 def cos_sin(
-    frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, layout: str, dtype: torch.dtype,
+    frequencies: Float[Tensor, " half"],
+    start: int,
+    stop: int,
+    amplitude: float,
+    layout: str,
+    dtype: torch.dtype,
     device: torch.device,
 ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
     """The `tables_of_pairs` of position · frequency; angles in fp64, which large positions need."""
@@ -120,11 +135,13 @@ def cos_sin(
 
 
 @lru_cache(maxsize=32)
-def rows_of_table(frequencies: tuple[float, ...], start: int, stop: int, *kind: Any) -> tuple[Tensor, Tensor]:
+def rows_of_table(
+    frequencies: tuple[float, ...], start: int, stop: int, *kind: Any
+) -> tuple[Tensor, Tensor]:
     """`cos_sin`, cached for all layers of a step; it is cut from a table that serves STRIDE steps of decoding."""
     first, last = start - start % STRIDE, stop + -stop % STRIDE
     cos, sin = cached_cos_sin(frequencies, first, last, *kind)
-    return cos[start - first:stop - first], sin[start - first:stop - first]
+    return cos[start - first : stop - first], sin[start - first : stop - first]
 
 
 @lru_cache(maxsize=32)
@@ -136,22 +153,55 @@ def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor,
 
 def refuse_odd(config: LayerConfig) -> str | None:
     """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone."""
-    if config.qk_dim % 2 and (config.qk_dim == 1 or config.position.kwargs.get("share", 1.0) == 1.0):
-        return (f"position = {config.position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
-                f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
-                f"size, {config.qk_dim}; take an even one, or position = alibi.")
+    if config.qk_dim % 2 and (
+        config.qk_dim == 1 or config.position.kwargs.get("share", 1.0) == 1.0
+    ):
+        return (
+            f"position = {config.position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
+            f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
+            f"size, {config.qk_dim}; take an even one, or position = alibi."
+        )
     return None
 
 
 ROTARY_PARAMS = (
-    Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
-    Param("layout", "Layout", "halves", choices=("halves", "interleaved"),
-          meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1"),
-    Param("share", "Rotary share", 1.0, 0.05, 1.0, 0.05,
-          meaning="share of the dimensions that are rotated, in whole pairs; the others have no position"))
+    Param(
+        "base",
+        "Base",
+        10000.0,
+        2.0,
+        1e7,
+        1.0,
+        meaning="ratio of the longest wavelength to the shortest",
+    ),
+    Param(
+        "layout",
+        "Layout",
+        "halves",
+        choices=("halves", "interleaved"),
+        meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
+    ),
+    Param(
+        "share",
+        "Rotary share",
+        1.0,
+        0.05,
+        1.0,
+        0.05,
+        meaning="share of the dimensions that are rotated, in whole pairs; the others have no position",
+    ),
+)
 ROPE = Entry(
-    "rope", "RoPE", lambda config: Rotary(config.qk_dim, **config.position.kwargs),
+    "rope",
+    "RoPE",
+    lambda config: Rotary(config.qk_dim, **config.position.kwargs),
     r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
     "Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
-    "Su et al.", 2021,
-    "https://arxiv.org/abs/2104.09864", ROTARY_PARAMS, short="(R[i] q)·(R[j] k)", enters="q, k", refuse=refuse_odd)
+    "Su et al.",
+    2021,
+    "https://arxiv.org/abs/2104.09864",
+    ROTARY_PARAMS,
+    short="(R[i] q)·(R[j] k)",
+    enters="q, k",
+    refuse=refuse_odd,
+)

@@ -25,9 +25,13 @@ class Selective(Position):
         super().__init__()
         self.keep_first = keep_first
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
         require_rows(scores, block, "selective")
-        first = scores[:, 0].to(torch.promote_types(scores.dtype, torch.float32))  # a sum over many queries
+        first = scores[:, 0].to(
+            torch.promote_types(scores.dtype, torch.float32)
+        )  # a sum over many queries
         selected = first.relu().masked_fill(~self.selecting(block), 0.0)
         before = F.pad(selected, (0, 0, 1, -1)).cumsum(-2)  # (B, T, S): of the rows before each
         return scores - before[:, None].to(scores.dtype)
@@ -43,8 +47,10 @@ class Selective(Position):
 def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
     """ConfigError unless the scores are of all queries, from the first on."""
     if scores.shape[2] != block.num_queries:
-        raise ConfigError(f"position = {owner} reads the scores of all earlier queries, which are not given here; "
-                          "give the whole text, or take position = forgetting.")
+        raise ConfigError(
+            f"position = {owner} reads the scores of all earlier queries, which are not given here; "
+            "give the whole text, or take position = forgetting."
+        )
 
 
 def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"] | None:
@@ -54,9 +60,14 @@ def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"] | None:
 
 def needs_all_rows(config: LayerConfig) -> str | None:
     """The `refuse` of a position that reads earlier rows: only the exact kernel holds them together."""
-    return None if config.kernel.key == "exact" else (
-        f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
-        f"{config.kernel.key} never holds them together; take kernel = exact, or position = forgetting.")
+    return (
+        None
+        if config.kernel.key == "exact"
+        else (
+            f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
+            f"{config.kernel.key} never holds them together; take kernel = exact, or position = forgetting."
+        )
+    )
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
@@ -65,10 +76,26 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 SELECTIVE = Entry(
-    "selective", "Selective", lambda config: Selective(**config.position.kwargs),
+    "selective",
+    "Selective",
+    lambda config: Selective(**config.position.kwargs),
     r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
     "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
-    "subtracted from the scores of all later queries.", "Leviathan et al.", 2024, "https://arxiv.org/abs/2410.02703",
-    (Param("keep_first", "Keep the first token", True, meaning="whether the first token can never be selected"),),
-    short="− Σ max(0, s¹)", enters="scores", traits=frozenset({"adjusts", "other rows"}), cost=_cost,
-    refuse=needs_all_rows)
+    "subtracted from the scores of all later queries.",
+    "Leviathan et al.",
+    2024,
+    "https://arxiv.org/abs/2410.02703",
+    (
+        Param(
+            "keep_first",
+            "Keep the first token",
+            True,
+            meaning="whether the first token can never be selected",
+        ),
+    ),
+    short="− Σ max(0, s¹)",
+    enters="scores",
+    traits=frozenset({"adjusts", "other rows"}),
+    cost=_cost,
+    refuse=needs_all_rows,
+)

@@ -18,7 +18,9 @@ class Typed(Position):
         super().__init__()
         self.formula: Formula = parse(formula, "score")
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
         return self.formula(block, scores)
 
     def latex(self) -> str:
@@ -32,12 +34,27 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 FORMULA = Entry(
-    "formula", "Formula", lambda config: Typed(**config.position.kwargs),
+    "formula",
+    "Formula",
+    lambda config: Typed(**config.position.kwargs),
     r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
     "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
     "T and S.",
-    "", 2024, "",
-    (Param("formula", "Formula", "score - 0.5*abs(i-j)", parse=lambda text: parse(text, "score"),
-           meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
-                   "log, sqrt and others"),),
-    short="{formula}", enters="scores", traits=frozenset({"adjusts"}), cost=_cost)
+    "",
+    2024,
+    "",
+    (
+        Param(
+            "formula",
+            "Formula",
+            "score - 0.5*abs(i-j)",
+            parse=lambda text: parse(text, "score"),
+            meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
+            "log, sqrt and others",
+        ),
+    ),
+    short="{formula}",
+    enters="scores",
+    traits=frozenset({"adjusts"}),
+    cost=_cost,
+)

@@ -6,5 +6,21 @@ from core.pretrained.load import load_folder, load_lab_model, load_minilm, verif
 from core.pretrained.reading import encode, forward, read
 from core.pretrained.weight_breakdown import LayerQKV, layer_qkv
 
-__all__ = ["Array", "ModelInputs", "LayerQKV", "Line", "Pretrained", "PretrainedError", "Reading",
-           "answer", "encode", "forward", "layer_qkv", "load_folder", "load_lab_model", "load_minilm", "read", "verify"]
+__all__ = [
+    "Array",
+    "ModelInputs",
+    "LayerQKV",
+    "Line",
+    "Pretrained",
+    "PretrainedError",
+    "Reading",
+    "answer",
+    "encode",
+    "forward",
+    "layer_qkv",
+    "load_folder",
+    "load_lab_model",
+    "load_minilm",
+    "read",
+    "verify",
+]

@@ -41,7 +41,12 @@ class Candidate(NamedTuple):
     probability: float
 
 
-def answer(pretrained: Pretrained, inputs: ModelInputs, off: HeadSet = NO_HEADS, position: int | None = None) -> Answer:
+def answer(
+    pretrained: Pretrained,
+    inputs: ModelInputs,
+    off: HeadSet = NO_HEADS,
+    position: int | None = None,
+) -> Answer:
     """The model's answer to its inputs at `position`, by default the last one or the masked one.
 
     PretrainedError when a masked language model gets no mask.
@@ -59,20 +64,26 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
     if pretrained.head == "none":
         states = getattr(output, "last_hidden_state", None)
         if states is None or states.ndim != 3:
-            raise PretrainedError(f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
-                                  "token, a class or an embedding that is shown here; take a model with one of these.")
+            raise PretrainedError(
+                f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
+                "token, a class or an embedding that is shown here; take a model with one of these."
+            )
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
-        mask = None if mask is None else mask[row:row + 1]
-        return Answer("embedding", vector=embedding(states[row:row + 1], mask))
+        mask = None if mask is None else mask[row : row + 1]
+        return Answer("embedding", vector=embedding(states[row : row + 1], mask))
     if position is None:
-        position = mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
+        position = (
+            mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
+        )
     position = position % output.logits.shape[1]
     # Clone: a view would keep the logits of every position in memory.
     logits = output.logits[row, position].clone()
     return Answer("mask" if pretrained.head == "masked" else "next", logits, position=position)
 
 
-def top_candidates(pretrained: Pretrained, answer: Answer, count: int = 10) -> tuple[Candidate, ...]:
+def top_candidates(
+    pretrained: Pretrained, answer: Answer, count: int = 10
+) -> tuple[Candidate, ...]:
     """The `count` likeliest tokens or classes, likeliest first; empty for an embedding."""
     if answer.logits is None or answer.probabilities is None:
         return ()
@@ -110,7 +121,9 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     """
     mask = getattr(pretrained.tokenizer, "mask_token", None)
     if pretrained.head != "masked" or mask is None:
-        raise PretrainedError(f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT.")
+        raise PretrainedError(
+            f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT."
+        )
     encoding = tokenized(pretrained, text)
     if word not in encoding.word_ids():
         raise PretrainedError(f"The text has no word {word}.")
@@ -131,5 +144,7 @@ def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
     token = pretrained.tokenizer.mask_token
     masked = (ids[0] == pretrained.tokenizer.mask_token_id).nonzero()
     if not len(masked):
-        raise PretrainedError(f"{pretrained.name} fills masks: write {token} where a word is missing.")
+        raise PretrainedError(
+            f"{pretrained.name} fills masks: write {token} where a word is missing."
+        )
     return int(masked[0])

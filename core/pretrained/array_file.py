@@ -21,8 +21,10 @@ MOST_NUMBERS = 40_000_000
 MOST_TOKENS = 2048
 MOST_HEADER = 4_000_000
 MOST_LETTERS = 1_000
-LIMITS = (f"NPZ or safetensors of at most {MOST_BYTES // 10**6} MB and {MOST_NUMBERS // 10**6} million weights, "
-          f"0 to 1, for at most {MOST_TOKENS:,} tokens.")
+LIMITS = (
+    f"NPZ or safetensors of at most {MOST_BYTES // 10**6} MB and {MOST_NUMBERS // 10**6} million weights, "
+    f"0 to 1, for at most {MOST_TOKENS:,} tokens."
+)
 LABELS = ("tokens", "queries", "keys")
 
 
@@ -37,7 +39,9 @@ class ArrayFile:
 def open_arrays(data: bytes, name: str) -> ArrayFile:
     """What an NPZ or safetensors file of at most 200 MB and 40 million numbers holds; PretrainedError in words."""
     if len(data) > MOST_BYTES:
-        raise PretrainedError(f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} MB are read.")
+        raise PretrainedError(
+            f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} MB are read."
+        )
     return _npz(data, name) if data[:2] == b"PK" else _safetensors(data, name)
 
 
@@ -56,8 +60,10 @@ def _npz(data: bytes, name: str) -> ArrayFile:
                 if kind.kind == "U" and _label(key) and len(shape) == 1:
                     _refuse_large(key, shape, MOST_TOKENS * 2, name)
                     if kind.itemsize > 4 * MOST_LETTERS:
-                        raise PretrainedError(f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
-                                              f"at most {MOST_LETTERS:,} are read.")
+                        raise PretrainedError(
+                            f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
+                            f"at most {MOST_LETTERS:,} are read."
+                        )
                     _refuse_large(key, (*shape, size), room, name)
                     room -= int(np.prod(shape)) * size
                     labels[key] = tuple(str(one) for one in _npy(archive, member))
@@ -66,23 +72,33 @@ def _npz(data: bytes, name: str) -> ArrayFile:
                     room -= int(np.prod(shape)) * size
                     weights[key] = _npy(archive, member).astype(np.float32)
                 else:
-                    raise PretrainedError(f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "
-                                          "an array of text named tokens, queries or keys.")
+                    raise PretrainedError(
+                        f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "
+                        "an array of text named tokens, queries or keys."
+                    )
     except PretrainedError:
         raise
     except Exception as error:  # a header is Python's text, and may make its reader raise anything
-        raise PretrainedError(f"{name} is not a readable NPZ: {first_line(error)}. Write it with "
-                              "numpy.savez_compressed.") from error
+        raise PretrainedError(
+            f"{name} is not a readable NPZ: {first_line(error)}. Write it with "
+            "numpy.savez_compressed."
+        ) from error
     return ArrayFile(weights, labels)
 
 
 def _npy_header(file: Any, member: str, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, kind = read(file)
     if kind.hasobject:
-        raise PretrainedError(f"{member} in {name} holds Python objects, which could run code, so it is not opened. "
-                              "Save text as numpy.array([...], dtype=str).")
+        raise PretrainedError(
+            f"{member} in {name} holds Python objects, which could run code, so it is not opened. "
+            "Save text as numpy.array([...], dtype=str)."
+        )
     return shape, kind
 
 
@@ -113,11 +129,14 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
     try:
         if not 2 <= length <= min(MOST_HEADER, len(data) - 8):
             raise ValueError("its header is missing or too long")
-        header = json.loads(data[8:8 + length])
+        header = json.loads(data[8 : 8 + length])
         metadata = header.get("__metadata__", {})
         if not isinstance(metadata, dict) or not all(
-                isinstance(item["shape"], list) and all(isinstance(size, int) and size >= 0 for size in item["shape"])
-                for key, item in header.items() if key != "__metadata__"):
+            isinstance(item["shape"], list)
+            and all(isinstance(size, int) and size >= 0 for size in item["shape"])
+            for key, item in header.items()
+            if key != "__metadata__"
+        ):
             raise ValueError("its header names no shapes")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
@@ -130,7 +149,9 @@ def _listed(text: object, key: str, name: str) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise PretrainedError(f"The metadata {key} of {name} is not a JSON list of text, such as [\"the\", \"cat\"].")
+        raise PretrainedError(
+            f'The metadata {key} of {name} is not a JSON list of text, such as ["the", "cat"].'
+        )
     return tuple(names)
 
 
@@ -141,5 +162,7 @@ def _label(key: str) -> bool:
 def _refuse_large(key: str, shape: Sequence[int], most: int, name: str) -> None:
     count = math.prod(map(int, shape))
     if count > most:
-        raise PretrainedError(f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
-                              f"{MOST_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens.")
+        raise PretrainedError(
+            f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
+            f"{MOST_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens."
+        )

@@ -14,7 +14,9 @@ from core.pretrained.maps import KINDS
 from core.trace import AttentionMap, AttentionTrace, Kind, why_not_weights
 
 SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) for each layer"
-SPECIAL = re.compile(r"\[(CLS|SEP|PAD|UNK|BOS|EOS)\]|</?s>|<(pad|bos|eos|unk)>|<\|.*\|>|<(start|end)_of_\w+>")
+SPECIAL = re.compile(
+    r"\[(CLS|SEP|PAD|UNK|BOS|EOS)\]|</?s>|<(pad|bos|eos|unk)>|<\|.*\|>|<(start|end)_of_\w+>"
+)
 
 
 def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
@@ -30,9 +32,14 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
         raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)
     reading = _lined(kinds, file.labels, tuple(tokens.split()), name)
-    maps = tuple(_map(reading, kind, layer, values)
-                 for kind in KINDS for layer, values in enumerate(kinds.get(kind, ())))
-    return Reading(AttentionTrace(maps, name), reading.source, reading.target, reading.produced, _sums(maps))
+    maps = tuple(
+        _map(reading, kind, layer, values)
+        for kind in KINDS
+        for layer, values in enumerate(kinds.get(kind, ()))
+    )
+    return Reading(
+        AttentionTrace(maps, name), reading.source, reading.target, reading.produced, _sums(maps)
+    )
 
 
 def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None, np.ndarray]]:
@@ -47,7 +54,9 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
     if values.ndim not in (3, 4) or 0 in values.shape or len(shape) > 5:
         raise PretrainedError(f"{key} has the shape {shape}; expected {SHAPES}.")
     if max(values.shape[-2:]) > MOST_TOKENS:
-        raise PretrainedError(f"{key} has {max(values.shape[-2:]):,} tokens; at most {MOST_TOKENS:,} are drawn.")
+        raise PretrainedError(
+            f"{key} has {max(values.shape[-2:]):,} tokens; at most {MOST_TOKENS:,} are drawn."
+        )
     if reason := why_not_weights(key, values):
         raise PretrainedError(reason)
     if values.ndim == 3:
@@ -55,16 +64,29 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
     return [(kind, layer, values[layer]) for layer in range(len(values))]
 
 
-def _sort(layers: Sequence[tuple[Kind | None, int | None, np.ndarray]]) -> dict[Kind, list[np.ndarray]]:
+def _sort(
+    layers: Sequence[tuple[Kind | None, int | None, np.ndarray]],
+) -> dict[Kind, list[np.ndarray]]:
     """The layers of each kind in the order of their numbers; unnamed kinds are recognized by the weights."""
     kinds: dict[Kind, list[tuple[int, np.ndarray]]] = {}
     unnamed = [values for kind, _, values in layers if kind is None]
     square = all(values.shape[-1] == values.shape[-2] for values in unnamed)
-    causal = square and all(not values[:, *np.triu_indices(values.shape[-1], 1)].any() for values in unnamed)
-    usual: Kind = "causal" if causal and any(len(v[0]) > 1 for v in unnamed) else "self" if square else "cross"
+    causal = square and all(
+        not values[:, *np.triu_indices(values.shape[-1], 1)].any() for values in unnamed
+    )
+    usual: Kind = (
+        "causal"
+        if causal and any(len(v[0]) > 1 for v in unnamed)
+        else "self"
+        if square
+        else "cross"
+    )
     for order, (kind, number, values) in enumerate(layers):
         kinds.setdefault(kind or usual, []).append((order if number is None else number, values))
-    return {kind: [values for _, values in sorted(part, key=lambda item: item[0])] for kind, part in kinds.items()}
+    return {
+        kind: [values for _, values in sorted(part, key=lambda item: item[0])]
+        for kind, part in kinds.items()
+    }
 
 
 def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],
@@ -74,25 +96,42 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
     for kind, layers in kinds.items():
         shapes = {values.shape[1:] for values in layers}
         if len(shapes) > 1:
-            raise PretrainedError(f"The layers of {name} have maps of different sizes, {min(shapes)} and "
-                                  f"{max(shapes)}; expected the same tokens in each.")
+            raise PretrainedError(
+                f"The layers of {name} have maps of different sizes, {min(shapes)} and "
+                f"{max(shapes)}; expected the same tokens in each."
+            )
         rows, columns = shapes.pop()
         if kind != "cross" and rows != columns:
-            raise PretrainedError(f"The {kind} maps of {name} are {rows} × {columns}; maps of {kind}-attention are "
-                                  "square. Name them cross_0, cross_1, …")
+            raise PretrainedError(
+                f"The {kind} maps of {name} are {rows} × {columns}; maps of {kind}-attention are "
+                "square. Name them cross_0, cross_1, …"
+            )
         sizes[kind] = rows, columns
     own, cross = sizes.get("self"), sizes.get("cross")
-    if own and cross and own[0] != cross[1] or cross and "causal" in sizes and sizes["causal"][0] != cross[0]:
-        raise PretrainedError(f"The maps of {name} do not fit together: {sizes}. The keys of cross-attention are the "
-                              "tokens of self-attention, its queries those of causal attention.")
+    if (
+        own
+        and cross
+        and own[0] != cross[1]
+        or cross
+        and "causal" in sizes
+        and sizes["causal"][0] != cross[0]
+    ):
+        raise PretrainedError(
+            f"The maps of {name} do not fit together: {sizes}. The keys of cross-attention are the "
+            "tokens of self-attention, its queries those of causal attention."
+        )
     one_line = len({size for both in sizes.values() for size in both}) == 1 and not cross
     width = (own or cross or sizes["causal"])[1]
-    source = _line(_names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name), width)
+    source = _line(
+        _names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name), width
+    )
     if one_line and not ("self" in sizes and "causal" in sizes):
         return Reading(AttentionTrace((), name), source)
     height = cross[0] if cross else sizes["causal"][0]
-    target, produced = (_line(_names(labels, "queries", kind if kind in sizes else other, height, (), name), height)
-                        for kind, other in (("causal", "cross"), ("cross", "causal")))
+    target, produced = (
+        _line(_names(labels, "queries", kind if kind in sizes else other, height, (), name), height)
+        for kind, other in (("causal", "cross"), ("cross", "causal"))
+    )
     return Reading(AttentionTrace((), name), source, target, produced)
 
 
@@ -101,27 +140,42 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
     """The names of rows or columns: as typed, from the file's labels, or their numbers."""
     if typed:
         if len(typed) != size:
-            raise PretrainedError(f"{len(typed)} tokens are typed and {name} has {size} columns; type one token for "
-                                  "each column.")
+            raise PretrainedError(
+                f"{len(typed)} tokens are typed and {name} has {size} columns; type one token for "
+                "each column."
+            )
         return typed
-    exact = [key for key in labels if key in (side, f"{kind}_{side}", "tokens") or
-             re.fullmatch(rf"{kind}_\d+_{side}", key)]
+    exact = [
+        key
+        for key in labels
+        if key in (side, f"{kind}_{side}", "tokens") or re.fullmatch(rf"{kind}_\d+_{side}", key)
+    ]
     for key in exact:
         if len(labels[key]) == size:
             return labels[key]
         if key != "tokens" or kind != "cross":
-            raise PretrainedError(f"{key} in {name} names {len(labels[key])} tokens; its maps have {size}.")
+            raise PretrainedError(
+                f"{key} in {name} names {len(labels[key])} tokens; its maps have {size}."
+            )
     return tuple(str(index) for index in range(size))
 
 
 def _line(tokens: tuple[str, ...], size: int) -> Line:
     special = tuple(bool(SPECIAL.fullmatch(token)) for token in tokens)
     marked = any(token.startswith(STARTS_WORD) for token in tokens)
-    word = words_of(tokens, special) if marked or any(token.startswith(CONTINUES) for token in tokens) else tuple(
-        None if hidden else index for index, hidden in enumerate(special))
-    readable = tuple(token.lstrip("".join(STARTS_WORD)) or "␣" if token.startswith(STARTS_WORD) else
-                  token if hidden or not marked or not token.isalnum() or index == 0 or special[index - 1]
-                  else f"{CONTINUES}{token}" for index, (token, hidden) in enumerate(zip(tokens, special, strict=True)))
+    word = (
+        words_of(tokens, special)
+        if marked or any(token.startswith(CONTINUES) for token in tokens)
+        else tuple(None if hidden else index for index, hidden in enumerate(special))
+    )
+    readable = tuple(
+        token.lstrip("".join(STARTS_WORD)) or "␣"
+        if token.startswith(STARTS_WORD)
+        else token
+        if hidden or not marked or not token.isalnum() or index == 0 or special[index - 1]
+        else f"{CONTINUES}{token}"
+        for index, (token, hidden) in enumerate(zip(tokens, special, strict=True))
+    )
     return Line((0,) * size, readable, special, word, (0,) * size)
 
 

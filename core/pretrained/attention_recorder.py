@@ -28,7 +28,9 @@ from core.trace import Kind
 
 EAGER = "eager"
 HeadSet = frozenset[tuple[str, int, int | None]]
-Patch = tuple[int, str, int, int | None, Tensor]  # a row of the batch; kind, layer, head (None: all); out (T, H, E)
+Patch = tuple[
+    int, str, int, int | None, Tensor
+]  # a row of the batch; kind, layer, head (None: all); out (T, H, E)
 NO_HEADS: HeadSet = frozenset()
 CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn")
 
@@ -88,15 +90,23 @@ class AttentionRecorder:
         """Record one call; returns the output and the weights that the model continues with."""
         last = self.calls[-1] if self.calls else None
         # Differential attention calls twice a layer, once for each half of the values.
-        repeated = last if last is not None and last.module is module and hasattr(module, "lambda_init") else None
+        repeated = (
+            last
+            if last is not None and last.module is module and hasattr(module, "lambda_init")
+            else None
+        )
         call = repeated or self._new_call(module, _less_sink(module, v, out, weights), mask)
         if call.probe is not None:
             out = out + (call.probe @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
         key = (call.kind, call.layer)
         if heads := [head for *layer, head in self.uniform if tuple(layer) == key]:
-            mean = (_make_uniform(weights, mask, call.kind) @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
+            mean = (
+                _make_uniform(weights, mask, call.kind) @ repeat_kv(v, weights.shape[1])
+            ).transpose(1, 2)
             out = out + (mean - out) * _head_mask(out, heads)
-        changes = any(one[:2] == key for one in self.off) or any(one[1:3] == key for one in self.patches)
+        changes = any(one[:2] == key for one in self.off) or any(
+            one[1:3] == key for one in self.patches
+        )
         if (self.with_qkv or changes) and not hasattr(module, "lambda_init"):
             call.output = output_layer(self.model, call.name, out.shape[2] * out.shape[3])
         if call.output is not None:
@@ -110,7 +120,14 @@ class AttentionRecorder:
             call.q, call.k, call.v, call.out, call.options = q, k, v, out, options
         return out, weights
 
-    def _enter(self, call: AttentionCall, shape: torch.Size, hook: int, module: Any, inputs: tuple[Any, ...]) -> Any:
+    def _enter(
+        self,
+        call: AttentionCall,
+        shape: torch.Size,
+        hook: int,
+        module: Any,
+        inputs: tuple[Any, ...],
+    ) -> Any:
         """Record and change what W_O gets, once."""
         if _RECORDER.get() is not self:
             return None
@@ -127,7 +144,7 @@ class AttentionRecorder:
             out = out.clone()
             for row, _, _, head, values in patches:
                 which = slice(None) if head is None else head
-                out[row, :, which] = values[:, which, start:start + out.shape[-1]]
+                out[row, :, which] = values[:, which, start : start + out.shape[-1]]
         return out
 
     def _new_call(self, module: Any, weights: Tensor, mask: Tensor | None) -> AttentionCall:
@@ -196,7 +213,9 @@ def repeat_kv(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B 
     return values.repeat_interleave(heads // values.shape[1], dim=1)
 
 
-def _less_sink(module: Any, v: Tensor, out: Tensor, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
+def _less_sink(
+    module: Any, v: Tensor, out: Tensor, weights: Float[Tensor, "B H T S"]
+) -> Float[Tensor, "B H T S"]:
     """The weights that make the output of v, where a family takes the share of a learned sink off the output."""
     if not hasattr(module, "sinks") or bool((weights.sum(-1) < 0.999).any()):
         return weights
@@ -212,11 +231,13 @@ def _head_mask(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[
     return named
 
 
-def _make_uniform(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind) -> Float[Tensor, "B H T S"]:
+def _make_uniform(
+    weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind
+) -> Float[Tensor, "B H T S"]:
     """Weights with the same row sums, equal on every visible key."""
     allowed = torch.ones_like(weights)
     if mask is not None:
-        allowed = allowed * bool_mask(mask[..., :weights.shape[-1]])
+        allowed = allowed * bool_mask(mask[..., : weights.shape[-1]])
     elif kind == "causal":
         allowed = allowed.tril()
     return allowed * (weights.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
@@ -236,8 +257,12 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
 @cache
 def _eager_name(kind: type) -> tuple[dict[str, Any], str]:
     """The eager attention that a module's code names as its default: the names of its file, and which one."""
-    return next((method.__globals__, name) for method in _methods(kind) for name in method.__code__.co_names
-                if name.endswith("eager_attention_forward") and name in method.__globals__)
+    return next(
+        (method.__globals__, name)
+        for method in _methods(kind)
+        for name in method.__code__.co_names
+        if name.endswith("eager_attention_forward") and name in method.__globals__
+    )
 
 
 def make_recordable(model: Any) -> bool:
@@ -249,7 +274,9 @@ def make_recordable(model: Any) -> bool:
         return False
     model.set_attn_implementation(EAGER)
     for module in model.modules():
-        if getattr(module, "reorder_and_upcast_attn", False):  # GPT-2's order of operations for fp16, in its own code
+        if getattr(
+            module, "reorder_and_upcast_attn", False
+        ):  # GPT-2's order of operations for fp16, in its own code
             module.reorder_and_upcast_attn = False
     return not any(_own_code(kind) for kind in {type(module) for module in model.modules()})
 
@@ -265,5 +292,7 @@ def _own_code(kind: type) -> bool:
 
 def _methods(kind: type) -> Iterator[Any]:
     """The functions of a class and those that it inherits, without their decorators."""
-    for one in kind.__mro__[:kind.__mro__.index(torch.nn.Module)]:
-        yield from (inspect.unwrap(value) for value in vars(one).values() if inspect.isfunction(value))
+    for one in kind.__mro__[: kind.__mro__.index(torch.nn.Module)]:
+        yield from (
+            inspect.unwrap(value) for value in vars(one).values() if inspect.isfunction(value)
+        )

@@ -29,8 +29,10 @@ def first_line(error: BaseException) -> str:
     A line that ends with a colon goes on with the next ones.
     """
     lines = [*filter(None, map(str.strip, text_of(str(error)).splitlines()))]
-    line = (" ".join(lines) if lines and lines[0].endswith(":") else "".join(lines[:1])) or repr(error)
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE - 1]}…"
+    line = (" ".join(lines) if lines and lines[0].endswith(":") else "".join(lines[:1])) or repr(
+        error
+    )
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def text_config(model: Any) -> Any:

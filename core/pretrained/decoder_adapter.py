@@ -36,7 +36,9 @@ class DecoderState:
 
     def pick(self, rows: Int[Tensor, " R"]) -> DecoderState:
         """Select rows; the cache belongs to this search alone, so it is reordered in place."""
-        if self.cache is not None and not torch.equal(rows, torch.arange(len(self.ids), device=rows.device)):
+        if self.cache is not None and not torch.equal(
+            rows, torch.arange(len(self.ids), device=rows.device)
+        ):
             self.cache.reorder_cache(rows)
         return DecoderState(self.ids[rows], self.cache)
 
@@ -52,7 +54,9 @@ class DecoderAdapter:
         taken = inspect.signature(pretrained.model.forward).parameters
         # Logits of the last position alone: those of a long prompt would take most of a step's memory.
         cached = text_config(pretrained.model).model_type not in WRONG_CACHES
-        self.more: dict[str, Any] = {"use_cache": cached} | ({"logits_to_keep": 1} if "logits_to_keep" in taken else {})
+        self.more: dict[str, Any] = {"use_cache": cached} | (
+            {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
+        )
         self.encoder_output: type = dict
         self.positions = "position_ids" in taken
 
@@ -69,31 +73,57 @@ class DecoderAdapter:
         if not model.config.is_encoder_decoder:
             return EncodedSource(source, source_mask)
         mask = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
-        with wrap_errors(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
-            output = model.get_encoder()(source.to(model.device), **to_device(model, mask), return_dict=True)
+        with (
+            wrap_errors(f"{self.pretrained.name} cannot read this"),
+            self.pretrained.lock,
+            torch.inference_mode(),
+        ):
+            output = model.get_encoder()(
+                source.to(model.device), **to_device(model, mask), return_dict=True
+            )
         states, self.encoder_output = output.last_hidden_state.cpu(), type(output)
-        return EncodedSource(source, torch.ones(states.shape[:2], dtype=torch.bool) if not mask else source_mask,
-                             states)
+        return EncodedSource(
+            source,
+            torch.ones(states.shape[:2], dtype=torch.bool) if not mask else source_mask,
+            states,
+        )
 
     def start(self, memory: EncodedSource) -> DecoderState:
         """The state before the first step; a prompt is fed together with the first token."""
-        return DecoderState(memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long))
+        return DecoderState(
+            memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long)
+        )
 
-    def step(self, memory: EncodedSource, state: DecoderState, tokens: Int[Tensor, " B"]
-             ) -> tuple[Float[Tensor, "B V"], DecoderState, None]:
+    def step(
+        self, memory: EncodedSource, state: DecoderState, tokens: Int[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "B V"], DecoderState, None]:
         """The logits of the next token of each row."""
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
         model, inputs = self.pretrained.model, {**self.more}
         if memory.states is not None:
-            inputs["encoder_outputs"] = self.encoder_output(last_hidden_state=memory.states.to(model.device))
+            inputs["encoder_outputs"] = self.encoder_output(
+                last_hidden_state=memory.states.to(model.device)
+            )
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory.mask.long()
         elif self.positions:
             inputs["position_ids"] = torch.arange(ids.shape[1]).expand_as(ids)
-        with wrap_errors(f"{self.pretrained.name} cannot continue"), self.pretrained.lock, torch.inference_mode():
+        with (
+            wrap_errors(f"{self.pretrained.name} cannot continue"),
+            self.pretrained.lock,
+            torch.inference_mode(),
+        ):
             # The inputs that the library's own generate gives: a layer's cache need not count the tokens before.
             inputs = model.prepare_inputs_for_generation(
-                ids.to(model.device), next_sequence_length=None if state.cache is None else 1,
-                past_key_values=state.cache, is_first_iteration=state.cache is None, **to_device(model, inputs))
+                ids.to(model.device),
+                next_sequence_length=None if state.cache is None else 1,
+                past_key_values=state.cache,
+                is_first_iteration=state.cache is None,
+                **to_device(model, inputs),
+            )
             output = model(**inputs)
-        return output.logits[:, -1].cpu(), DecoderState(ids, getattr(output, "past_key_values", None)), None
+        return (
+            output.logits[:, -1].cpu(),
+            DecoderState(ids, getattr(output, "past_key_values", None)),
+            None,
+        )

@@ -21,8 +21,11 @@ NO_MATRIX: dict[str, str] = {
     "nystromformer": "it approximates attention with a few landmarks and computes no whole matrix of weights",
     "focalnet": "it uses sums over the neighbourhood of each patch instead of attention",
     "vit_mae": "it leaves out most patches at random",
-    "eomt": "it adds queries of its own to the patches", "eomt_dinov3": "it adds queries of its own to the patches",
-    **dict.fromkeys(("sew", "sew-d"), "it combines several parts of the sound into one before attention"),
+    "eomt": "it adds queries of its own to the patches",
+    "eomt_dinov3": "it adds queries of its own to the patches",
+    **dict.fromkeys(
+        ("sew", "sew-d"), "it combines several parts of the sound into one before attention"
+    ),
     "perceiver": "its layers attend from learned vectors, not from tokens",
     "levit": "its layers do not return their weights",
     "mobilevitv2": "it gives each patch one weight for all queries, so there is no matrix",
@@ -47,11 +50,32 @@ INPUTS: dict[str, str] = {
     "task_inputs": "a task in words", "table_ids": "a table",
     "point_coords": "points", "input_points": "points",
 }  # fmt: skip
-OTHER_FORM = {"spatial_shapes", "grid_thw", "image_grid_thw", "pixel_position_ids"}  # beside patches, not a picture
-LACKS = re.compile(r"NoneType|specif|provid|missing|required|is None|cannot be `None`|not-None|must be given")
-STATES = ("inputs_embeds", "hidden_states", "encoder_hidden_states")  # what most models can be given, and none needs
-READS = {"text": "a text", "pair": "a text and its target", "picture": "one picture", "sound": "a sound"}
-SUCH = {"text": "BERT or GPT-2", "pair": "T5 or BART", "picture": "ViT or DINOv2", "sound": "Whisper"}
+OTHER_FORM = {
+    "spatial_shapes",
+    "grid_thw",
+    "image_grid_thw",
+    "pixel_position_ids",
+}  # beside patches, not a picture
+LACKS = re.compile(
+    r"NoneType|specif|provid|missing|required|is None|cannot be `None`|not-None|must be given"
+)
+STATES = (
+    "inputs_embeds",
+    "hidden_states",
+    "encoder_hidden_states",
+)  # what most models can be given, and none needs
+READS = {
+    "text": "a text",
+    "pair": "a text and its target",
+    "picture": "one picture",
+    "sound": "a sound",
+}
+SUCH = {
+    "text": "BERT or GPT-2",
+    "pair": "T5 or BART",
+    "picture": "ViT or DINOv2",
+    "sound": "Whisper",
+}
 
 
 def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception) -> str:
@@ -63,20 +87,33 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
     takes = inspect.signature(pretrained.model.forward).parameters
     if pretrained.model.forward.__name__ == "_forward_unimplemented":
         return f"{name} has no forward pass; only its parts have one. {_take(pretrained)}"
-    needs = [key for key, one in takes.items() if one.default is one.empty and key not in batch
-             and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    needs = [
+        key
+        for key, one in takes.items()
+        if one.default is one.empty
+        and key not in batch
+        and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
     what, lacks = READS[reads], "which this page does not have"
     books = getattr(text_config(pretrained.model), "num_codebooks", None) or 1
     ids = next((key for key in ("decoder_input_ids", "input_ids") if key in takes), None)
     if reads in ("text", "pair") and books > 1 and ids:
-        return (f"{name} does not read {what}: it takes the codes of {books} codebooks at each step ({ids}), {lacks}. "
-                f"{_take(pretrained)}")
+        return (
+            f"{name} does not read {what}: it takes the codes of {books} codebooks at each step ({ids}), {lacks}. "
+            f"{_take(pretrained)}"
+        )
     if needs and not batch.keys() & takes.keys():
-        return f"{name} does not read {what}: it takes {_words(needs)}, {lacks}. {_take(pretrained)}"
+        return (
+            f"{name} does not read {what}: it takes {_words(needs)}, {lacks}. {_take(pretrained)}"
+        )
     if needs:
         return f"{name} does not read {what} alone: it also needs {_words(needs)}, {lacks}. {_take(pretrained)}"
     message = str(error)
-    more = [key for key in takes if key in INPUTS and key not in batch and (key not in STATES or f"`{key}`" in message)]
+    more = [
+        key
+        for key in takes
+        if key in INPUTS and key not in batch and (key not in STATES or f"`{key}`" in message)
+    ]
     if more and (LACKS.search(message) or OTHER_FORM & set(more)):
         return f"{name} cannot read {what} alone: it also reads {_words(more)}, {lacks}. {_take(pretrained)}"
     return f"{name} does not take {what}: it fails with {quote(first_line(error))}. {_take(pretrained)}"
@@ -91,7 +128,10 @@ def _words(keys: Sequence[str]) -> str:
     meant: dict[str, list[str]] = {}
     for key in keys:
         meant.setdefault(INPUTS.get(key, ""), []).append(key)
-    return ", ".join(f"{what} ({', '.join(names)})" if what else ", ".join(names) for what, names in meant.items())
+    return ", ".join(
+        f"{what} ({', '.join(names)})" if what else ", ".join(names)
+        for what, names in meant.items()
+    )
 
 
 def no_maps(pretrained: Pretrained, shapes: Sequence[tuple[int, ...]]) -> str:
@@ -99,7 +139,9 @@ def no_maps(pretrained: Pretrained, shapes: Sequence[tuple[int, ...]]) -> str:
     family = str(pretrained.model.config.model_type)
     why = NO_MATRIX.get(family) or (
         f"it returned numbers of the shape {' × '.join(map(str, shapes[0]))} instead of heads × rows × columns"
-        if shapes else "none of its layers called the attention of the library, and it returned no weights")
+        if shapes
+        else "none of its layers called the attention of the library, and it returned no weights"
+    )
     return f"{pretrained.name} has no attention to draw: {why}. {_take(pretrained)}"
 
 
@@ -107,11 +149,15 @@ def other_size(pretrained: Pretrained, size: tuple[int, ...], lines: tuple[int, 
     """Why maps of one size do not stand for the tokens of another."""
     family = str(pretrained.model.config.model_type)
     why = NO_MATRIX.get(family, "they are not between the tokens that it was given")
-    return (f"{pretrained.name} returned maps of {size[0]} × {size[1]} for {lines[0]} × {lines[1]} tokens: {why}, so "
-            f"they are not drawn. {_take(pretrained)}")
+    return (
+        f"{pretrained.name} returned maps of {size[0]} × {size[1]} for {lines[0]} × {lines[1]} tokens: {why}, so "
+        f"they are not drawn. {_take(pretrained)}"
+    )
 
 
 def no_weights(pretrained: Pretrained) -> str:
     """Why numbers that are no weights are not drawn as such."""
-    return (f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "
-            "Take a model that returns the output of its softmax, such as BERT.")
+    return (
+        f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "
+        "Take a model that returns the output of its softmax, such as BERT."
+    )

@@ -14,17 +14,23 @@ from core.tasks.images import digits
 from core.trace import to_numpy
 
 TEXT = "The animal didn't cross the street because it was too tired."
-OWN_TEXTS = {"numbers": "nine thousand three hundred and twelve ; forty-seven",
-             "induction": "the old king walked to the dark river . the old king walked to the dark",
-             "only-attention": "the dark river and the cold house . we saw the dark",
-             "names": "when ann and ben went to the shop , ben gave the book to"}
+OWN_TEXTS = {
+    "numbers": "nine thousand three hundred and twelve ; forty-seven",
+    "induction": "the old king walked to the dark river . the old king walked to the dark",
+    "only-attention": "the dark river and the cold house . we saw the dark",
+    "names": "when ann and ben went to the shop , ben gave the book to",
+}
 DIGITS = tuple(f"Digit {digit}" for digit in range(10))
 PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
 SOUNDS = ("A rising tone", "Three beeps")
 SIDE = 512  # pixels of the longer edge of a picture
 MOST_PIXELS = 40_000_000
 MOST_SECONDS = 30
-FORMATS = ("PNG", "JPEG", "WEBP")  # of an upload: Pillow would open PostScript with Ghostscript, which runs it
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "WEBP",
+)  # of an upload: Pillow would open PostScript with Ghostscript, which runs it
 
 
 def text_of(name: str) -> str:
@@ -65,7 +71,9 @@ def sound(name: str, rate: int) -> Array:
     """A sound of 3 s by its name, at `rate` samples a second."""
     seconds = np.arange(3 * rate) / rate
     if name == SOUNDS[0]:
-        return Array.of((0.3 * np.sin(2 * np.pi * (200 + 150 * seconds) * seconds)).astype(np.float32))
+        return Array.of(
+            (0.3 * np.sin(2 * np.pi * (200 + 150 * seconds) * seconds)).astype(np.float32)
+        )
     beeps = (seconds % 1 < 0.3) * np.sin(2 * np.pi * 440 * seconds)
     return Array.of((0.3 * beeps).astype(np.float32))
 
@@ -77,8 +85,10 @@ def decode_picture(data: bytes) -> Array:
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         if image.width * image.height > MOST_PIXELS:
-            raise PretrainedError(f"The picture has {image.width:,} × {image.height:,} pixels; at most "
-                                  f"{MOST_PIXELS // 10**6} million are opened.")
+            raise PretrainedError(
+                f"The picture has {image.width:,} × {image.height:,} pixels; at most "
+                f"{MOST_PIXELS // 10**6} million are opened."
+            )
         return small(np.asarray(image.convert("RGB")))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise PretrainedError("The file is not a readable picture; use a PNG or JPEG.") from error
@@ -88,13 +98,25 @@ def decode_wav(data: bytes, rate: int) -> Array:
     """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
     try:
         with wave.open(io.BytesIO(data)) as file:
-            own_rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            own_rate, channels, width = (
+                file.getframerate(),
+                file.getnchannels(),
+                file.getsampwidth(),
+            )
             frames = file.readframes(own_rate * MOST_SECONDS)
-    except (wave.Error, EOFError, RuntimeError) as error:  # the last where a chunk is longer than the file
-        raise PretrainedError("The file is not a readable WAV; save the sound as a 16-bit WAV.") from error
+    except (
+        wave.Error,
+        EOFError,
+        RuntimeError,
+    ) as error:  # the last where a chunk is longer than the file
+        raise PretrainedError(
+            "The file is not a readable WAV; save the sound as a 16-bit WAV."
+        ) from error
     if width != 2 or len(frames) < 2 * channels or not own_rate:
         raise PretrainedError(f"The WAV has {8 * width} bits per sample; save it with 16.")
-    samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
+    samples = np.frombuffer(frames[: len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(
+        -1, channels
+    )
     mono = samples.mean(1) / 32768
     positions = np.arange(int(len(mono) * rate / own_rate)) * own_rate / rate
     return Array.of(np.interp(positions, np.arange(len(mono)), mono).astype(np.float32))

@@ -57,22 +57,34 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
         why = "" if pretrained.reads_text else f" from a {pretrained.reads} here"
         if sees_ahead(pretrained.model):
             why = ": its last layer sees the tokens that follow, so it does not predict them"
-        raise PretrainedError(f"{pretrained.name} does not generate text{why}; take a language model, such as GPT-2, "
-                              "or an encoder–decoder.")
+        raise PretrainedError(
+            f"{pretrained.name} does not generate text{why}; take a language model, such as GPT-2, "
+            "or an encoder–decoder."
+        )
     batch, read, cut = encode_source(pretrained, inputs)
     seq2seq = pretrained.head == "seq2seq"
     read = read if seq2seq else _open(pretrained, read)
     prefix = tuple(target_ids(pretrained, inputs.target)) if seq2seq else read.ids
     if (room := pretrained.max_tokens - len(prefix)) < 1:
-        raise PretrainedError(f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
-                              "cannot continue; shorten it.")
+        raise PretrainedError(
+            f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
+            "cannot continue; shorten it."
+        )
     if not seq2seq:
         source = torch.tensor([prefix[:-1]], dtype=torch.long)
         mask = torch.ones_like(source, dtype=torch.bool)
-        return GenerationStart(Prompt(source, mask, prefix[-1], text=True, prefix_tokens=prefix), read, room, None, cut)
+        return GenerationStart(
+            Prompt(source, mask, prefix[-1], text=True, prefix_tokens=prefix), read, room, None, cut
+        )
     source, source_mask = batch[pretrained.model.main_input_name], batch.get("attention_mask")
-    mask = torch.ones(source.shape[:2], dtype=torch.bool) if source_mask is None else source_mask.bool()
-    return GenerationStart(Prompt(source, mask, prefix[-1], prefix_tokens=prefix), read, room, batch, cut)
+    mask = (
+        torch.ones(source.shape[:2], dtype=torch.bool)
+        if source_mask is None
+        else source_mask.bool()
+    )
+    return GenerationStart(
+        Prompt(source, mask, prefix[-1], prefix_tokens=prefix), read, room, batch, cut
+    )
 
 
 def _open(pretrained: Pretrained, line: Line) -> Line:
@@ -81,26 +93,53 @@ def _open(pretrained: Pretrained, line: Line) -> Line:
     closing = {tokenizer.eos_token_id, tokenizer.sep_token_id}
     while length > 1 and line.ids[length - 1] in closing:
         length -= 1
-    return Line(line.ids[:length], line.tokens[:length], line.special[:length], line.word[:length],
-                line.segment[:length])
+    return Line(
+        line.ids[:length],
+        line.tokens[:length],
+        line.special[:length],
+        line.word[:length],
+        line.segment[:length],
+    )
 
 
-def generate_steps(pretrained: Pretrained, start: GenerationStart, settings: SearchSettings) -> Iterator[Tree]:
+def generate_steps(
+    pretrained: Pretrained, start: GenerationStart, settings: SearchSettings
+) -> Iterator[Tree]:
     """The search tree after each step; the last one has the hypotheses, best first. ValueError for invalid settings.
 
     Beam search divides by length^α, as Hugging Face does.
     """
     most = min(settings.longest, start.room)
-    common: dict[str, Any] = {"no_repeat": settings.no_repeat, "max_length": most, "eos": end_tokens(pretrained),
-                              "rules": logit_rules(pretrained, len(start.prompt.prefix_tokens), most)}
-    model = DecoderAdapter(pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ())
+    common: dict[str, Any] = {
+        "no_repeat": settings.no_repeat,
+        "max_length": most,
+        "eos": end_tokens(pretrained),
+        "rules": logit_rules(pretrained, len(start.prompt.prefix_tokens), most),
+    }
+    model = DecoderAdapter(
+        pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ()
+    )
     if settings.strategy == "sampling":
         generator = torch.Generator().manual_seed(settings.seed)
-        return sample_steps(model, start.prompt, generator, samples=settings.samples, sampling=settings.sampling,
-                            **common)
-    width, alpha = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    return beam_steps(model, start.prompt, width=width, length_penalty=alpha, **common,
-                      lp=lambda length, power: float(length**power))
+        return sample_steps(
+            model,
+            start.prompt,
+            generator,
+            samples=settings.samples,
+            sampling=settings.sampling,
+            **common,
+        )
+    width, alpha = (
+        (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
+    )
+    return beam_steps(
+        model,
+        start.prompt,
+        width=width,
+        length_penalty=alpha,
+        **common,
+        lp=lambda length, power: float(length**power),
+    )
 
 
 def generate(pretrained: Pretrained, inputs: ModelInputs, settings: SearchSettings) -> Tree:
@@ -109,7 +148,9 @@ def generate(pretrained: Pretrained, inputs: ModelInputs, settings: SearchSettin
     return tree
 
 
-def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: Sequence[int]) -> Continuation:
+def score_continuation(
+    pretrained: Pretrained, start: GenerationStart, tokens: Sequence[int]
+) -> Continuation:
     """The logits and attention of the steps that generate these tokens, from one forward pass.
 
     Keys of cross maps are the source; keys of causal maps are the prompt and the tokens generated before. ValueError
@@ -120,17 +161,27 @@ def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: S
     fed, first = [*start.prompt.prefix_tokens, *tokens[:-1]], len(start.prompt.prefix_tokens) - 1
     name = "input_ids" if start.batch is None else "decoder_input_ids"
     output, recorder = forward(pretrained, {**(start.batch or {}), name: torch.tensor([fed])})
-    line, generated = text_line(tokenizer_of(pretrained), fed), text_line(tokenizer_of(pretrained), tokens).tokens
+    line, generated = (
+        text_line(tokenizer_of(pretrained), fed),
+        text_line(tokenizer_of(pretrained), tokens).tokens,
+    )
     reading = Reading(AttentionTrace((), pretrained.name), line)
     if start.batch is not None:
         reading = replace(reading, source=start.read, target=line, produced=line)
     all_maps = maps_of(pretrained, output, recorder, reading)
     note = note_of(pretrained, recorder, [one.kind for one in all_maps])
-    maps = [_rows(one, first, generated) for one in all_maps
-            if start.batch is None or one.kind != "self"]  # the encoder runs before the first step
-    trace = AttentionTrace(tuple(sorted(maps, key=lambda one: one.kind != "cross")), pretrained.name)
+    maps = [
+        _rows(one, first, generated)
+        for one in all_maps
+        if start.batch is None or one.kind != "self"
+    ]  # the encoder runs before the first step
+    trace = AttentionTrace(
+        tuple(sorted(maps, key=lambda one: one.kind != "cross")), pretrained.name
+    )
     sink = has_sinks(recorder)
-    return Continuation(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink)
+    return Continuation(
+        output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink
+    )
 
 
 def _rows(item: AttentionMap, first: int, generated: tuple[str, ...]) -> AttentionMap:
@@ -140,12 +191,21 @@ def _rows(item: AttentionMap, first: int, generated: tuple[str, ...]) -> Attenti
     return replace(item, kind=kind, weights=item.weights[:, first:], queries=generated, mask=mask)
 
 
-def step_probabilities(pretrained: Pretrained, start: GenerationStart, settings: SearchSettings, before: Sequence[int],
-                       logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+def step_probabilities(
+    pretrained: Pretrained,
+    start: GenerationStart,
+    settings: SearchSettings,
+    before: Sequence[int],
+    logits: Float[Tensor, " V"],
+) -> Float[Tensor, " V"]:
     """The probabilities of one search step: the model's, after forbidden tokens and the sampling settings."""
     sequences = [(*start.prompt.prefix_tokens, *before)]
-    rule = logit_rules(pretrained, len(start.prompt.prefix_tokens), min(settings.longest, start.room))
-    allowed = rule(no_repeat(logits.log_softmax(-1)[None], sequences, settings.no_repeat), sequences)
+    rule = logit_rules(
+        pretrained, len(start.prompt.prefix_tokens), min(settings.longest, start.room)
+    )
+    allowed = rule(
+        no_repeat(logits.log_softmax(-1)[None], sequences, settings.no_repeat), sequences
+    )
     if settings.strategy == "sampling":
         allowed = settings.sampling.reshape(allowed)
     return allowed.softmax(-1)[0]

@@ -20,7 +20,9 @@ from core.tasks import BOS, EOS, PAD, Task, Vocabulary
 Weights = dict[str, Tensor]
 IMPOSSIBLE_LOGIT = -1e4  # of a word that the model lacks; finite, so that no sum becomes NaN
 ATTENTION = ("projection", "score", "position", "mask", "normalizer")
-CARRIED = frozenset({("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")})  # what classes have
+CARRIED = frozenset(
+    {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}
+)  # what classes have
 _HEADS = ("multi_head", "grouped_query", "multi_query")
 HEAD_SIZES = frozenset((key, "head_dim") for key in _HEADS)
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
@@ -45,8 +47,11 @@ class HFConversion:
     def lacks(self, config: ModelConfig) -> list[str]:
         """The model's settings that this class lacks, each with those it has."""
         needs = {**USUAL, **self.needs}
-        lacks = [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in needs.items()
-                 if (value := _setting(config, name, self.carried)) not in fits]
+        lacks = [
+            f"{name} = {' or '.join(map(str, fits))}, not {value}"
+            for name, fits in needs.items()
+            if (value := _setting(config, name, self.carried)) not in fits
+        ]
         return lacks if config.d_ff or self.attention_only else [*lacks, "d_ff above 0, not 0"]
 
 
@@ -62,18 +67,30 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
 def conversion_of(config: ModelConfig, shape: Shape) -> HFConversion:
     """The conversion of a model; PretrainedError names the settings that no class has."""
-    candidates = [one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)]
-    if not candidates or shape.output == "values" or (config.kind == "decoder" and not shape.one_vocabulary):
-        raise PretrainedError(f"A {config.kind} that reads {shape.input} has no equivalent in transformers. These "
-                              "have one: an encoder–decoder, a decoder of one vocabulary, and a classifier of "
-                              "pictures.")
+    candidates = [
+        one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)
+    ]
+    if (
+        not candidates
+        or shape.output == "values"
+        or (config.kind == "decoder" and not shape.one_vocabulary)
+    ):
+        raise PretrainedError(
+            f"A {config.kind} that reads {shape.input} has no equivalent in transformers. These "
+            "have one: an encoder–decoder, a decoder of one vocabulary, and a classifier of "
+            "pictures."
+        )
     nearest = min(candidates, key=lambda one: len(one.lacks(config)))
     if unlike := [name for name in PATTERN_FIELDS if getattr(config, name)]:
-        raise PretrainedError(f"This {config.kind} has layers that are not all alike ({', '.join(unlike)}), which no "
-                              "class here can take over. Train one with the same attention in every layer.")
+        raise PretrainedError(
+            f"This {config.kind} has layers that are not all alike ({', '.join(unlike)}), which no "
+            "class here can take over. Train one with the same attention in every layer."
+        )
     if lacks := nearest.lacks(config):
-        raise PretrainedError(f"This {config.kind} has no equivalent in transformers. The nearest class, "
-                              f"{nearest.name}, has {'; '.join(lacks)}. Train one with that.")
+        raise PretrainedError(
+            f"This {config.kind} has no equivalent in transformers. The nearest class, "
+            f"{nearest.name}, has {'; '.join(lacks)}. Train one with that."
+        )
     return nearest
 
 
@@ -83,15 +100,22 @@ def _setting(config: ModelConfig, name: str, carried: frozenset[tuple[str, str]]
         return getattr(config, name)
     choice: Choice = getattr(config.attention, name)
     usual = dict(complete(Choice(choice.key), AXES[name], name).params) if not choice.parts else {}
-    changed = [f"{key} = {value}" for key, value in choice.params
-               if (choice.key, key) not in carried and usual.get(key) != value]
+    changed = [
+        f"{key} = {value}"
+        for key, value in choice.params
+        if (choice.key, key) not in carried and usual.get(key) != value
+    ]
     return choice.key + (f" with {', '.join(changed)}" if changed else "")
 
 
 def rename_weights(state: Weights, names: Mapping[str, str]) -> Weights:
     """Weights and biases under other names."""
-    return {f"{new}.{part}": state[f"{old}.{part}"] for old, new in names.items() for part in ("weight", "bias")
-            if f"{old}.{part}" in state}
+    return {
+        f"{new}.{part}": state[f"{old}.{part}"]
+        for old, new in names.items()
+        for part in ("weight", "bias")
+        if f"{old}.{part}" in state
+    }
 
 
 def vocabulary_rows(
@@ -125,27 +149,58 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     state = {name: _reordered(name, weight, order) for name, weight in model.state_dict().items()}
     names: dict[str, str] = {}
     for i in range(config.layers):
-        for start, parts in (("encoder.", (("attention", "self_attn"),)),
-                             ("", (("causal", "self_attn"), ("cross", "encoder_attn")))):
+        for start, parts in (
+            ("encoder.", (("attention", "self_attn"),)),
+            ("", (("causal", "self_attn"), ("cross", "encoder_attn"))),
+        ):
             old, new = f"{start}layers.{i}", f"model.{start or 'decoder.'}layers.{i}"
             for own, their in parts:
-                names |= {f"{old}.{own}.projection.{a}": f"{new}.{their}.{b}" for a, b in PROJECTIONS}
+                names |= {
+                    f"{old}.{own}.projection.{a}": f"{new}.{their}.{b}" for a, b in PROJECTIONS
+                }
                 names[f"{old}.around_{own}.norm"] = f"{new}.{their}_layer_norm"
-            names |= {f"{old}.feed_forward.inner": f"{new}.fc1", f"{old}.feed_forward.outer": f"{new}.fc2",
-                      f"{old}.around_feed_forward.norm": f"{new}.final_layer_norm"}
+            names |= {
+                f"{old}.feed_forward.inner": f"{new}.fc1",
+                f"{old}.feed_forward.outer": f"{new}.fc2",
+                f"{old}.around_feed_forward.norm": f"{new}.final_layer_norm",
+            }
     bias = state.get("output.bias", torch.zeros(shape.target))
     weights = rename_weights(state, names) | {
-        "model.encoder.embed_tokens.weight": vocabulary_rows(state["source.token.weight"], source, vocabulary),
-        "model.decoder.embed_tokens.weight": vocabulary_rows(state["target.token.weight"], target, vocabulary),
+        "model.encoder.embed_tokens.weight": vocabulary_rows(
+            state["source.token.weight"], source, vocabulary
+        ),
+        "model.decoder.embed_tokens.weight": vocabulary_rows(
+            state["target.token.weight"], target, vocabulary
+        ),
         "lm_head.weight": vocabulary_rows(state["output.weight"], target, vocabulary),
-        "final_logits_bias": vocabulary_rows(bias, target, vocabulary, IMPOSSIBLE_LOGIT)[None]}
-    sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in (
-        ("layers", config.layers), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff))}
+        "final_logits_bias": vocabulary_rows(bias, target, vocabulary, IMPOSSIBLE_LOGIT)[None],
+    }
+    sizes = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in (
+            ("layers", config.layers),
+            ("attention_heads", config.num_heads),
+            ("ffn_dim", config.d_ff),
+        )
+    }
     hf_config = MarianConfig(
-        vocab_size=len(vocabulary), decoder_vocab_size=len(vocabulary), share_encoder_decoder_embeddings=False,
-        tie_word_embeddings=False, d_model=config.d_model, activation_function=config.activation, dropout=0.0,
-        scale_embedding=True, max_position_embeddings=max_tokens(shape, task), pad_token_id=PAD, bos_token_id=BOS,
-        eos_token_id=EOS, decoder_start_token_id=BOS, forced_eos_token_id=None, **sizes)
+        vocab_size=len(vocabulary),
+        decoder_vocab_size=len(vocabulary),
+        share_encoder_decoder_embeddings=False,
+        tie_word_embeddings=False,
+        d_model=config.d_model,
+        activation_function=config.activation,
+        dropout=0.0,
+        scale_embedding=True,
+        max_position_embeddings=max_tokens(shape, task),
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+        forced_eos_token_id=None,
+        **sizes,
+    )
     return _load_weights(MarianMTModel(hf_config), weights, own=("embed_positions",))
 
 
@@ -169,10 +224,13 @@ def llama_names(layers: int) -> dict[str, str]:
     for i in range(layers):
         old, new = f"layers.{i}", f"model.layers.{i}"
         names |= {f"{old}.causal.projection.{a}": f"{new}.self_attn.{b}" for a, b in O_PROJECTIONS}
-        names |= {f"{old}.feed_forward.inner": f"{new}.mlp.gate_proj", f"{old}.feed_forward.gate": f"{new}.mlp.up_proj",
-                  f"{old}.feed_forward.outer": f"{new}.mlp.down_proj",
-                  f"{old}.around_causal.norm": f"{new}.input_layernorm",
-                  f"{old}.around_feed_forward.norm": f"{new}.post_attention_layernorm"}
+        names |= {
+            f"{old}.feed_forward.inner": f"{new}.mlp.gate_proj",
+            f"{old}.feed_forward.gate": f"{new}.mlp.up_proj",
+            f"{old}.feed_forward.outer": f"{new}.mlp.down_proj",
+            f"{old}.around_causal.norm": f"{new}.input_layernorm",
+            f"{old}.around_feed_forward.norm": f"{new}.post_attention_layernorm",
+        }
     return names
 
 
@@ -181,8 +239,11 @@ def from_llama(weights: Weights, layers: int) -> Weights:
     names = {theirs: own for own, theirs in llama_names(layers).items()}
     table = weights["model.embed_tokens.weight"]
     table = table / table.shape[1] ** 0.5
-    return rename_weights(weights, names) | {"output.weight": weights["lm_head.weight"],
-                                             "target.token.weight": table, "source.token.weight": table}
+    return rename_weights(weights, names) | {
+        "output.weight": weights["lm_head.weight"],
+        "target.token.weight": table,
+        "source.token.weight": table,
+    }
 
 
 def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -192,26 +253,44 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     config, state = model.config, model.state_dict()
     weights = rename_weights(state, llama_names(config.layers)) | {
         "model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
-        "lm_head.weight": state["output.weight"]}
+        "lm_head.weight": state["output.weight"],
+    }
     if not config.d_ff:
         weights |= no_feed_forward(config.layers, config.d_model)
     hf_config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=config.d_model, intermediate_size=config.d_ff,
-        num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
-        num_key_value_heads=config.attention.kv_heads, head_dim=config.attention.head_dim, rms_norm_eps=1e-6,
+        vocab_size=len(vocabulary),
+        hidden_size=config.d_model,
+        intermediate_size=config.d_ff,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.num_heads,
+        num_key_value_heads=config.attention.kv_heads,
+        head_dim=config.attention.head_dim,
+        rms_norm_eps=1e-6,
         max_position_embeddings=max_tokens(task.shape, task),
         rope_parameters={"rope_type": "default", "rope_theta": config.attention.position["base"]},
-        attention_bias=True, mlp_bias=config.d_ff > 0, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
-        eos_token_id=EOS)
+        attention_bias=True,
+        mlp_bias=config.d_ff > 0,
+        tie_word_embeddings=False,
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+    )
     return _load_weights(LlamaForCausalLM(hf_config), weights)
 
 
 def no_feed_forward(layers: int, size: int) -> Weights:
     """A Llama's feed-forward networks of width 0, which add nothing, and the norms before them."""
-    shapes = {"mlp.gate_proj": (0, size), "mlp.up_proj": (0, size), "mlp.down_proj": (size, 0),
-              "post_attention_layernorm": (size,)}
-    return {f"model.layers.{i}.{name}.weight": torch.ones(shape) for i in range(layers)
-            for name, shape in shapes.items()}
+    shapes = {
+        "mlp.gate_proj": (0, size),
+        "mlp.up_proj": (0, size),
+        "mlp.down_proj": (size, 0),
+        "post_attention_layernorm": (size,),
+    }
+    return {
+        f"model.layers.{i}.{name}.weight": torch.ones(shape)
+        for i in range(layers)
+        for name, shape in shapes.items()
+    }
 
 
 def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -223,22 +302,46 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     weights: Weights = {}
     for i in range(config.layers):
         old, new = f"layers.{i}", f"transformer.h.{i}"
-        names |= {f"{old}.around_causal.norm": f"{new}.ln_1", f"{old}.around_feed_forward.norm": f"{new}.ln_2"}
+        names |= {
+            f"{old}.around_causal.norm": f"{new}.ln_1",
+            f"{old}.around_feed_forward.norm": f"{new}.ln_2",
+        }
         for part, transpose in (("weight", True), ("bias", False)):
-            maps = [state[f"{old}.causal.projection.{name}.{part}"] for name in ("query", "key", "value")]
-            own = {"attn.c_attn": torch.cat(maps), "attn.c_proj": state[f"{old}.causal.projection.output.{part}"],
-                   "mlp.c_fc": state[f"{old}.feed_forward.inner.{part}"],
-                   "mlp.c_proj": state[f"{old}.feed_forward.outer.{part}"]}
-            weights |= {f"{new}.{name}.{part}": weight.T if transpose else weight for name, weight in own.items()}
+            maps = [
+                state[f"{old}.causal.projection.{name}.{part}"]
+                for name in ("query", "key", "value")
+            ]
+            own = {
+                "attn.c_attn": torch.cat(maps),
+                "attn.c_proj": state[f"{old}.causal.projection.output.{part}"],
+                "mlp.c_fc": state[f"{old}.feed_forward.inner.{part}"],
+                "mlp.c_proj": state[f"{old}.feed_forward.outer.{part}"],
+            }
+            weights |= {
+                f"{new}.{name}.{part}": weight.T if transpose else weight
+                for name, weight in own.items()
+            }
     weights |= rename_weights(state, names) | {
         "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"],
-        "transformer.wpe.weight": state["places.position.table.weight"][:size]}
+        "transformer.wpe.weight": state["places.position.table.weight"][:size],
+    }
     hf_config = GPT2Config(
-        vocab_size=len(vocabulary), n_positions=size, n_embd=config.d_model, n_layer=config.layers,
-        n_head=config.num_heads, n_inner=config.d_ff, activation_function=config.activation, embd_pdrop=0.0,
-        attn_pdrop=0.0, resid_pdrop=0.0, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
-        eos_token_id=EOS)
+        vocab_size=len(vocabulary),
+        n_positions=size,
+        n_embd=config.d_model,
+        n_layer=config.layers,
+        n_head=config.num_heads,
+        n_inner=config.d_ff,
+        activation_function=config.activation,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        resid_pdrop=0.0,
+        tie_word_embeddings=False,
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+    )
     return _load_weights(GPT2LMHeadModel(hf_config), weights)
 
 
@@ -250,21 +353,39 @@ def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
     names = {"encoder.norm": "vit.layernorm", "output": "classifier"}
     for i in range(config.layers):
         old, new = f"encoder.layers.{i}", f"vit.layers.{i}"
-        names |= {f"{old}.attention.projection.{a}": f"{new}.attention.{b}" for a, b in O_PROJECTIONS}
-        names |= {f"{old}.feed_forward.inner": f"{new}.mlp.fc1", f"{old}.feed_forward.outer": f"{new}.mlp.fc2",
-                  f"{old}.around_attention.norm": f"{new}.layernorm_before",
-                  f"{old}.around_feed_forward.norm": f"{new}.layernorm_after"}
+        names |= {
+            f"{old}.attention.projection.{a}": f"{new}.attention.{b}" for a, b in O_PROJECTIONS
+        }
+        names |= {
+            f"{old}.feed_forward.inner": f"{new}.mlp.fc1",
+            f"{old}.feed_forward.outer": f"{new}.mlp.fc2",
+            f"{old}.around_attention.norm": f"{new}.layernorm_before",
+            f"{old}.around_feed_forward.norm": f"{new}.layernorm_after",
+        }
     patch, (high, wide) = task.patch, task.grid
     weights = rename_weights(state, names) | {
         "vit.embeddings.cls_token": state["first"][None, None],
-        "vit.embeddings.position_embeddings": state["places.position.table.weight"][None, : high * wide + 1],
-        "vit.embeddings.patch_embeddings.projection.weight": state["source.weight"].unflatten(1, (1, patch, patch)),
-        "vit.embeddings.patch_embeddings.projection.bias": state["source.bias"]}
+        "vit.embeddings.position_embeddings": state["places.position.table.weight"][
+            None, : high * wide + 1
+        ],
+        "vit.embeddings.patch_embeddings.projection.weight": state["source.weight"].unflatten(
+            1, (1, patch, patch)
+        ),
+        "vit.embeddings.patch_embeddings.projection.bias": state["source.bias"],
+    }
     hf_config = ViTConfig(
-        hidden_size=config.d_model, num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
-        intermediate_size=config.d_ff, hidden_act=config.activation, layer_norm_eps=1e-5,
-        image_size=(high * patch, wide * patch), patch_size=patch, num_channels=1,
-        id2label=dict(enumerate(task.classes)), label2id={name: i for i, name in enumerate(task.classes)})
+        hidden_size=config.d_model,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.num_heads,
+        intermediate_size=config.d_ff,
+        hidden_act=config.activation,
+        layer_norm_eps=1e-5,
+        image_size=(high * patch, wide * patch),
+        patch_size=patch,
+        num_channels=1,
+        id2label=dict(enumerate(task.classes)),
+        label2id={name: i for i, name in enumerate(task.classes)},
+    )
     return _load_weights(ViTForImageClassification(hf_config), weights)
 
 
@@ -277,17 +398,65 @@ def _load_weights(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> An
 
 
 HF_CONVERSIONS = (
-    HFConversion("MarianMTModel", "transformer", "tokens", to_marian, {
-        "norm": ("post",), "normalization": ("layer",), "activation": ("relu", "gelu"), "projection": ("multi_head",),
-        "position": ("sinusoidal",), "mask": ("none", "padding")}),
-    HFConversion("LlamaForCausalLM", "decoder", "tokens", to_llama, {
-        "norm": ("pre",), "normalization": ("rms",), "activation": ("swiglu",), "output_bias": (False,),
-        "projection": _HEADS, "position": ("rope",), "mask": ("none", "causal", "padding")},
-        CARRIED | HEAD_SIZES, attention_only=True),
-    HFConversion("GPT2LMHeadModel", "decoder", "tokens", to_gpt2, {
-        "norm": ("pre",), "normalization": ("layer",), "activation": ("relu", "gelu"), "output_bias": (False,),
-        "projection": ("multi_head",), "position": ("learned",), "mask": ("none", "causal", "padding")}),
-    HFConversion("ViTForImageClassification", "classifier", "patches", to_vit, {
-        "norm": ("pre",), "normalization": ("layer",), "activation": ("relu", "gelu"), "pool": ("first",),
-        "projection": ("multi_head",), "position": ("learned",), "mask": ("none", "padding")}),
+    HFConversion(
+        "MarianMTModel",
+        "transformer",
+        "tokens",
+        to_marian,
+        {
+            "norm": ("post",),
+            "normalization": ("layer",),
+            "activation": ("relu", "gelu"),
+            "projection": ("multi_head",),
+            "position": ("sinusoidal",),
+            "mask": ("none", "padding"),
+        },
+    ),
+    HFConversion(
+        "LlamaForCausalLM",
+        "decoder",
+        "tokens",
+        to_llama,
+        {
+            "norm": ("pre",),
+            "normalization": ("rms",),
+            "activation": ("swiglu",),
+            "output_bias": (False,),
+            "projection": _HEADS,
+            "position": ("rope",),
+            "mask": ("none", "causal", "padding"),
+        },
+        CARRIED | HEAD_SIZES,
+        attention_only=True,
+    ),
+    HFConversion(
+        "GPT2LMHeadModel",
+        "decoder",
+        "tokens",
+        to_gpt2,
+        {
+            "norm": ("pre",),
+            "normalization": ("layer",),
+            "activation": ("relu", "gelu"),
+            "output_bias": (False,),
+            "projection": ("multi_head",),
+            "position": ("learned",),
+            "mask": ("none", "causal", "padding"),
+        },
+    ),
+    HFConversion(
+        "ViTForImageClassification",
+        "classifier",
+        "patches",
+        to_vit,
+        {
+            "norm": ("pre",),
+            "normalization": ("layer",),
+            "activation": ("relu", "gelu"),
+            "pool": ("first",),
+            "projection": ("multi_head",),
+            "position": ("learned",),
+            "mask": ("none", "padding"),
+        },
+    ),
 )

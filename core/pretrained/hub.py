@@ -21,7 +21,13 @@ from core.pretrained import model_storage
 from core.pretrained.base import Pretrained, PretrainedError
 from core.pretrained.fetch import SECONDS, File, endpoint, fetch_file, fetch_small, hub_errors
 from core.pretrained.load import load_folder
-from core.pretrained.model_files import BESIDE, MOST_CONFIG, parse_config, refuse_config, weight_files
+from core.pretrained.model_files import (
+    BESIDE,
+    MOST_CONFIG,
+    parse_config,
+    refuse_config,
+    weight_files,
+)
 from core.pretrained.model_storage import format_bytes
 
 MOST_BYTES = 600_000_000
@@ -64,15 +70,24 @@ def parse(text: str) -> tuple[str, str]:
     PretrainedError when it can be no model's name.
     """
     text = text_of(text)
-    named = re.sub(r"^(https?://)?(www\.)?(huggingface\.co|hf\.co)/", "", unquote(text.strip())).rstrip("/")
+    named = re.sub(
+        r"^(https?://)?(www\.)?(huggingface\.co|hf\.co)/", "", unquote(text.strip())
+    ).rstrip("/")
     named = re.sub(r"/(tree|blob|resolve)/", "@", named, count=1)
     repo, _, revision = named.partition("@")
     if not NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-        message = (f"“{text.strip()[:80]}” is not the name of a model on the hub" if text.strip()
-                   else "No model is named yet")
-        raise PretrainedError(f"{message}; write owner/name, such as distilbert/distilgpt2, or name@revision.")
+        message = (
+            f"“{text.strip()[:80]}” is not the name of a model on the hub"
+            if text.strip()
+            else "No model is named yet"
+        )
+        raise PretrainedError(
+            f"{message}; write owner/name, such as distilbert/distilgpt2, or name@revision."
+        )
     if revision and (not REVISION.fullmatch(revision) or ".." in revision):
-        raise PretrainedError(f"“{revision[:80]}” is not the name of a revision; write a branch, a tag or a commit.")
+        raise PretrainedError(
+            f"“{revision[:80]}” is not the name of a revision; write a branch, a tag or a commit."
+        )
     return repo, revision or "main"
 
 
@@ -90,7 +105,8 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
 
     with hub_errors(repo, revision, token):
         info = HfApi(endpoint=endpoint(), token=token or False).model_info(
-            repo, revision=revision, files_metadata=True, timeout=SECONDS)
+            repo, revision=revision, files_metadata=True, timeout=SECONDS
+        )
     listed = {item.rfilename: item for item in info.siblings or ()}
     weights = weight_files(listed, repo)
     commit = str(info.sha or "")
@@ -98,11 +114,18 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         raise PretrainedError(f"The hub states no commit for {repo}, so its version is not known.")
     needed = [item for name, item in listed.items() if name in weights or BESIDE.fullmatch(name)]
     if unknown := [item.rfilename for item in needed if item.size is None]:
-        raise PretrainedError(f"The hub does not state the size of {unknown[0]} of {repo}, so it is not downloaded.")
-    files = tuple(File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None) for item in needed)
+        raise PretrainedError(
+            f"The hub does not state the size of {unknown[0]} of {repo}, so it is not downloaded."
+        )
+    files = tuple(
+        File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None)
+        for item in needed
+    )
     config = parse_config(fetch_small(repo, commit, "config.json", MOST_CONFIG, token), repo)
     refuse_config(config, repo)
-    plan = DownloadPlan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
+    plan = DownloadPlan(
+        repo, commit, str(config["model_type"]), files, _memory(info, config, files)
+    )
     _refuse_size(plan, most_bytes())
     return plan
 
@@ -120,14 +143,18 @@ def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
 def _refuse_size(plan: DownloadPlan, limit: int) -> None:
     """PretrainedError for more than `limit` to fetch, or more than 4 × that, or than there is, to hold in memory."""
     if plan.size > limit:
-        raise PretrainedError(f"{plan.repo} is {format_bytes(plan.size)}; this page downloads at most "
-                              f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
-                              "small in its name.")
+        raise PretrainedError(
+            f"{plan.repo} is {format_bytes(plan.size)}; this page downloads at most "
+            f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
+            "small in its name."
+        )
     free = model_storage.free_memory()
     if plan.memory > 4 * limit or (free is not None and plan.memory > free):
         room = min(4 * limit, 4 * limit if free is None else free)
-        raise PretrainedError(f"{plan.repo} needs {format_bytes(plan.memory)} of memory in fp32, and "
-                              f"{format_bytes(room)} is free. Take a smaller model.")
+        raise PretrainedError(
+            f"{plan.repo} needs {format_bytes(plan.memory)} of memory in fp32, and "
+            f"{format_bytes(room)} is free. Take a smaller model."
+        )
 
 
 def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,

@@ -52,26 +52,44 @@ class ImageProcessor:
             size = (size.get("height", edge), size.get("width", edge))
         height, width = size if isinstance(size, tuple | list) else (size, size)
         if not 0 < int(height) * int(width) <= MOST_PIXELS:
-            raise PretrainedError(f"{name} reads pictures of {format_count(int(height))} × "
-                                  f"{format_count(int(width))} pixels; at most {MOST_PIXELS // 10**6} million are "
-                                  "made here. Take a smaller model.")
+            raise PretrainedError(
+                f"{name} reads pictures of {format_count(int(height))} × "
+                f"{format_count(int(width))} pixels; at most {MOST_PIXELS // 10**6} million are "
+                "made here. Take a smaller model."
+            )
         plain = settings.get("do_normalize") is False
-        mean, std = (tuple(map(float, settings.get(key) or usual)) for key, usual in (("image_mean", cls.mean),
-                                                                                  ("image_std", cls.std)))
+        mean, std = (
+            tuple(map(float, settings.get(key) or usual))
+            for key, usual in (("image_mean", cls.mean), ("image_std", cls.std))
+        )
         if not {len(mean), len(std)} <= {1, 3} or not all(std):
-            raise PretrainedError(f"{name} has a preprocessor_config.json whose image_mean and image_std are not one "
-                                  "or three numbers each, or in which a deviation is 0.")
-        return cls((int(height), int(width)), (0.0,) * 3 if plain else mean, (1.0,) * 3 if plain else std,
-                   int(settings.get("resample") or cls.resample))
+            raise PretrainedError(
+                f"{name} has a preprocessor_config.json whose image_mean and image_std are not one "
+                "or three numbers each, or in which a deviation is 0."
+            )
+        return cls(
+            (int(height), int(width)),
+            (0.0,) * 3 if plain else mean,
+            (1.0,) * 3 if plain else std,
+            int(settings.get("resample") or cls.resample),
+        )
 
-    def prepare(self, picture: np.ndarray, channels: int) -> Float[Tensor, "1 channels height width"]:
+    def prepare(
+        self, picture: np.ndarray, channels: int
+    ) -> Float[Tensor, "1 channels height width"]:
         """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as the model's pixel values."""
         from PIL import Image
 
-        pixels = picture if picture.dtype == np.uint8 else (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
+        pixels = (
+            picture
+            if picture.dtype == np.uint8
+            else (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
+        )
         image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
         if image.size != self.size[::-1]:
             image = image.resize(self.size[::-1], Image.Resampling(self.resample))
         values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels) / 255
-        values = (values - np.asarray(self.mean[:channels], np.float32)) / np.asarray(self.std[:channels], np.float32)
+        values = (values - np.asarray(self.mean[:channels], np.float32)) / np.asarray(
+            self.std[:channels], np.float32
+        )
         return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()

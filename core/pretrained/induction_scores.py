@@ -22,7 +22,9 @@ def induction_score(item: AttentionMap, keys: Sequence[int],
     return (item.weights * same).sum(-1)[:, able].mean(-1) if able.any() else None
 
 
-def uniform_induction_score(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> float:
+def uniform_induction_score(
+    item: AttentionMap, keys: Sequence[int], generated: Sequence[int]
+) -> float:
     """The same score for uniform attention; 0 where no step is eligible."""
     same = _same(item, keys, generated)
     able = same.any(-1)
@@ -38,7 +40,9 @@ def _same(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> 
     return (np.asarray(generated)[:, None] == np.asarray(keys)[None, :]) & item.visible[0]
 
 
-def most_informative_head(trace: AttentionTrace, keys: Sequence[int], generated: Sequence[int]) -> tuple[int, int]:
+def most_informative_head(
+    trace: AttentionTrace, keys: Sequence[int], generated: Sequence[int]
+) -> tuple[int, int]:
     """The (map, head) with the highest induction score; without one, that with the highest maximum weights.
 
     The first position does not count: it is an attention sink."""

@@ -30,7 +30,9 @@ def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
         model = build_model(LARGER if name == SEEDED else config.model, task.shape)
     assert isinstance(model, Decoder)
     if name == TRAINED:
-        model.load_state_dict(from_llama(load_file(FOLDER / "model.safetensors"), config.model.layers))
+        model.load_state_dict(
+            from_llama(load_file(FOLDER / "model.safetensors"), config.model.layers)
+        )
     return model.eval().requires_grad_(False), task
 
 

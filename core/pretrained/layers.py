@@ -16,8 +16,21 @@ if TYPE_CHECKING:
     from core.pretrained.attention_recorder import AttentionCall
 
 # Names of the output projection W_O in the library's families.
-OUTPUT_NAMES = ("o_proj", "out_proj", "out_lin", "c_proj", "dense", "o", "Wo", "wo", "proj", "projection",
-                "projection_layer", "linear_out", "output")
+OUTPUT_NAMES = (
+    "o_proj",
+    "out_proj",
+    "out_lin",
+    "c_proj",
+    "dense",
+    "o",
+    "Wo",
+    "wo",
+    "proj",
+    "projection",
+    "projection_layer",
+    "linear_out",
+    "output",
+)
 STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
 SUBSTITUTES: tuple[tuple[str, str], ...] = (
@@ -54,8 +67,11 @@ def numbers_by_layer(model: Any, calls: Iterable[AttentionCall]) -> dict[tuple[K
     of_kind: dict[Kind, list[AttentionCall]] = {}
     for call in calls:
         of_kind.setdefault(call.kind, []).append(call)
-    return {(kind, call.layer): number for kind, ones in of_kind.items()
-            for call, number in zip(ones, layer_numbers(model, [one.name for one in ones]), strict=True)}
+    return {
+        (kind, call.layer): number
+        for kind, ones in of_kind.items()
+        for call, number in zip(ones, layer_numbers(model, [one.name for one in ones]), strict=True)
+    }
 
 
 def other_layers(model: Any, names: Sequence[str]) -> str | None:
@@ -70,8 +86,10 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
     twice = [one["number"] for one in map(STACK.match, names) if one].count(match["number"])
     if twice > 1 and len(set(attend)) == len(names) == twice * len(stack):
         attend = tuple(range(len(stack)))
-        several = [f"Each of its {len(stack)} layers has {twice} attentions, which are numbered one after another: "
-                   f"L0 to L{twice - 1} are those of layer 0."]
+        several = [
+            f"Each of its {len(stack)} layers has {twice} attentions, which are numbered one after another: "
+            f"L0 to L{twice - 1} are those of layer 0."
+        ]
     else:
         several = []
     if len(stack) <= max(attend):
@@ -81,18 +99,30 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
     for number, layer in enumerate(stack):
         classes = [type(one).__name__ for one in layer.modules() if one not in attentions]
         rules = MIXERS if number in attend else SUBSTITUTES
-        what = next((what for rule, what in rules if any(re.fullmatch(rule, name) for name in classes)), None)
+        what = next(
+            (what for rule, what in rules if any(re.fullmatch(rule, name) for name in classes)),
+            None,
+        )
         if number not in attend:
-            does.setdefault(what or " and ".join(dict.fromkeys(type(one).__name__ for one in layer.children())),
-                            []).append(number)
+            does.setdefault(
+                what or " and ".join(dict.fromkeys(type(one).__name__ for one in layer.children())),
+                [],
+            ).append(number)
         elif what is not None:
             beside.setdefault(what, []).append(number)
     parts = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
     if rest := sum(map(len, does.values())):
-        several.append(f"Of its {len(stack)} layers {rest} have no attention between tokens ({parts}).")
-    several += [f"Beside attention there is {what} (layers {_ranges(numbers)})." for what, numbers in beside.items()]
+        several.append(
+            f"Of its {len(stack)} layers {rest} have no attention between tokens ({parts})."
+        )
+    several += [
+        f"Beside attention there is {what} (layers {_ranges(numbers)})."
+        for what, numbers in beside.items()
+    ]
     if beside or {what for _, what in MIXERS} & set(does):
-        several.append("What these pass between tokens is in no map, and so neither in rollout nor in flow.")
+        several.append(
+            "What these pass between tokens is in no map, and so neither in rollout nor in flow."
+        )
     return " ".join(several) or None
 
 
@@ -111,7 +141,10 @@ def output_layer(model: Any, attention: str, size: int) -> Any:
     """W_O, the module of a usual name with that many inputs: inside the attention module, or beside it, as in BERT."""
     for room in (attention, attention.rpartition(".")[0]):
         for inside, module in model.get_submodule(room).named_modules():
-            if inside.removesuffix(".linear").rpartition(".")[2] in OUTPUT_NAMES and _inputs(module) == size:
+            if (
+                inside.removesuffix(".linear").rpartition(".")[2] in OUTPUT_NAMES
+                and _inputs(module) == size
+            ):
                 return module
     return None
 
@@ -119,7 +152,9 @@ def output_layer(model: Any, attention: str, size: int) -> Any:
 def output_embeddings(model: Any) -> Any:
     """The layer that gives the logits, of the model or of the language model in it; None where there is none."""
     parts = (one for one in (model, model.get_decoder()) if hasattr(one, "get_output_embeddings"))
-    return next((layer for one in parts if (layer := one.get_output_embeddings()) is not None), None)
+    return next(
+        (layer for one in parts if (layer := one.get_output_embeddings()) is not None), None
+    )
 
 
 def weight_by_head(linear: Any, heads: int) -> Float[Tensor, "H E C"]:

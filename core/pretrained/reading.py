@@ -11,8 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.pretrained.attention_recorder import NO_HEADS, AttentionRecorder, HeadSet, Patch, record_attention
-from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, text_config, wrap_errors
+from core.pretrained.attention_recorder import (
+    NO_HEADS,
+    AttentionRecorder,
+    HeadSet,
+    Patch,
+    record_attention,
+)
+from core.pretrained.base import (
+    Line,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    text_config,
+    wrap_errors,
+)
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.error_messages import not_taken
 from core.pretrained.generation_rules import end_tokens, start_token
@@ -47,9 +61,14 @@ def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
     before, after = _frame(pretrained)
     framed, tokenizer = [*before, *ids, *after], tokenizer_of(pretrained)
     if len(framed) > pretrained.max_tokens:
-        raise PretrainedError(f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are "
-                              f"{len(framed)}.")
-    batch = {"input_ids": torch.tensor([framed]), "attention_mask": torch.ones(1, len(framed), dtype=torch.long)}
+        raise PretrainedError(
+            f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are "
+            f"{len(framed)}."
+        )
+    batch = {
+        "input_ids": torch.tensor([framed]),
+        "attention_mask": torch.ones(1, len(framed), dtype=torch.long),
+    }
     target = None
     if pretrained.model.config.is_encoder_decoder:
         batch["decoder_input_ids"] = torch.tensor([[start_token(pretrained), *ids]])
@@ -71,16 +90,27 @@ def _read(pretrained: Pretrained, inputs: ModelInputs) -> Reading:
     return _reading(pretrained, *encode(pretrained, inputs))
 
 
-def _reading(pretrained: Pretrained, batch: Batch, source: Line, target: Line | None, cut: str | None) -> Reading:
+def _reading(
+    pretrained: Pretrained, batch: Batch, source: Line, target: Line | None, cut: str | None
+) -> Reading:
     output, recorder = forward(pretrained, batch)
     produced = None if target is None else _produced(pretrained, target)
     lines = Reading(AttentionTrace((), pretrained.name), source, target, produced)
     trace = AttentionTrace(maps_of(pretrained, output, recorder, lines), pretrained.name)
-    return Reading(trace, source, target, produced, cut, note_of(pretrained, recorder, trace.kinds),
-                   has_sinks(recorder))
+    return Reading(
+        trace,
+        source,
+        target,
+        produced,
+        cut,
+        note_of(pretrained, recorder, trace.kinds),
+        has_sinks(recorder),
+    )
 
 
-def encode(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, Line | None, str | None]:
+def encode(
+    pretrained: Pretrained, inputs: ModelInputs
+) -> tuple[Batch, Line, Line | None, str | None]:
     """The model's inputs, the lines it reads, and a sentence when something was cut."""
     batch, source, cut = encode_source(pretrained, inputs)
     if not pretrained.model.config.is_encoder_decoder:
@@ -98,7 +128,9 @@ def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, L
     with wrap_errors(f"{pretrained.name} cannot read this"):
         if pretrained.reads == "picture":
             return *_picture(pretrained, inputs), None
-        return _sound(pretrained, inputs) if pretrained.reads == "sound" else _text(pretrained, inputs)
+        return (
+            _sound(pretrained, inputs) if pretrained.reads == "sound" else _text(pretrained, inputs)
+        )
 
 
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
@@ -114,13 +146,19 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
     """
     if not pretrained.recordable:
         if with_qkv or off or probe or uniform or patches:
-            raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
-                                  "family computes attention in its own code. Take one such as BERT or GPT-2.")
+            raise PretrainedError(
+                f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
+                "family computes attention in its own code. Take one such as BERT or GPT-2."
+            )
         more.setdefault("output_attentions", True)
     if "use_cache" in inspect.signature(pretrained.model.forward).parameters:
         more.setdefault("use_cache", False)  # FSMT masks its decoder only then
-    with pretrained.lock, hooks or nullcontext(), record_attention(pretrained.model, with_qkv, off, probe, uniform,
-                                           patches) as recorder, torch.set_grad_enabled(probe):
+    with (
+        pretrained.lock,
+        hooks or nullcontext(),
+        record_attention(pretrained.model, with_qkv, off, probe, uniform, patches) as recorder,
+        torch.set_grad_enabled(probe),
+    ):
         try:
             output = pretrained.model(**to_device(pretrained.model, batch), **more)
             return to_cpu(output, recorder), recorder
@@ -161,7 +199,9 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
     if (length := encoding["input_ids"].shape[1]) > most:
         long = f"{length:,} tokens" if cut is None else f"{longest:,} characters"
         cut = f"The text has {long}; {pretrained.name} reads at most {most} tokens, so the rest is left out."
-        encoding = tokenized(pretrained, *both, truncation=True, max_length=most, return_tensors="pt")
+        encoding = tokenized(
+            pretrained, *both, truncation=True, max_length=most, return_tensors="pt"
+        )
     if not encoding["input_ids"].shape[1]:
         raise PretrainedError(f"{pretrained.name} has no token for this text; write other words.")
     line = text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding)
@@ -172,12 +212,18 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
 def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
     if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
-    if hasattr(pretrained.model.config, "num_frames") or hasattr(pretrained.model.config, "tubelet_size"):
-        raise PretrainedError(f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
-                              "reads one picture, such as ViT or DINOv2.")
+    if hasattr(pretrained.model.config, "num_frames") or hasattr(
+        pretrained.model.config, "tubelet_size"
+    ):
+        raise PretrainedError(
+            f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
+            "reads one picture, such as ViT or DINOv2."
+        )
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(inputs.picture.numpy(), channels)
-    return {"pixel_values": pixels, **_caption(pretrained)}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
+    return {"pixel_values": pixels, **_caption(pretrained)}, picture_line(
+        pretrained.model, tuple(pixels.shape[-2:])
+    )
 
 
 def _caption(pretrained: Pretrained) -> Batch:
@@ -203,13 +249,23 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
         length = 0 if cuts is None else int(cuts(len(sound)))
     elif (most := getattr(extractor, "chunk_length", None)) is not None:
         length = getattr(model.config, "max_source_positions", 0)
-        cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read." if seconds > most else None
+        cut = (
+            f"The sound lasts {seconds:.1f} s; the first {most} s are read."
+            if seconds > most
+            else None
+        )
         seconds = most
     else:
-        length = 0 if cuts is None or name not in features else int(cuts(torch.tensor(features[name].shape[1])))
+        length = (
+            0
+            if cuts is None or name not in features
+            else int(cuts(torch.tensor(features[name].shape[1])))
+        )
     if not length or name not in features:
-        raise PretrainedError(f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
-                              "Wav2Vec2 model.")
+        raise PretrainedError(
+            f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
+            "Wav2Vec2 model."
+        )
     return {name: features[name]}, sound_line(length, seconds), cut
 
 

@@ -120,8 +120,10 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
     """Break one weight of a layer down. ValueError when there is no such head, query or key."""
     heads, rows, columns = len(layer.q), layer.q.shape[1], layer.k.shape[1]
     if not (0 <= head < heads and 0 <= query < rows and 0 <= key < columns):
-        raise ValueError(f"head {head}, query {query}, key {key} is not in this layer; it has {heads} heads, {rows} "
-                         f"queries and {columns} keys.")
+        raise ValueError(
+            f"head {head}, query {query}, key {key} is not in this layer; it has {heads} heads, {rows} "
+            f"queries and {columns} keys."
+        )
     group, _ = layer.kv_group(head)
     q, keys, values = layer.q[head, query], layer.k[group], layer.v[group]
     biased = q @ keys.mT * layer.scale
@@ -150,15 +152,29 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
     assert call.q is not None and call.k is not None and call.v is not None
     options = call.options
     scale = options.get("scaling")
-    sinks = options.get("sinks", getattr(call.module, "sinks", None))  # one of each head, or of each row (B, H, T, 1)
+    sinks = options.get(
+        "sinks", getattr(call.module, "sinks", None)
+    )  # one of each head, or of each row (B, H, T, 1)
     sinks = None if sinks is None else sinks.detach().cpu().reshape(call.q.shape[1], -1)
-    biases = [one for one in (options.get("position_bias"), _added(call.mask, call.k.shape[2])) if one is not None]
+    biases = [
+        one
+        for one in (options.get("position_bias"), _added(call.mask, call.k.shape[2]))
+        if one is not None
+    ]
     bias = sum(biases[1:], biases[0])[0] if biases else None
     return LayerAttention(
-        call.kind, call.layer, call.q[0], call.k[0], call.v[0],
-        call.q.shape[-1] ** -0.5 if scale is None else float(scale), *_before_rotation(model, call),
-        None if bias is None or not bool(bias.any()) else bias, options.get("softcap"),
-        allowed_of(call.mask, call.k.shape[2]), sinks)
+        call.kind,
+        call.layer,
+        call.q[0],
+        call.k[0],
+        call.v[0],
+        call.q.shape[-1] ** -0.5 if scale is None else float(scale),
+        *_before_rotation(model, call),
+        None if bias is None or not bool(bias.any()) else bias,
+        options.get("softcap"),
+        allowed_of(call.mask, call.k.shape[2]),
+        sinks,
+    )
 
 
 def _added(mask: Tensor | None, keys: int) -> Float[Tensor, " B #H #T S"] | None:
@@ -181,8 +197,12 @@ def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Te
     positions = torch.arange(q.shape[2])[None]
     try:
         typed = "layer_type" in inspect.signature(angles[0].forward).parameters
-        cos, sin = angles[0](q, positions, *([module.config.layer_types[module.layer_idx]] if typed else []))
-        stretch = cos[0, 0].square() + sin[0, 0].square()  # above 1 where a family also scales (YaRN)
+        cos, sin = angles[0](
+            q, positions, *([module.config.layer_types[module.layer_idx]] if typed else [])
+        )
+        stretch = (
+            cos[0, 0].square() + sin[0, 0].square()
+        )  # above 1 where a family also scales (YaRN)
         back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
     except (RuntimeError, TypeError, AttributeError, KeyError):
         return None, None
@@ -198,9 +218,13 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
     batch, line, _, cut = encode(pretrained, ModelInputs(text))
     output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
     if not 0 <= layer < len(recorder.calls):
-        raise PretrainedError(f"{pretrained.name} has no readable queries in layer {layer}; it has "
-                              f"{len(recorder.calls)} layers whose attention can be read.")
+        raise PretrainedError(
+            f"{pretrained.name} has no readable queries in layer {layer}; it has "
+            f"{len(recorder.calls)} layers whose attention can be read."
+        )
     call = recorder.calls[layer]
     assert call.q is not None and call.k is not None and call.v is not None
     number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
-    return LayerQKV(output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut)
+    return LayerQKV(
+        output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut
+    )

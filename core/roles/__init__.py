@@ -7,5 +7,16 @@ from core.roles.scores import RoleScores, score_roles
 from core.roles.sentences import SENTENCES
 from core.roles.targets import Text
 
-__all__ = ["ROLES", "SENTENCES", "Example", "RoleInputs", "RoleScores", "Role", "Text", "clearest_example",
-           "read_all", "role_inputs", "score_roles"]
+__all__ = [
+    "ROLES",
+    "SENTENCES",
+    "Example",
+    "RoleInputs",
+    "RoleScores",
+    "Role",
+    "Text",
+    "clearest_example",
+    "read_all",
+    "role_inputs",
+    "score_roles",
+]

@@ -63,7 +63,9 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
     and SpaceAfter=No. Antecedent=n in MISC names the word that a pronoun refers to.
     """
     if len(text) > MOST_CHARACTERS:
-        raise ConfigError(f"The file has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read.")
+        raise ConfigError(
+            f"The file has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read."
+        )
     parses, block = [], None
     for number, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
         if not line.strip():
@@ -74,7 +76,9 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
             block = block or _Block(number)
             _take(block, number, line)
     if not parses:
-        raise ConfigError("There is no sentence in this file; CoNLL-U has a line of ten tab-separated columns a word.")
+        raise ConfigError(
+            "There is no sentence in this file; CoNLL-U has a line of ten tab-separated columns a word."
+        )
     return tuple(parses)
 
 
@@ -82,25 +86,33 @@ def _take(block: _Block, number: int, line: str) -> None:
     """Add a line of ten columns to the sentence."""
     cells = line.split("\t")
     if len(cells) != len(COLUMNS):
-        raise ConfigError(f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: "
-                          f"{' '.join(COLUMNS)}.")
+        raise ConfigError(
+            f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: "
+            f"{' '.join(COLUMNS)}."
+        )
     name = cells[0]
     if "." in name:  # an empty node of enhanced dependencies
         return
     if "-" in name:
         first, last = (_whole(part, number, "ID") for part in name.split("-", 1))
         if first != len(block.words) + 1 or last <= first:
-            raise ConfigError(f"Line {number}: the range {quote(name)} does not begin at the next word.")
+            raise ConfigError(
+                f"Line {number}: the range {quote(name)} does not begin at the next word."
+            )
         block.joined.append((number, first, last, cells))
         return
     if _whole(name, number, "ID") != len(block.words) + 1:
-        raise ConfigError(f"Line {number}: its ID is {quote(name)}; the next word of this sentence is "
-                          f"{len(block.words) + 1}.")
+        raise ConfigError(
+            f"Line {number}: its ID is {quote(name)}; the next word of this sentence is "
+            f"{len(block.words) + 1}."
+        )
     if not cells[1].strip():
         raise ConfigError(f"Line {number} has no word in its second column, FORM.")
     block.words.append((number, cells))
     if len(block.words) > MOST_WORDS:
-        raise ConfigError(f"The sentence of line {block.line} has more than {MOST_WORDS} words; split or remove it.")
+        raise ConfigError(
+            f"The sentence of line {block.line} has more than {MOST_WORDS} words; split or remove it."
+        )
 
 
 def _parse(block: _Block) -> Parse:
@@ -114,7 +126,9 @@ def _parse(block: _Block) -> Parse:
         antecedent = _misc(cells).get("Antecedent")
         refers = None if antecedent is None else _index(antecedent, number, "Antecedent", size)
         if refers in (-1, index):
-            raise ConfigError(f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {size}.")
+            raise ConfigError(
+                f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {size}."
+            )
         words.append(Word(cells[1], cells[3], heads[index], cells[7], refers, spans[index]))
     return Parse(tuple(words), text, block.line)
 
@@ -123,14 +137,20 @@ def _validate_tree(block: _Block, heads: list[int]) -> None:
     """ConfigError unless one word is the root and every other one leads to it."""
     roots = [number for (number, _), head in zip(block.words, heads, strict=True) if head < 0]
     if len(roots) != 1:
-        what = f"lines {', '.join(map(str, roots[:4]))} are all roots" if roots else "none of its words is the root"
+        what = (
+            f"lines {', '.join(map(str, roots[:4]))} are all roots"
+            if roots
+            else "none of its words is the root"
+        )
         raise ConfigError(f"The sentence of line {block.line} needs one root (HEAD 0): {what}.")
     for index, (number, cells) in enumerate(block.words):
         seen, node = set(), index
         while node >= 0:
             if node in seen:
-                raise ConfigError(f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
-                                  "circle.")
+                raise ConfigError(
+                    f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
+                    "circle."
+                )
             seen.add(node)
             node = heads[node]
 
@@ -145,7 +165,9 @@ def _text(block: _Block) -> tuple[str, list[Span | None]]:
         if (index + 1) in joined:
             number, last, cells = joined[index + 1]
             if last > len(block.words):
-                raise ConfigError(f"Line {number}: the range ends at word {last}, and there are {len(block.words)}.")
+                raise ConfigError(
+                    f"Line {number}: the range ends at word {last}, and there are {len(block.words)}."
+                )
             forms = [row[1] for _, row in block.words[index:last]]
         start = len(text)
         text += cells[1]
@@ -166,7 +188,9 @@ def _index(text: str, number: int, column: str, size: int) -> int:
     """The index of a word from its number; −1 for 0."""
     value = _whole(text, number, column)
     if value > size:
-        raise ConfigError(f"Line {number}: its {column} is {value}, and the sentence has {size} words.")
+        raise ConfigError(
+            f"Line {number}: its {column} is {value}, and the sentence has {size} words."
+        )
     return value - 1
 
 

@@ -32,20 +32,26 @@ class Example:
 NEARLY = 0.95  # of the clearest row: as clear to the eye
 
 
-def clearest_example(readings: Sequence[Reading], kind: Kind, role: Role, layer: int, head: int) -> Example | None:
+def clearest_example(
+    readings: Sequence[Reading], kind: Kind, role: Role, layer: int, head: int
+) -> Example | None:
     """The row of all readings with the most weight on the role's targets; None where no row has targets.
 
     Among rows within 5 % of the best, the one with the longest words is taken.
     """
-    candidates = [(example, letters) for index, reading in enumerate(readings)
-             for example, letters in _rows(index, reading, kind, role, layer, head)]
+    candidates = [
+        (example, letters)
+        for index, reading in enumerate(readings)
+        for example, letters in _rows(index, reading, kind, role, layer, head)
+    ]
     most = max((example.value for example, _ in candidates), default=0.0)
     near = [(letters, example) for example, letters in candidates if example.value >= NEARLY * most]
     return max(near, key=lambda pair: pair[0])[1] if near else None
 
 
-def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: int,
-          head: int) -> list[tuple[Example, int]]:
+def _rows(
+    reading_index: int, reading: Reading, kind: Kind, role: Role, layer: int, head: int
+) -> list[tuple[Example, int]]:
     """Every row that has targets, with the letters of its query and key."""
     item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
     weights = item.weights[head]
@@ -53,11 +59,17 @@ def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: i
     expected = visible if role.targets is None else role.targets(text) & visible
     rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= FEWEST_KEYS))
     on_expected = (weights * expected)[rows]
-    values = share_used(weights[rows], visible[rows].sum(-1)) if role.targets is None else on_expected.sum(-1)
+    values = (
+        share_used(weights[rows], visible[rows].sum(-1))
+        if role.targets is None
+        else on_expected.sum(-1)
+    )
     keys, counts = on_expected.argmax(-1), expected[rows].sum(-1)
     columns = (rows, keys, values, counts, counts / visible[rows].sum(-1))
-    return [(Example(reading_index, row, key, *rest), _letters(text, row) + _letters(text, key))
-            for row, key, *rest in zip(*(column.tolist() for column in columns), strict=True)]
+    return [
+        (Example(reading_index, row, key, *rest), _letters(text, row) + _letters(text, key))
+        for row, key, *rest in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def _letters(text: Text, index: int) -> int:

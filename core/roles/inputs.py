@@ -28,7 +28,9 @@ class RoleInputs:
     what: str
 
 
-def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind: Kind = "self") -> RoleInputs:
+def role_inputs(
+    pretrained: Pretrained, own_sentences: Sequence[str] = (), kind: Kind = "self"
+) -> RoleInputs:
     """Inputs for this model: `own_sentences`, else the example ones, else lines of numbers or of its own words.
 
     Of each list only sentences of which the model knows four words in five, and the first list with at least five of
@@ -39,13 +41,22 @@ def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind:
         return RoleInputs(_digits(), "handwritten digits")
     if pretrained.reads == "sound":
         return RoleInputs((), "")
-    lists = (("sentences of your own", own_sentences, 1), ("example sentences", SENTENCES, FEWEST),
-             ("example lines of numbers", NUMBERS, FEWEST),
-             ("lines of random words of the model's vocabulary", own_lines(tokenizer_of(pretrained)), 1))
+    lists = (
+        ("sentences of your own", own_sentences, 1),
+        ("example sentences", SENTENCES, FEWEST),
+        ("example lines of numbers", NUMBERS, FEWEST),
+        ("lines of random words of the model's vocabulary", own_lines(tokenizer_of(pretrained)), 1),
+    )
     for what, sentences, fewest in lists:
-        known = tuple(ModelInputs(text) for text in sentences if unknown_share(pretrained, text) <= MOST_UNKNOWN)
+        known = tuple(
+            ModelInputs(text)
+            for text in sentences
+            if unknown_share(pretrained, text) <= MOST_UNKNOWN
+        )
         if len(known) >= fewest:
-            step = len(known) // DECODED or 1 if pretrained.reads == "pair" and kind == "causal" else 1
+            step = (
+                len(known) // DECODED or 1 if pretrained.reads == "pair" and kind == "causal" else 1
+            )
             return RoleInputs(known[::step], what)
     return RoleInputs((), "")
 
@@ -63,7 +74,11 @@ def own_lines(tokenizer: Any) -> tuple[str, ...]:
     pieces = sorted(index for index in tokenizer.get_vocab().values() if index not in special)
     draw = random.Random(SEED)
     draw.shuffle(pieces)
-    words = [word for index in pieces[: 20 * LENGTH] if (word := str(tokenizer.decode([index])).strip()).isalnum()]
+    words = [
+        word
+        for index in pieces[: 20 * LENGTH]
+        if (word := str(tokenizer.decode([index])).strip()).isalnum()
+    ]
     lines = [[draw.choice(words) for _ in range(LENGTH)] for _ in range(LINES)] if words else []
     return tuple(" ".join(line * (1 + index % 2)) for index, line in enumerate(lines))
 
@@ -72,10 +87,14 @@ def _digits() -> tuple[ModelInputs, ...]:
     from core.tasks.images import digits
 
     pictures, _ = digits()
-    return tuple(ModelInputs(picture=Array.of(to_numpy(picture))) for picture in pictures[:PICTURES])
+    return tuple(
+        ModelInputs(picture=Array.of(to_numpy(picture))) for picture in pictures[:PICTURES]
+    )
 
 
-def read_all(pretrained: Pretrained, inputs: RoleInputs, kind: Kind = "self") -> tuple[Reading, ...]:
+def read_all(
+    pretrained: Pretrained, inputs: RoleInputs, kind: Kind = "self"
+) -> tuple[Reading, ...]:
     """The model's reading of each input; PretrainedError when it cannot read one.
 
     For an encoder alone the decoder gets the input as its text, so that it need not generate one.

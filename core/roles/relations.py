@@ -33,9 +33,18 @@ class Relation:
         """(source, target) of every instance in the sentence."""
         words = parse.words
         if not self.deprel:
-            return [(index, word.antecedent) for index, word in enumerate(words) if word.antecedent is not None]
-        arcs = [(word.head, index) for index, word in enumerate(words)
-                if word.relation == self.deprel and word.head >= 0 and words[word.head].upos in self.governors]
+            return [
+                (index, word.antecedent)
+                for index, word in enumerate(words)
+                if word.antecedent is not None
+            ]
+        arcs = [
+            (word.head, index)
+            for index, word in enumerate(words)
+            if word.relation == self.deprel
+            and word.head >= 0
+            and words[word.head].upos in self.governors
+        ]
         return [(dependent, head) for head, dependent in arcs] if self.from_dependent else arcs
 
     def targets(self, parse: Parse, reverse: bool = False) -> dict[int, set[int]]:

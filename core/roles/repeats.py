@@ -50,7 +50,13 @@ class RepeatTest:
 
 
 TESTS: tuple[RepeatTest, ...] = (
-    RepeatTest("induction", "Induction", 1, "the token after the first occurrence of the same token", *OLSSON),
+    RepeatTest(
+        "induction",
+        "Induction",
+        1,
+        "the token after the first occurrence of the same token",
+        *OLSSON,
+    ),
     RepeatTest("duplicate", "Duplicate token", 0, "the first occurrence of the same token", *WANG),
     RepeatTest("previous", "Previous token", None, "the token before", *VOITA),
 )
@@ -102,10 +108,14 @@ def random_lines(pretrained: Pretrained) -> list[list[int]]:
     if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no tokens to repeat.")
     pieces = ordinary_tokens(tokenizer_of(pretrained))
-    length = min(LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2)  # beside four special tokens
+    length = min(
+        LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2
+    )  # beside four special tokens
     if length < FEWEST_TOKENS:
-        raise PretrainedError(f"{pretrained.name} has too few tokens for this test: it needs {FEWEST_TOKENS} different "
-                              "ones, twice.")
+        raise PretrainedError(
+            f"{pretrained.name} has too few tokens for this test: it needs {FEWEST_TOKENS} different "
+            "ones, twice."
+        )
     draw = random.Random(SEED)
     return [draw.sample(pieces, length) for _ in range(LINES)]
 
@@ -121,25 +131,50 @@ def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> Repe
 def line_scores(line: RepeatLine, kind: Kind) -> Float[np.ndarray, "R L H"]:
     """The score of every head in every test on one line."""
     cells = [test.cells(line.length) for test in TESTS]
-    return np.stack([stack_layers([item.weights[:, queries + line.start, keys + line.start].mean(-1).astype(float)
-                                   for item in line.reading.trace.of(kind).maps]) for queries, keys in cells])
+    return np.stack(
+        [
+            stack_layers(
+                [
+                    item.weights[:, queries + line.start, keys + line.start].mean(-1).astype(float)
+                    for item in line.reading.trace.of(kind).maps
+                ]
+            )
+            for queries, keys in cells
+        ]
+    )
 
 
-def join_lines(kind: Kind, example: RepeatLine, scores: Sequence[Float[np.ndarray, "R L H"]]) -> RepeatScores:
+def join_lines(
+    kind: Kind, example: RepeatLine, scores: Sequence[Float[np.ndarray, "R L H"]]
+) -> RepeatScores:
     """The means over two lines or more, with their intervals."""
     trace, values = example.reading.trace.of(kind), np.stack(scores)
     margin = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
-    return RepeatScores(kind, values.mean(0), margin, _uniform(trace.maps[0], example.length, example.start),
-                        trace.numbers, example.length, len(values), example.reading, example.start)
+    return RepeatScores(
+        kind,
+        values.mean(0),
+        margin,
+        _uniform(trace.maps[0], example.length, example.start),
+        trace.numbers,
+        example.length,
+        len(values),
+        example.reading,
+        example.start,
+    )
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:
     """Ids of the vocabulary that stand for letters or digits, in a fixed random order, at most 2,000."""
     special = set(tokenizer.all_special_ids)
-    ids = sorted(index for piece, index in tokenizer.get_vocab().items()
-                 if index not in special and not piece.startswith(("[unused", "<extra_id")))
+    ids = sorted(
+        index
+        for piece, index in tokenizer.get_vocab().items()
+        if index not in special and not piece.startswith(("[unused", "<extra_id"))
+    )
     random.Random(SEED).shuffle(ids)
-    return [index for index in ids[:4000] if str(tokenizer.decode([index])).strip().isalnum()][:2000]
+    return [index for index in ids[:4000] if str(tokenizer.decode([index])).strip().isalnum()][
+        :2000
+    ]
 
 
 def first_ordinary(reading: Reading, kind: Kind) -> int:

@@ -26,8 +26,11 @@ class Role:
     @property
     def meaning(self) -> str:
         """What the score measures."""
-        return (f"weight on {self.attends_to}" if self.targets
-                else "share of its keys that a row attends to, e^entropy / keys")
+        return (
+            f"weight on {self.attends_to}"
+            if self.targets
+            else "share of its keys that a row attends to, e^entropy / keys"
+        )
 
     @property
     def acts(self) -> bool:
@@ -47,7 +50,13 @@ ROLES: tuple[Role, ...] = (
     Role("delimiter", "Delimiter", "del", targets.delimiter, "punctuation and end marks", *CLARK),
     Role("same", "Same word", "same", targets.same_word, "the same word elsewhere", *CLARK),
     Role("rare", "Rare word", "rare", targets.rare_word, "the sentence's rarest word", *VOITA),
-    Role("induction", "Induction", "ind", targets.induction,
-         "the token that followed the same token before, where the text repeats", *OLSSON),
+    Role(
+        "induction",
+        "Induction",
+        "ind",
+        targets.induction,
+        "the token that followed the same token before, where the text repeats",
+        *OLSSON,
+    ),
     Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", *CLARK),
 )

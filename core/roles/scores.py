@@ -68,7 +68,10 @@ class RoleScores(NumberedHeads):
         acts = np.asarray([role.acts for role in ROLES])[:, None, None]
         rank = np.where(self.counts, self.share + acts, -1.0)
         best = rank.argmax(0)
-        return {(int(layer), int(head)): int(best[layer, head]) for layer, head in np.argwhere(rank.max(0) >= 0)}
+        return {
+            (int(layer), int(head)): int(best[layer, head])
+            for layer, head in np.argwhere(rank.max(0) >= 0)
+        }
 
     def ranked(self, role: int) -> list[Head]:
         """The heads that have a score in a role, those furthest above chance first."""
@@ -85,11 +88,15 @@ def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
     return sorted(heads, key=lambda head: -score[head])
 
 
-def stack_layers(layers: Sequence[Num[np.ndarray, "_ ..."]], empty: float = np.nan) -> Num[np.ndarray, "L H ..."]:
+def stack_layers(
+    layers: Sequence[Num[np.ndarray, "_ ..."]], empty: float = np.nan
+) -> Num[np.ndarray, "L H ..."]:
     """The values of all layers in one array; `empty` for the heads that a layer has fewer than the widest one."""
-    out = np.full((len(layers), max(map(len, layers)), *layers[0].shape[1:]), empty, layers[0].dtype)
+    out = np.full(
+        (len(layers), max(map(len, layers)), *layers[0].shape[1:]), empty, layers[0].dtype
+    )
     for row, layer in zip(out, layers, strict=True):
-        row[:len(layer)] = layer
+        row[: len(layer)] = layer
     return out
 
 
@@ -115,8 +122,12 @@ class RoleSums:
     rows: Int[np.ndarray, "R L"]
 
     def __add__(self, other: RoleSums) -> RoleSums:
-        return RoleSums(self.score + other.score, self.chance + other.chance, self.variance + other.variance,
-                        self.rows + other.rows)
+        return RoleSums(
+            self.score + other.score,
+            self.chance + other.chance,
+            self.variance + other.variance,
+            self.rows + other.rows,
+        )
 
     @property
     def mean(self) -> Scores:
@@ -129,8 +140,14 @@ class RoleSums:
         """The scores of the model's layers of these numbers."""
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = self.rows[..., None]
-            return RoleScores(kind, self.mean, self.chance / rows, np.sqrt(self.variance) / rows, self.rows.max(1),
-                              numbers)
+            return RoleScores(
+                kind,
+                self.mean,
+                self.chance / rows,
+                np.sqrt(self.variance) / rows,
+                self.rows.max(1),
+                numbers,
+            )
 
 
 def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
@@ -150,7 +167,9 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
 def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     """The sums of one reading for every role, layer and head; ValueError as in `score_roles`."""
     if kind == "cross":
-        raise ValueError("Roles use the tokens before and after, which exist only within one sequence.")
+        raise ValueError(
+            "Roles use the tokens before and after, which exist only within one sequence."
+        )
     trace, text = reading.trace.of(kind), Text(reading.lines(kind)[0])
     if not trace.maps:
         raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
@@ -161,14 +180,19 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     for layer, item in enumerate(trace.maps):
         visible = item.visible_in_any
         for index, keys in enumerate(expected):
-            sums = (_broad(item.weights, visible, text) if keys is None else
-                    weight_on_targets(item.weights, visible, text, keys & visible))
+            sums = (
+                _broad(item.weights, visible, text)
+                if keys is None
+                else weight_on_targets(item.weights, visible, text, keys & visible)
+            )
             heads = index, layer, slice(len(item.weights))
             score[heads], chance[heads], variance[heads], rows[index, layer] = sums
     return RoleSums(score, chance, variance, rows)
 
 
-def weight_on_targets(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets) -> Sums:
+def weight_on_targets(
+    weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets
+) -> Sums:
     """The weight on the expected keys, and its mean and variance when keys are shuffled, in closed form.
 
     All rows of a text are shuffled alike, as maps have vertical stripes. For rows i, i' that see the same n keys, with
@@ -195,7 +219,9 @@ def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) ->
     return Sums(used.sum(-1), heads * means.sum(), heads * variances.sum(), len(rows))
 
 
-def share_used(rows: Float[np.ndarray, "... T S"], keys: Int[np.ndarray, " T"]) -> Float[np.ndarray, "... T"]:
+def share_used(
+    rows: Float[np.ndarray, "... T S"], keys: Int[np.ndarray, " T"]
+) -> Float[np.ndarray, "... T"]:
     """The effective share of keys of each row, e^entropy / keys: 1 when uniform, 1 / keys on a single key."""
     rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-12)
     return np.exp(-(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(-1)) / keys

@@ -23,11 +23,15 @@ GOULD = "Gould et al. 2023", "https://arxiv.org/abs/2312.09230"
 
 ORDERS: dict[str, tuple[str, ...]] = {
     "numbers": tuple(str(number) for number in range(1, 21)),
-    "number words": tuple("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-                          "sixteen seventeen eighteen nineteen twenty".split()),
+    "number words": tuple(
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+        "sixteen seventeen eighteen nineteen twenty".split()
+    ),
     "ordinals": tuple("first second third fourth fifth sixth seventh eighth ninth tenth".split()),
     "days": tuple("Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()),
-    "months": tuple("January February March April May June July August September October November December".split()),
+    "months": tuple(
+        "January February March April May June July August September October November December".split()
+    ),
     "letters": tuple("abcdefghijklmnopqrstuvwxyz"),
 }
 
@@ -45,7 +49,11 @@ class Order:
     def pairs(self) -> list[tuple[int, int]]:
         """(item, successor), as indices, for each item whose successor is a token too."""
         where = {place: index for index, place in enumerate(self.places)}
-        return [(index, where[place + 1]) for index, place in enumerate(self.places) if place + 1 in where]
+        return [
+            (index, where[place + 1])
+            for index, place in enumerate(self.places)
+            if place + 1 in where
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +94,10 @@ def ordered_tokens(pretrained: Pretrained) -> tuple[Order, ...]:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no ordered tokens.")
     orders = token_orders(pretrained)
     if (count := sum(len(order.pairs) for order in orders)) < FEWEST:
-        raise PretrainedError(f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
-                              f"with their successor; the test needs {FEWEST}.")
+        raise PretrainedError(
+            f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
+            f"with their successor; the test needs {FEWEST}."
+        )
     return orders
 
 
@@ -96,13 +106,26 @@ def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], voca
     """The scores of the heads of one kind. PretrainedError where none of them lies between tokens."""
     layers = [one for one in heads if one.kind == kind and vocabularies.serves(one)]
     if not layers:
-        raise PretrainedError("The model has no heads between an embedding and an unembedding of one size.")
-    logits = tuple(stack_layers([item_logits(one, vocabularies, order) for one in layers]) for order in orders)
+        raise PretrainedError(
+            "The model has no heads between an embedding and an unembedding of one size."
+        )
+    logits = tuple(
+        stack_layers([item_logits(one, vocabularies, order) for one in layers]) for order in orders
+    )
     pairs = [len(order.pairs) for order in orders]
     hits = np.sum([_hits(one, order) for one, order in zip(logits, orders, strict=True)], axis=0)
-    chance = sum(count / len(order.ids) for count, order in zip(pairs, orders, strict=True)) / sum(pairs)
-    return SuccessorScores(hits / sum(pairs), sum(pairs), chance, tuple(orders), logits,
-                           tuple(one.number for one in layers), layers[0].writes in vocabularies.by_embedding)
+    chance = sum(count / len(order.ids) for count, order in zip(pairs, orders, strict=True)) / sum(
+        pairs
+    )
+    return SuccessorScores(
+        hits / sum(pairs),
+        sum(pairs),
+        chance,
+        tuple(orders),
+        logits,
+        tuple(one.number for one in layers),
+        layers[0].writes in vocabularies.by_embedding,
+    )
 
 
 def token_orders(pretrained: Pretrained) -> tuple[Order, ...]:
@@ -110,17 +133,26 @@ def token_orders(pretrained: Pretrained) -> tuple[Order, ...]:
     orders = []
     for name, items in ORDERS.items():
         ids = [_single(pretrained, item) for item in items]
-        known = [(place, token) for place, token in enumerate(ids) if token is not None and ids.count(token) == 1]
+        known = [
+            (place, token)
+            for place, token in enumerate(ids)
+            if token is not None and ids.count(token) == 1
+        ]
         if len(known) >= 4:
             places, tokens = zip(*known, strict=True)
             orders.append(Order(name, tuple(items[place] for place in places), tokens, places))
     return tuple(orders)
 
 
-def item_logits(heads: HeadMatrices, vocabularies: Vocabularies, order: Order) -> Float[np.ndarray, "H N N"]:
+def item_logits(
+    heads: HeadMatrices, vocabularies: Vocabularies, order: Order
+) -> Float[np.ndarray, "H N N"]:
     """What each head adds to the logit of every item (column) where it attends to an item (row)."""
     ids = list(order.ids)
-    source, target = vocabularies.embeddings[heads.reads][ids], vocabularies.unembeddings[heads.writes][:, ids]
+    source, target = (
+        vocabularies.embeddings[heads.reads][ids],
+        vocabularies.unembeddings[heads.writes][:, ids],
+    )
     return to_numpy(source @ heads.w_v @ (heads.w_o @ target))
 
 

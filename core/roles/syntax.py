@@ -28,8 +28,7 @@ Z = 1.96  # of a 95 % interval
 
 @dataclass(frozen=True, eq=False)
 class ParsedReading:
-    """A sentence, its tokens by word, and the word that each head (L, H) attends to most from each word; −1 for none.
-    """
+    """A sentence, its tokens by word, and the word that each head (L, H) attends to most from each word; −1 for none."""
 
     parse: Parse
     tokens: tuple[tuple[int, ...], ...]
@@ -50,7 +49,9 @@ class SyntaxReadings(NumberedHeads):
     heads: tuple[int, ...]
 
 
-def read_parses(pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self") -> SyntaxReadings:
+def read_parses(
+    pretrained: Pretrained, parses: Sequence[Parse], kind: Kind = "self"
+) -> SyntaxReadings:
     """Read every sentence of which the model knows four words in five, and reduce each to its heads' top words.
 
     PretrainedError as in `known_parses`, and where no sentence could be divided into its words.
@@ -69,13 +70,19 @@ def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse
     if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no syntax to show.")
     if not getattr(tokenizer_of(pretrained), "is_fast", False):
-        raise PretrainedError(f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
-                              "Take a model with a fast tokenizer (tokenizer.json).")
-    known = tuple(parse for parse in parses if unknown_share(pretrained, parse.text) <= MOST_UNKNOWN)
+        raise PretrainedError(
+            f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
+            "Take a model with a fast tokenizer (tokenizer.json)."
+        )
+    known = tuple(
+        parse for parse in parses if unknown_share(pretrained, parse.text) <= MOST_UNKNOWN
+    )
     if len(known) < min(FEWEST_SENTENCES, len(parses)):
-        raise PretrainedError(f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
-                              f"syntax needs {min(FEWEST_SENTENCES, len(parses))}. Take a model of English, or a "
-                              "CoNLL-U file in the model's own language.")
+        raise PretrainedError(
+            f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
+            f"syntax needs {min(FEWEST_SENTENCES, len(parses))}. Take a model of English, or a "
+            "CoNLL-U file in the model's own language."
+        )
     return known
 
 
@@ -86,22 +93,34 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxRead
     if tokens is None or not maps:
         return None
     numbers = tuple(item.layer_number for item in maps)
-    return SyntaxReadings(kind, (ParsedReading(parse, tokens, _top_words(maps, tokens, kind)),), 0, numbers,
-                          tuple(len(item.weights) for item in maps))
+    return SyntaxReadings(
+        kind,
+        (ParsedReading(parse, tokens, _top_words(maps, tokens, kind)),),
+        0,
+        numbers,
+        tuple(len(item.weights) for item in maps),
+    )
 
 
-def join_readings(pretrained: Pretrained, parts: Sequence[SyntaxReadings | None], left_out: int) -> SyntaxReadings:
+def join_readings(
+    pretrained: Pretrained, parts: Sequence[SyntaxReadings | None], left_out: int
+) -> SyntaxReadings:
     """The sentences of all parts; `left_out` more were not read. PretrainedError where no part has one."""
     read = [part for part in parts if part is not None]
     if not read:
-        raise PretrainedError(f"No sentence of {pretrained.name} could be divided into the words of the file.")
+        raise PretrainedError(
+            f"No sentence of {pretrained.name} could be divided into the words of the file."
+        )
     sentences = tuple(one for part in read for one in part.sentences)
     return replace(read[-1], sentences=sentences, left_out=left_out + len(parts) - len(read))
 
 
 def read_parse(pretrained: Pretrained, parse: Parse) -> Reading:
     """The model's reading of a sentence; an encoder–decoder's decoder is given the sentence too."""
-    return read(pretrained, ModelInputs(parse.text, target=parse.text if pretrained.reads == "pair" else None))
+    return read(
+        pretrained,
+        ModelInputs(parse.text, target=parse.text if pretrained.reads == "pair" else None),
+    )
 
 
 def word_tokens(pretrained: Pretrained, parse: Parse, reading: Reading,
@@ -121,7 +140,10 @@ def word_tokens(pretrained: Pretrained, parse: Parse, reading: Reading,
         return None
     words: list[list[int]] = [[] for _ in parse.words]
     for index, (start, end) in zip(ordinary, encoding["offset_mapping"], strict=True):
-        shares = [0 if word.span is None else min(end, word.span[1]) - max(start, word.span[0]) for word in parse.words]
+        shares = [
+            0 if word.span is None else min(end, word.span[1]) - max(start, word.span[0])
+            for word in parse.words
+        ]
         if max(shares) > 0:
             words[int(np.argmax(shares))].append(index)
     return tuple(() if any(unknown[index] for index in word) else tuple(word) for word in words)
@@ -140,19 +162,31 @@ def word_weights(weights: Float[np.ndarray, "H T T"],
     return np.asarray(mean @ weights @ member.T)
 
 
-def word_trace(reading: Reading, parse: Parse, tokens: Sequence[Sequence[int]], kind: Kind) -> AttentionTrace:
+def word_trace(
+    reading: Reading, parse: Parse, tokens: Sequence[Sequence[int]], kind: Kind
+) -> AttentionTrace:
     """The maps of a reading with words for tokens."""
     forms = tuple(word.form for word in parse.words)
-    maps = tuple(AttentionMap(kind, item.layer, word_weights(item.weights, tokens), forms, forms, None, item.number)
-                 for item in reading.trace.of(kind).maps)
+    maps = tuple(
+        AttentionMap(
+            kind, item.layer, word_weights(item.weights, tokens), forms, forms, None, item.number
+        )
+        for item in reading.trace.of(kind).maps
+    )
     return AttentionTrace(maps, reading.trace.source)
 
 
-def _top_words(maps: Sequence[AttentionMap], tokens: Sequence[Sequence[int]], kind: Kind) -> Int[np.ndarray, "L H W"]:
+def _top_words(
+    maps: Sequence[AttentionMap], tokens: Sequence[Sequence[int]], kind: Kind
+) -> Int[np.ndarray, "L H W"]:
     """The other word with most weight, by layer, head and word; −1 where no other word has any."""
-    hidden = np.eye(len(tokens), dtype=bool) | (np.triu(np.ones((len(tokens),) * 2, bool)) & (kind == "causal"))
+    hidden = np.eye(len(tokens), dtype=bool) | (
+        np.triu(np.ones((len(tokens),) * 2, bool)) & (kind == "causal")
+    )
     others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
-    return stack_layers([np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others], -1)
+    return stack_layers(
+        [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others], -1
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,27 +238,52 @@ class RelationScore:
         return _cross_fit(self.offset_hits, self.sentence % 2)[0]
 
 
-def score_relation(readings: SyntaxReadings, relation: Relation, reverse: bool = False) -> RelationScore | None:
+def score_relation(
+    readings: SyntaxReadings, relation: Relation, reverse: bool = False
+) -> RelationScore | None:
     """Score every head and offset in one direction of a relation; None with fewer than ten queries.
 
     A query is a word with a target. In a causal model only targets before it count, and only offsets back.
     """
     causal = readings.kind == "causal"
-    rows = [(index, query, {key for key in targets if each.tokens[key] and not (causal and key > query)})
-            for index, each in enumerate(readings.sentences)
-            for query, targets in relation.targets(each.parse, reverse).items() if each.tokens[query]]
+    rows = [
+        (
+            index,
+            query,
+            {key for key in targets if each.tokens[key] and not (causal and key > query)},
+        )
+        for index, each in enumerate(readings.sentences)
+        for query, targets in relation.targets(each.parse, reverse).items()
+        if each.tokens[query]
+    ]
     rows = [row for row in rows if row[2]]
     if len(rows) < FEWEST_QUERIES:
         return None
-    hits = np.stack([np.isin(readings.sentences[index].top[:, :, query], list(targets))
-                     for index, query, targets in rows], -1)
+    hits = np.stack(
+        [
+            np.isin(readings.sentences[index].top[:, :, query], list(targets))
+            for index, query, targets in rows
+        ],
+        -1,
+    )
     offsets = np.asarray(sorted({key - query for _, query, targets in rows for key in targets}))
-    offset_hits = np.asarray([[query + int(offset) in targets for _, query, targets in rows] for offset in offsets])
-    return RelationScore(relation, reverse, hits, offsets, offset_hits, np.asarray([row[0] for row in rows]),
-                         np.asarray([row[1] for row in rows]))
+    offset_hits = np.asarray(
+        [[query + int(offset) in targets for _, query, targets in rows] for offset in offsets]
+    )
+    return RelationScore(
+        relation,
+        reverse,
+        hits,
+        offsets,
+        offset_hits,
+        np.asarray([row[0] for row in rows]),
+        np.asarray([row[1] for row in rows]),
+    )
 
 
-def _cross_fit(hits: Bool[np.ndarray, "C N"], half: Int[np.ndarray, " N"]) -> tuple[np.ndarray, list[int]]:
+def _cross_fit(
+    hits: Bool[np.ndarray, "C N"], half: Int[np.ndarray, " N"]
+) -> tuple[np.ndarray, list[int]]:
     """Hits of the candidate that is best on the other half, and the candidate of each half (0, 1)."""
     out, picked = np.zeros(hits.shape[1], dtype=bool), []
     for part in (0, 1):

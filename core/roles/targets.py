@@ -30,8 +30,13 @@ class Text:
     @cached_property
     def ordinary(self) -> Bool[np.ndarray, " T"]:
         """The known tokens of the text itself: the rows on which roles are measured."""
-        return ~np.asarray([hidden or _is_unknown(piece)
-                            for hidden, piece in zip(self.line.special, self.pieces, strict=True)], dtype=bool)
+        return ~np.asarray(
+            [
+                hidden or _is_unknown(piece)
+                for hidden, piece in zip(self.line.special, self.pieces, strict=True)
+            ],
+            dtype=bool,
+        )
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
@@ -44,8 +49,12 @@ class Text:
         for index, piece in zip(self.line.word, self.pieces, strict=True):
             if index is not None:
                 by_word[index] = by_word.get(index, "") + piece.removeprefix("##")
-        return tuple("" if index is None or _is_sign(piece) or _is_unknown(piece) else _between_signs(by_word[index])
-                     for index, piece in zip(self.line.word, self.pieces, strict=True))
+        return tuple(
+            ""
+            if index is None or _is_sign(piece) or _is_unknown(piece)
+            else _between_signs(by_word[index])
+            for index, piece in zip(self.line.word, self.pieces, strict=True)
+        )
 
     @cached_property
     def distance(self) -> np.ndarray:
@@ -76,23 +85,39 @@ def first(text: Text) -> Targets:
 
 def delimiter(text: Text) -> Targets:
     """Punctuation and end marks, except for the first token."""
-    keys = [_delimits(piece, special) for piece, special in zip(text.pieces, text.line.special, strict=True)]
+    keys = [
+        _delimits(piece, special)
+        for piece, special in zip(text.pieces, text.line.special, strict=True)
+    ]
     keys[:1] = [False] * len(keys[:1])
-    return np.asarray(keys, dtype=bool)[None, :] & (text.distance != 0) & ~np.asarray(keys, dtype=bool)[:, None]
+    return (
+        np.asarray(keys, dtype=bool)[None, :]
+        & (text.distance != 0)
+        & ~np.asarray(keys, dtype=bool)[:, None]
+    )
 
 
 def same_word(text: Text) -> Targets:
     """The same word elsewhere, unless adjacent."""
     words = np.asarray(text.words, dtype=object)
     word_index = np.asarray([-1 if index is None else index for index in text.line.word])
-    other = (words[:, None] == words[None, :]) & (words[:, None] != "") & (word_index[:, None] != word_index[None, :])
+    other = (
+        (words[:, None] == words[None, :])
+        & (words[:, None] != "")
+        & (word_index[:, None] != word_index[None, :])
+    )
     return other & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
 def rare_word(text: Text) -> Targets:
     """The rarest word of the sentence, for all its other words; none where two are equally rare."""
-    ranks = np.asarray([rank(word) if word.isalpha() and len(word) >= LETTERS else -1 for word in text.words])
-    rarest = {text.words[index] for index in np.flatnonzero((ranks == ranks.max(initial=-1)) & (ranks >= 0))}
+    ranks = np.asarray(
+        [rank(word) if word.isalpha() and len(word) >= LETTERS else -1 for word in text.words]
+    )
+    rarest = {
+        text.words[index]
+        for index in np.flatnonzero((ranks == ranks.max(initial=-1)) & (ranks >= 0))
+    }
     words = np.asarray([word in rarest and len(rarest) == 1 for word in text.words], dtype=bool)
     return words[None, :] & ~words[:, None]
 
@@ -105,7 +130,9 @@ def induction(text: Text) -> Targets:
     pieces = np.asarray(text.pieces, dtype=object)
     size = len(text)
     follows_earlier = np.zeros((size, size), dtype=bool)
-    follows_earlier[:, 1:] = (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
+    follows_earlier[:, 1:] = (
+        (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
+    )
     continues = np.ones((size, size), dtype=bool)
     continues[:-1] = pieces[1:, None] == pieces[None, :]
     return follows_earlier & continues & text.ordinary[None, :] & (np.abs(text.distance) > 1)
@@ -117,7 +144,10 @@ def _ranks() -> dict[str, int]:
     from core.pretrained.load import minilm_folder
 
     lines = (minilm_folder() / "vocab.txt").read_text("utf-8").splitlines()
-    return {word: index for index, word in enumerate(lines) if word.isalpha() and len(word) > 1} | {"a": 0, "i": 0}
+    return {word: index for index, word in enumerate(lines) if word.isalpha() and len(word) > 1} | {
+        "a": 0,
+        "i": 0,
+    }
 
 
 def rank(word: str) -> int:
@@ -147,4 +177,4 @@ def _is_sign(piece: str) -> bool:
 def _between_signs(word: str) -> str:
     """The word without signs before and after it."""
     inside = [index for index, letter in enumerate(word) if letter.isalnum()]
-    return word[inside[0]: inside[-1] + 1] if inside else ""
+    return word[inside[0] : inside[-1] + 1] if inside else ""

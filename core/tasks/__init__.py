@@ -2,7 +2,18 @@
 
 from core.entries import ConfigError, quote
 from core.tasks.addition import ADDITION
-from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.base import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Batch,
+    Example,
+    Task,
+    TaskConfig,
+    TaskEntry,
+    Vocabulary,
+)
 from core.tasks.documents import DOCUMENTS
 from core.tasks.images import DIGITS
 from core.tasks.language import LANGUAGE
@@ -18,9 +29,28 @@ from core.tasks.tabular import IRIS
 from core.tasks.text import TOPICS
 from core.tasks.translation import DATES, NUMBERS
 
-TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, REPEATS, SENTENCES, ADDITION, NUMBERS, DATES,
-                                LANGUAGE, DOCUMENTS, TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS,
-                                OWN_TABLE)
+TASKS: tuple[TaskEntry, ...] = (
+    REVERSE,
+    COPY,
+    SORT,
+    RECALL,
+    INDUCTION,
+    REPEATS,
+    SENTENCES,
+    ADDITION,
+    NUMBERS,
+    DATES,
+    LANGUAGE,
+    DOCUMENTS,
+    TOPICS,
+    IRIS,
+    DIGITS,
+    PICTURES,
+    SERIES,
+    OWN_TEXT,
+    OWN_PAIRS,
+    OWN_TABLE,
+)
 
 
 def task_entry(key: str) -> TaskEntry:
@@ -28,7 +58,9 @@ def task_entry(key: str) -> TaskEntry:
     for entry in TASKS:
         if entry.key == key:
             return entry
-    raise ConfigError(f"task = {quote(key)}; expected one of {', '.join(entry.key for entry in TASKS)}.")
+    raise ConfigError(
+        f"task = {quote(key)}; expected one of {', '.join(entry.key for entry in TASKS)}."
+    )
 
 
 def make_task(config: TaskConfig) -> Task:
@@ -36,5 +68,19 @@ def make_task(config: TaskConfig) -> Task:
     return task_entry(config.key).build(config)
 
 
-__all__ = ["BOS", "EOS", "PAD", "TASKS", "UNK", "Batch", "Example", "Recipe", "Task", "TaskConfig", "TaskEntry",
-           "Vocabulary", "make_task", "task_entry"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "TASKS",
+    "UNK",
+    "Batch",
+    "Example",
+    "Recipe",
+    "Task",
+    "TaskConfig",
+    "TaskEntry",
+    "Vocabulary",
+    "make_task",
+    "task_entry",
+]

@@ -27,13 +27,18 @@ class Addition(RowTask):
         super().__init__(config, entry)
         self.digits, self.units_first = int(config["digits"]), config["order"] == "units"
         self.source_vocab = self.target_vocab = Vocabulary("0123456789+")
-        self.ids, self.plus = torch.tensor(self.source_vocab.encode("0123456789")), self.source_vocab.encode("+")[0]
+        self.ids, self.plus = (
+            torch.tensor(self.source_vocab.encode("0123456789")),
+            self.source_vocab.encode("+")[0],
+        )
         self.max_source, self.max_target = 2 * self.digits + 1, self.digits + 1
         self.recommended = recipes.addition()
 
     def tokens(self, text: str) -> list[str]:
         """The digits of "7 + 25", with leading zeros."""
-        return list("+".join(number.zfill(self.digits) for number in re.split(r"\s*\+\s*", text.strip())))
+        return list(
+            "+".join(number.zfill(self.digits) for number in re.split(r"\s*\+\s*", text.strip()))
+        )
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         numbers = torch.randint(10**self.digits, (count, 2), generator=generator)
@@ -46,7 +51,10 @@ class Addition(RowTask):
         """Both numbers, the smaller first."""
         powers = 10 ** torch.arange(self.digits - 1, -1, -1)
         digits = source - self.ids[0]
-        a, b = ((part * powers).sum(1) for part in (digits[:, : self.digits], digits[:, self.digits + 1 :]))
+        a, b = (
+            (part * powers).sum(1)
+            for part in (digits[:, : self.digits], digits[:, self.digits + 1 :])
+        )
         return torch.stack((torch.minimum(a, b), torch.maximum(a, b)), 1)
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
@@ -63,9 +71,20 @@ def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"
 
 
 ADDITION: TaskEntry = TaskEntry(
-    "addition", "Addition", "Add two numbers, digit by digit.",
+    "addition",
+    "Addition",
+    "Add two numbers, digit by digit.",
     "Each digit of the sum attends to the two digits that it is the sum of: two parallel diagonals.",
     lambda config: Addition(config, ADDITION),
-    (Param("digits", "Digits", 3, 3, 8, 1, meaning="number of digits of each number"),
-     Param("order", "Order", "units", choices=("units", "written"), labels=("units first", "as written"),
-           meaning="order in which the model writes the digits of the sum")))
+    (
+        Param("digits", "Digits", 3, 3, 8, 1, meaning="number of digits of each number"),
+        Param(
+            "order",
+            "Order",
+            "units",
+            choices=("units", "written"),
+            labels=("units first", "as written"),
+            meaning="order in which the model writes the digits of the sum",
+        ),
+    ),
+)

@@ -41,7 +41,11 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Tokens of ids up to the first EOS, without PAD and BOS."""
-        return [self.tokens[i] for i in takewhile(lambda i: i != EOS, map(int, ids)) if i not in (PAD, BOS)]
+        return [
+            self.tokens[i]
+            for i in takewhile(lambda i: i != EOS, map(int, ids))
+            if i not in (PAD, BOS)
+        ]
 
 
 class Example(NamedTuple):
@@ -69,19 +73,25 @@ class Batch:
     target_out: Tensor
 
     def to(self, device: torch.device | str) -> Batch:
-        moved = {name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None}
+        moved = {
+            name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None
+        }
         return replace(self, **moved)
 
     @property
     def tokens(self) -> int:
         """The number of source and target tokens, without padding, for tokens a second."""
-        return int(self.source_mask.sum()) + (0 if self.target_in is None else int((self.target_out != PAD).sum()))
+        return int(self.source_mask.sum()) + (
+            0 if self.target_in is None else int((self.target_out != PAD).sum())
+        )
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
     """Rows of ids, padded to the longest."""
     longest = max(map(len, rows))
-    return torch.tensor([list(row) + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long)
+    return torch.tensor(
+        [list(row) + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long
+    )
 
 
 def is_held_out(item: str) -> bool:
@@ -100,16 +110,26 @@ class TaskConfig:
     def __post_init__(self) -> None:
         from core.tasks import task_entry
 
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**31:
-            raise ConfigError(f"task = {quote_name(self.key)}: seed = {quote(self.seed)}; expected a whole number "
-                              "from 0 to 2147483647.")
+        if (
+            isinstance(self.seed, bool)
+            or not isinstance(self.seed, int)
+            or not 0 <= self.seed < 2**31
+        ):
+            raise ConfigError(
+                f"task = {quote_name(self.key)}: seed = {quote(self.seed)}; expected a whole number "
+                "from 0 to 2147483647."
+            )
         entry, params = task_entry(self.key), dict(self.params)
         known = {param.key: param for param in entry.params}
         if extra := sorted(params.keys() - known.keys()):
-            raise ConfigError(f"task = {self.key} has no {quote_name(extra[0])}; it takes "
-                              f"{', '.join(known) or 'no parameters'}.")
-        filled = {key: param.check(params.get(key, param.default), f"task = {self.key}")
-                  for key, param in known.items()}
+            raise ConfigError(
+                f"task = {self.key} has no {quote_name(extra[0])}; it takes "
+                f"{', '.join(known) or 'no parameters'}."
+            )
+        filled = {
+            key: param.check(params.get(key, param.default), f"task = {self.key}")
+            for key, param in known.items()
+        }
         object.__setattr__(self, "params", tuple(sorted(filled.items())))
         entry.check(**filled)
 
@@ -131,10 +151,20 @@ class TaskConfig:
         if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
             raise ConfigError(f"A task is an object with a key; got {quote(data)}.")
         if not isinstance(data.get("params", {}), Mapping):
-            raise ConfigError(f"task = {quote_name(data['key'])}: params is an object of names and "
-                              f"values; got {quote(data['params'])}.")
-        before = {param.key: param.before for param in task_entry(data["key"]).params if param.before is not None}
-        return cls(data["key"], tuple(sorted({**before, **data.get("params", {})}.items())), data.get("seed", 0))
+            raise ConfigError(
+                f"task = {quote_name(data['key'])}: params is an object of names and "
+                f"values; got {quote(data['params'])}."
+            )
+        before = {
+            param.key: param.before
+            for param in task_entry(data["key"]).params
+            if param.before is not None
+        }
+        return cls(
+            data["key"],
+            tuple(sorted({**before, **data.get("params", {})}.items())),
+            data.get("seed", 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -162,7 +192,9 @@ class Task:
     input = "tokens"
     separator = ""
     unit, whole = "word", "sentences"  # names of one token and of whole outputs
-    expected_name = "the expected position"  # of all that `places` names, where the target is no sequence
+    expected_name = (
+        "the expected position"  # of all that `places` names, where the target is no sequence
+    )
     classes: tuple[str, ...] = ()  # of a label
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
     notes: tuple[str, ...] = ()  # how a person's data was read
@@ -180,8 +212,12 @@ class Task:
     def shape(self) -> Shape:
         """The sizes that a model is built for."""
         longest = max(self.max_source, self.max_target) + 1  # with the end mark
-        return Shape(len(self.source_vocab), len(self.target_vocab), longest,
-                     one_vocabulary=self.source_vocab is self.target_vocab)
+        return Shape(
+            len(self.source_vocab),
+            len(self.target_vocab),
+            longest,
+            one_vocabulary=self.source_vocab is self.target_vocab,
+        )
 
     @property
     def baseline_loss(self) -> float:
@@ -198,8 +234,12 @@ class Task:
         the target is a label."""
         if self.form != "label":
             return None
-        majority, share = majority_class(*([self.label(example) for example in items]
-                                           for items in (self.trained(), self.held_out(n))))
+        majority, share = majority_class(
+            *(
+                [self.label(example) for example in items]
+                for items in (self.trained(), self.held_out(n))
+            )
+        )
         return self.classes[majority], share
 
     def trained(self) -> tuple[Example, ...]:
@@ -232,7 +272,9 @@ class Task:
             if len(examples) == n:
                 return tuple(examples)
             examples[self.draw(generator, held_out=True)] = None
-        raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(examples)}.")
+        raise ValueError(
+            f"task = {self.key} has too few different held-out items for n = {n}; found {len(examples)}."
+        )
 
     def words_of(self, tokens: Sequence[str]) -> list[str]:
         """The words of an output, for BLEU."""
@@ -248,7 +290,9 @@ class Task:
         if not tokens:
             raise ValueError("The source is empty; type at least one token.")
         if len(tokens) > self.max_source:
-            raise ValueError(f"The source has {len(tokens)} tokens; this task reads at most {self.max_source}.")
+            raise ValueError(
+                f"The source has {len(tokens)} tokens; this task reads at most {self.max_source}."
+            )
         return Example(tokens, ())
 
     def label(self, example: Example) -> int:
@@ -259,7 +303,9 @@ class Task:
     def encode(self, examples: Sequence[Example]) -> tuple[Tensor, Bool[Tensor, "B S"]]:
         """The padded sources and which of their places are real; ValueError for no example or an empty source."""
         if not examples or not all(example.source for example in examples):
-            raise ValueError("A batch needs at least one example, and every source at least one token.")
+            raise ValueError(
+                "A batch needs at least one example, and every source at least one token."
+            )
         source = pad([self.source_vocab.encode(example.source) for example in examples])
         return source, source != PAD
 
@@ -271,7 +317,12 @@ class Task:
         if self.form == "text":
             return Batch(source, mask, None, self._next_tokens(examples))
         targets = [self.target_vocab.encode(example.target) for example in examples]
-        return Batch(source, mask, pad([[BOS, *ids] for ids in targets]), pad([[*ids, EOS] for ids in targets]))
+        return Batch(
+            source,
+            mask,
+            pad([[BOS, *ids] for ids in targets]),
+            pad([[*ids, EOS] for ids in targets]),
+        )
 
     def _next_tokens(self, examples: Sequence[Example]) -> Int[Tensor, "B S"]:
         """Each token's next one; the last token of a typed text has none."""
@@ -286,7 +337,11 @@ class Task:
     def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
         """For each target token all source positions that it may well attend to: by default the expected one."""
         expected = self.expected(example)
-        return None if expected is None else tuple((position,) if position >= 0 else () for position in expected)
+        return (
+            None
+            if expected is None
+            else tuple((position,) if position >= 0 else () for position in expected)
+        )
 
     def deciding(self, example: Example) -> tuple[range, tuple[int, ...]] | None:
         """The positions of the sentence that decides a document's class, and of the words in it that do; None where

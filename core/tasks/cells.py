@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-MISSING = frozenset(("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-"))
+MISSING = frozenset(
+    ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-")
+)
 MONTH_FIRST = "month/day/year"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPACE = re.compile("(?<=\\d)[ \u00a0\u202f](?=\\d{3}(?!\\d))")  # between thousands
@@ -45,8 +47,11 @@ def decimal_comma(cells: Sequence[str], usual: bool) -> bool:
 def date_order(cells: Sequence[str]) -> str:
     """The order of 3/4/2020 among these dates: "month/day/year" only where some second part is over 12 and no first
     one is, else "day/month/year"; "" where no date has slashes."""
-    parts = [(int(match[1]), int(match[3])) for cell in cells
-             if (match := _YEAR_LAST.fullmatch(cell)) and match[2] == "/"]
+    parts = [
+        (int(match[1]), int(match[3]))
+        for cell in cells
+        if (match := _YEAR_LAST.fullmatch(cell)) and match[2] == "/"
+    ]
     if not parts:
         return ""
     months = any(second > 12 for _, second in parts) and not any(first > 12 for first, _ in parts)

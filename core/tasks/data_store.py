@@ -74,8 +74,10 @@ def path_of(reference: str) -> Path:
     for path in (_run_files.get(reference), _stored(reference)):
         if path is not None and path.is_file():
             return path
-    raise ConfigError(f"The data {reference[:15]}… is not on this machine; upload the file again, give it with "
-                      "--data, or upload the run as a zip.")
+    raise ConfigError(
+        f"The data {reference[:15]}… is not on this machine; upload the file again, give it with "
+        "--data, or upload the run as a zip."
+    )
 
 
 def note(folder: Path, verify: bool = False) -> None:
@@ -88,7 +90,10 @@ def note(folder: Path, verify: bool = False) -> None:
 
 def link(reference: str, folder: Path) -> None:
     """Link stored data into a run's folder; ConfigError where it is not on this machine."""
-    source, target = path_of(reference), folder / IN_RUN / f"{reference.removeprefix('sha256:')}.txt"
+    source, target = (
+        path_of(reference),
+        folder / IN_RUN / f"{reference.removeprefix('sha256:')}.txt",
+    )
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)

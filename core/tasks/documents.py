@@ -13,7 +13,16 @@ from core.entries import Param
 from core.models.base import Shape
 from core.models.tokens import SENTENCE_END, sentence_spans
 from core.tasks import recipes
-from core.tasks.base import Example, Form, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks.base import (
+    Example,
+    Form,
+    Task,
+    TaskConfig,
+    TaskEntry,
+    Vocabulary,
+    choose,
+    is_held_out,
+)
 from core.tasks.naive_bayes import NaiveBayes
 from core.tasks.text import split
 
@@ -22,12 +31,29 @@ VERDICTS = ("guilty", "innocent")
 ADJECTIVES = (("guilty", "culpable", "liable"), ("innocent", "blameless", "faultless"))
 VERBS = (("convicted", "condemned", "sentenced"), ("acquitted", "cleared", "released"))
 RULINGS = (
-    (ADJECTIVES, ("the {court} court found him {verdict} .", "in the eyes of the {court} court he was {verdict} .",
-                  "he was {verdict} , wrote the {court} court in a long report .")),
-    (VERBS, ("the {court} court {verdict} him .", "he was {verdict} by the {court} court that week .",
-             "after a short trial the {court} court {verdict} him once more .")))
-REMARKS = ("it rained all week .", "his wife wrote a long letter .", "the papers wrote about him once more .",
-           "he was at home that week .")
+    (
+        ADJECTIVES,
+        (
+            "the {court} court found him {verdict} .",
+            "in the eyes of the {court} court he was {verdict} .",
+            "he was {verdict} , wrote the {court} court in a long report .",
+        ),
+    ),
+    (
+        VERBS,
+        (
+            "the {court} court {verdict} him .",
+            "he was {verdict} by the {court} court that week .",
+            "after a short trial the {court} court {verdict} him once more .",
+        ),
+    ),
+)
+REMARKS = (
+    "it rained all week .",
+    "his wife wrote a long letter .",
+    "the papers wrote about him once more .",
+    "he was at home that week .",
+)
 FEWEST = 2  # rulings, and so sentences
 TRAINED = 2_000  # documents for the baseline
 
@@ -49,19 +75,33 @@ class Documents(Task):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
-        self.sentences, self.courts = int(config["sentences"]), COURTS[-int(config["courts"]):]
+        self.sentences, self.courts = int(config["sentences"]), COURTS[-int(config["courts"]) :]
         templates = [text for _, texts in RULINGS for text in texts]
-        fixed = {word for text in (*templates, *REMARKS) for word in text.split() if not word.startswith("{")}
+        fixed = {
+            word
+            for text in (*templates, *REMARKS)
+            for word in text.split()
+            if not word.startswith("{")
+        }
         verdicts = {word for words, _ in RULINGS for of_class in words for word in of_class}
-        self.source_vocab, self.target_vocab = Vocabulary(fixed | verdicts | set(COURTS)), Vocabulary(VERDICTS)
+        self.source_vocab, self.target_vocab = (
+            Vocabulary(fixed | verdicts | set(COURTS)),
+            Vocabulary(VERDICTS),
+        )
         self.max_source = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS))
         self.max_target = 1
         self.recommended = recipes.documents()
 
     @property
     def shape(self) -> Shape:
-        end, = self.source_vocab.encode([SENTENCE_END])
-        return Shape(len(self.source_vocab), len(VERDICTS), self.max_source + 1, output="label", sentence_end=end)
+        (end,) = self.source_vocab.encode([SENTENCE_END])
+        return Shape(
+            len(self.source_vocab),
+            len(VERDICTS),
+            self.max_source + 1,
+            output="label",
+            sentence_end=end,
+        )
 
     @property
     def baseline_loss(self) -> float:
@@ -72,7 +112,9 @@ class Documents(Task):
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
-            rng = Random(choose(generator, 2**31))  # a number of torch's takes as long as twenty of Python's
+            rng = Random(
+                choose(generator, 2**31)
+            )  # a number of torch's takes as long as twenty of Python's
             verdict, rulings = self._rulings(rng)
             lines = [_ruling(self.courts[court], ruled, rng) for court, ruled in rulings]
             lines += rng.choices(REMARKS, k=rng.randint(0, self.sentences - len(lines)))
@@ -84,7 +126,10 @@ class Documents(Task):
     def _rulings(self, rng: Random) -> tuple[int, list[tuple[int, int]]]:
         """The highest court's verdict, and (court, verdict) of all; how many are of each verdict is drawn without
         regard to it."""
-        verdict, count = rng.randrange(len(VERDICTS)), rng.randint(FEWEST, min(self.sentences, len(self.courts)))
+        verdict, count = (
+            rng.randrange(len(VERDICTS)),
+            rng.randint(FEWEST, min(self.sentences, len(self.courts))),
+        )
         innocent = rng.randint(1, count - 1)
         others = [1] * (innocent - verdict) + [0] * (count - 1 - innocent + verdict)
         rng.shuffle(others)
@@ -99,8 +144,14 @@ class Documents(Task):
         rulings = []
         for span in sentence_spans(example.source):
             words = example.source[span.start : span.stop]
-            courts = [(COURTS.index(word), i) for i, word in zip(span, words, strict=True) if word in COURTS]
-            verdicts = [i for i, word in zip(span, words, strict=True) if verdict_of(word) is not None]
+            courts = [
+                (COURTS.index(word), i)
+                for i, word in zip(span, words, strict=True)
+                if word in COURTS
+            ]
+            verdicts = [
+                i for i, word in zip(span, words, strict=True) if verdict_of(word) is not None
+            ]
             if courts and verdicts:
                 rank, court = max(courts)
                 rulings.append((rank, span, tuple(sorted((court, verdicts[0])))))
@@ -124,12 +175,22 @@ class Documents(Task):
 
     def _read(self, examples: Sequence[Example]) -> tuple[list[list[int]], list[int]]:
         """The numbers of their words, and their classes."""
-        return [self.source_vocab.encode(example.source) for example in examples], list(map(self.label, examples))
+        return [self.source_vocab.encode(example.source) for example in examples], list(
+            map(self.label, examples)
+        )
 
 
 def verdict_of(word: str) -> int | None:
     """The class that a word gives as a verdict; None for another word."""
-    return next((verdict for words, _ in RULINGS for verdict, of_class in enumerate(words) if word in of_class), None)
+    return next(
+        (
+            verdict
+            for words, _ in RULINGS
+            for verdict, of_class in enumerate(words)
+            if word in of_class
+        ),
+        None,
+    )
 
 
 def _ruling(court: str, verdict: int, rng: Random) -> str:
@@ -138,11 +199,30 @@ def _ruling(court: str, verdict: int, rng: Random) -> str:
 
 
 DOCUMENTS: TaskEntry = TaskEntry(
-    "documents", "Deciding sentence",
+    "documents",
+    "Deciding sentence",
     "A document reports what several courts ruled, and other things. The verdict of the highest court counts.",
     "Most weight is on the sentence about the highest court and, within it, on the court or its verdict. Recurrent "
     "cells carry the verdict to other sentences, too, so that a model can also read it there.",
     lambda config: Documents(config, DOCUMENTS),
-    (Param("sentences", "Most sentences", 6, 3, 12, 1, meaning="largest number of sentences in a document"),
-     Param("courts", "Courts", 5, 3, len(COURTS), 1, meaning="number of courts that may rule, the highest of "
-           + ", ".join(COURTS))))
+    (
+        Param(
+            "sentences",
+            "Most sentences",
+            6,
+            3,
+            12,
+            1,
+            meaning="largest number of sentences in a document",
+        ),
+        Param(
+            "courts",
+            "Courts",
+            5,
+            3,
+            len(COURTS),
+            1,
+            meaning="number of courts that may rule, the highest of " + ", ".join(COURTS),
+        ),
+    ),
+)

@@ -47,7 +47,9 @@ class PictureTask(Task):
         rows, columns = (range(1, size + 1) for size in self.grid)
         return tuple(f"{r},{c}" for r in rows for c in columns), example.target
 
-    def encode(self, examples: Sequence[Example]) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+    def encode(
+        self, examples: Sequence[Example]
+    ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         source = torch.tensor([example.source for example in examples])
         return source, torch.ones(source.shape[:2], dtype=torch.bool)
 
@@ -64,7 +66,9 @@ class Digits(PictureTask, LabelledTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         pictures, labels = digits()
-        super().__init__(config, entry, [picture.tobytes() for picture in pictures.numpy()], labels.tolist())
+        super().__init__(
+            config, entry, [picture.tobytes() for picture in pictures.numpy()], labels.tolist()
+        )
         self.patch = int(config["patch"])
         self.grid = (SIDE // self.patch, SIDE // self.patch)
         self.patches = cut(pictures, self.patch)
@@ -86,9 +90,19 @@ class Digits(PictureTask, LabelledTask):
         return self.collate(examples).source.flatten(1)
 
 
-PATCH = Param("patch", "Patch", "2", choices=("1", "2", "4"), labels=("1 pixel", "2 × 2 pixels", "4 × 4 pixels"),
-              meaning="size of the patch of the picture that is one token")
+PATCH = Param(
+    "patch",
+    "Patch",
+    "2",
+    choices=("1", "2", "4"),
+    labels=("1 pixel", "2 × 2 pixels", "4 × 4 pixels"),
+    meaning="size of the patch of the picture that is one token",
+)
 DIGITS: TaskEntry = TaskEntry(
-    "digits", "Handwritten digits", "Classify the digit in a picture of 8 × 8 pixels.",
+    "digits",
+    "Handwritten digits",
+    "Classify the digit in a picture of 8 × 8 pixels.",
     "The class token attends to the strokes that distinguish the digits.",
-    lambda config: Digits(config, DIGITS), (PATCH,))
+    lambda config: Digits(config, DIGITS),
+    (PATCH,),
+)

@@ -23,7 +23,9 @@ class LabelledTask(Task):
     finite = True
     baseline_name = "logistic regression"
 
-    def __init__(self, config: TaskConfig, entry: TaskEntry, items: Sequence[object], labels: Sequence[int]) -> None:
+    def __init__(
+        self, config: TaskConfig, entry: TaskEntry, items: Sequence[object], labels: Sequence[int]
+    ) -> None:
         super().__init__(config, entry)
         self.labels, self.sides = labels, split_sides(items, labels, config.seed)
         self.max_target = 1
@@ -45,7 +47,9 @@ class LabelledTask(Task):
         return self.collate(self.trained())
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        return self.select(torch.randint(len(self.sides[False]), (batch_size,), generator=generator))
+        return self.select(
+            torch.randint(len(self.sides[False]), (batch_size,), generator=generator)
+        )
 
     def select(self, rows: Tensor) -> Batch:
         """A batch of those training items."""
@@ -72,11 +76,14 @@ class LabelledTask(Task):
         """The baseline's name and its accuracy on the same split."""
         (train, answers), (test, targets) = (
             (self.flat(side), [example.target[0] for example in side])
-            for side in (self.trained(), self.held_out(len(self.labels))))
+            for side in (self.trained(), self.held_out(len(self.labels)))
+        )
         return self.baseline_name, float(self.classifier().fit(train, answers).score(test, targets))
 
 
-def split_sides(items: Sequence[object], labels: Sequence[int], seed: int) -> Mapping[bool, tuple[int, ...]]:
+def split_sides(
+    items: Sequence[object], labels: Sequence[int], seed: int
+) -> Mapping[bool, tuple[int, ...]]:
     """Indexes of the training items (False) and of the held-out items (True), a fifth of each class.
 
     Equal items count as one, of the class of the first, so that they stand on one side. ConfigError when no class has
@@ -96,6 +103,8 @@ def split_sides(items: Sequence[object], labels: Sequence[int], seed: int) -> Ma
         for rank, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
             split[rank < held_out_count] += of_class[j]
     if not split[True]:
-        raise ConfigError("No class has three different rows, so none can be held out; add different rows.")
+        raise ConfigError(
+            "No class has three different rows, so none can be held out; add different rows."
+        )
     order = torch.randperm(len(split[True]), generator=generator).tolist()
     return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}

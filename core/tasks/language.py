@@ -15,8 +15,16 @@ from core.tasks.base import Example, TaskConfig, TaskEntry, Vocabulary, choose, 
 from core.tasks.translation import PAIRS, PairTask
 from core.tasks.words import LARGEST, spell
 
-LANGUAGES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "nl": "Dutch",
-             "pt": "Portuguese", "sv": "Swedish"}
+LANGUAGES = {
+    "en": "English",
+    "de": "German",
+    "fr": "French",
+    "es": "Spanish",
+    "it": "Italian",
+    "nl": "Dutch",
+    "pt": "Portuguese",
+    "sv": "Swedish",
+}
 LONGEST = 47  # letters: "eight thousand, eight hundred and seventy-eight"
 
 
@@ -59,14 +67,32 @@ class WhichLanguage(PairTask):
 def letters(languages: tuple[str, ...]) -> frozenset[str]:
     """All characters of the number words of these languages."""
     numbers = (*range(100), 100, 101, 200, 1000, 1001, 1200)
-    return frozenset(letter for language in languages for n in numbers for letter in spell(n, language))
+    return frozenset(
+        letter for language in languages for n in numbers for letter in spell(n, language)
+    )
 
 
 LANGUAGE: TaskEntry = TaskEntry(
-    "language", "Which language", "Classify the language of a number that is spelled letter by letter.",
+    "language",
+    "Which language",
+    "Classify the language of a number that is spelled letter by letter.",
     "The class attends to pairs of letters that only its language has.",
     lambda config: WhichLanguage(config, LANGUAGE),
-    (Param("languages", "Languages", 6, 2, len(LANGUAGES), 1, meaning="number of languages, in the order "
-           + ", ".join(LANGUAGES.values())),
-     replace(PAIRS, name="Training words", default=5_000, meaning="number of words that are generated before "
-                                                                  "training")))
+    (
+        Param(
+            "languages",
+            "Languages",
+            6,
+            2,
+            len(LANGUAGES),
+            1,
+            meaning="number of languages, in the order " + ", ".join(LANGUAGES.values()),
+        ),
+        replace(
+            PAIRS,
+            name="Training words",
+            default=5_000,
+            meaning="number of words that are generated before training",
+        ),
+    ),
+)

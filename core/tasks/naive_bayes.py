@@ -19,9 +19,13 @@ class NaiveBayes:
         counts = torch.ones(len(self.classes), vocabulary, dtype=torch.float64)
         for words, of_text in zip(texts, classes, strict=True):
             ids = torch.tensor(words, dtype=torch.int64)
-            counts[self.classes.index(of_text)].index_add_(0, ids, torch.ones(len(ids), dtype=torch.float64))
+            counts[self.classes.index(of_text)].index_add_(
+                0, ids, torch.ones(len(ids), dtype=torch.float64)
+            )
         self.log_words = (counts / counts.sum(1, keepdim=True)).log()
-        self.log_classes = torch.tensor([classes.count(one) / len(classes) for one in self.classes]).double().log()
+        self.log_classes = (
+            torch.tensor([classes.count(one) / len(classes) for one in self.classes]).double().log()
+        )
 
     def predict(self, words: Words) -> int:
         """The most probable class of a text."""
@@ -34,4 +38,6 @@ class NaiveBayes:
 
     def accuracy(self, texts: Sequence[Words], classes: Sequence[int]) -> float:
         """The share of texts whose class it predicts."""
-        return sum(self.predict(words) == one for words, one in zip(texts, classes, strict=True)) / len(texts)
+        return sum(
+            self.predict(words) == one for words, one in zip(texts, classes, strict=True)
+        ) / len(texts)

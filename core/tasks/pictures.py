@@ -14,7 +14,18 @@ from core.entries import Param
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.addition import decimal_digits
-from core.tasks.base import BOS, EOS, PAD, Batch, Example, TaskConfig, TaskEntry, Vocabulary, is_held_out, pad
+from core.tasks.base import (
+    BOS,
+    EOS,
+    PAD,
+    Batch,
+    Example,
+    TaskConfig,
+    TaskEntry,
+    Vocabulary,
+    is_held_out,
+    pad,
+)
 from core.tasks.images import PATCH, SIDE, PictureTask, cut, digits
 from core.tasks.labelled import split_sides
 from core.tasks.words import number_words
@@ -36,10 +47,14 @@ class Pictures(PictureTask):
         self.words = number_words(self.language)
         self.number = {words: n for n, words in enumerate(self.words)}
         first = 10 ** (self.count - 1)
-        self.numbers = {side: torch.tensor([n for n in range(first, 10 * first) if is_held_out(str(n)) == side])
-                        for side in (False, True)}
+        self.numbers = {
+            side: torch.tensor([n for n in range(first, 10 * first) if is_held_out(str(n)) == side])
+            for side in (False, True)
+        }
         texts = [self.words[n] for n in range(first, 10 * first)]
-        self.target_vocab = self.source_vocab = Vocabulary(word for words in texts for word in words)
+        self.target_vocab = self.source_vocab = Vocabulary(
+            word for words in texts for word in words
+        )
         self.grid = (SIDE // self.patch, self.count * SIDE // self.patch)
         self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, texts))
         self.recommended = recipes.pictures()
@@ -70,8 +85,10 @@ class Pictures(PictureTask):
         """For each word the patches of the digit that decides it; none for a word that no single digit decides."""
         rows, columns = self.grid
         wide = SIDE // self.patch
-        of_digit = [tuple(r * columns + digit * wide + c for r in range(rows) for c in range(wide))
-                    for digit in range(self.count)]
+        of_digit = [
+            tuple(r * columns + digit * wide + c for r in range(rows) for c in range(wide))
+            for digit in range(self.count)
+        ]
         digits = deciding(self.language, self.number[example.target])
         return tuple(of_digit[digit] if digit >= 0 else () for digit in digits)
 
@@ -92,10 +109,16 @@ class Pictures(PictureTask):
     def _by_digit(self) -> Mapping[bool, tuple[Int[Tensor, "ten M"], Int[Tensor, " ten"]]]:
         """Which pictures show each digit, and how many, on both sides of the split."""
         pictures, labels = digits()
-        by_side = split_sides([row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed)
-        lists = {side: [[i for i in rows if int(labels[i]) == digit] for digit in range(10)]
-                 for side, rows in by_side.items()}
-        return {side: (pad(rows), torch.tensor(list(map(len, rows)))) for side, rows in lists.items()}
+        by_side = split_sides(
+            [row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed
+        )
+        lists = {
+            side: [[i for i in rows if int(labels[i]) == digit] for digit in range(10)]
+            for side, rows in by_side.items()
+        }
+        return {
+            side: (pad(rows), torch.tensor(list(map(len, rows)))) for side, rows in lists.items()
+        }
 
 
 @lru_cache(maxsize=20_000)
@@ -108,20 +131,41 @@ def deciding(language: str, number: int) -> tuple[int, ...]:
     for i, word in enumerate(target):
         changed = []
         for j, digit in enumerate(digits):
-            others = [other for other in "0123456789" if other != digit and not (j == 0 and other == "0")]
+            others = [
+                other for other in "0123456789" if other != digit and not (j == 0 and other == "0")
+            ]
             variants = [words[int(digits[:j] + other + digits[j + 1 :])] for other in others]
-            changed.append(sum(len(each) <= i or each[i] != word for each in variants) / len(variants))
+            changed.append(
+                sum(len(each) <= i or each[i] != word for each in variants) / len(variants)
+            )
         decisive = [j for j, share in enumerate(changed) if share > DECIDES]
         result.append(decisive[0] if len(decisive) == 1 else -1)
     return tuple(result)
 
 
 PICTURES: TaskEntry = TaskEntry(
-    "pictures", "Pictures to words", "Write the number that several handwritten digits show, in words.",
+    "pictures",
+    "Pictures to words",
+    "Write the number that several handwritten digits show, in words.",
     "Each word attends to the digit that determines it. In a German number the ones come before the tens.",
     lambda config: Pictures(config, PICTURES),
-    (Param("language", "Language", "de", choices=("en", "de", "fr", "es"),
-           labels=("English", "German", "French", "Spanish"), meaning="language of the number"),
-     Param("digits", "Digits", 3, 2, 4, 1, meaning="number of digits in a picture"),
-     Param("patch", "Patch", "4", choices=("2", "4", "8"), labels=("2 × 2 pixels", "4 × 4 pixels", "a whole digit"),
-           meaning=PATCH.meaning)))
+    (
+        Param(
+            "language",
+            "Language",
+            "de",
+            choices=("en", "de", "fr", "es"),
+            labels=("English", "German", "French", "Spanish"),
+            meaning="language of the number",
+        ),
+        Param("digits", "Digits", 3, 2, 4, 1, meaning="number of digits in a picture"),
+        Param(
+            "patch",
+            "Patch",
+            "4",
+            choices=("2", "4", "8"),
+            labels=("2 × 2 pixels", "4 × 4 pixels", "a whole digit"),
+            meaning=PATCH.meaning,
+        ),
+    ),
+)

@@ -18,8 +18,15 @@ DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
 MAX_LINES = 3  # wrong lines named in one message
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
-_MAGIC = {b"PK\x03\x04": "a zip file or an Excel workbook", b"%PDF": "a PDF", b"\xd0\xcf\x11\xe0": "an old Excel file",
-          b"\x1f\x8b": "a gzip file", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture", b"SQLite": "a database"}
+_MAGIC = {
+    b"PK\x03\x04": "a zip file or an Excel workbook",
+    b"%PDF": "a PDF",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"\x1f\x8b": "a gzip file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"SQLite": "a database",
+}
 ENCODINGS = ("utf-8", "cp1252")
 
 
@@ -45,27 +52,41 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     """
     for start, kind in _MAGIC.items():
         if data.startswith(start):
-            raise ConfigError(f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that.")
+            raise ConfigError(
+                f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that."
+            )
     if len(data) > 4 * MOST_SIGNS:
-        raise ConfigError(f"The file has {len(data):,} bytes; a text may have {MOST_SIGNS:,} characters.")
-    coding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else (
-        "utf-8-sig" if encoding == "utf-8" else encoding)
+        raise ConfigError(
+            f"The file has {len(data):,} bytes; a text may have {MOST_SIGNS:,} characters."
+        )
+    coding = (
+        "utf-16"
+        if data.startswith((b"\xff\xfe", b"\xfe\xff"))
+        else ("utf-8-sig" if encoding == "utf-8" else encoding)
+    )
     try:
         return data.decode(coding)
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
         if coding == "utf-16":
-            raise ConfigError(f"The file says that it is UTF-16, but breaks off at byte {error.start}.") from error
+            raise ConfigError(
+                f"The file says that it is UTF-16, but breaks off at byte {error.start}."
+            ) from error
         byte = f"its byte {column} is 0x{data[error.start]:02X}"
         if encoding == "cp1252":
-            raise ConfigError(f"Line {line} is not Windows-1252: {byte}, which is no character there. Save the file "
-                              "as UTF-8 and take it again.") from error
+            raise ConfigError(
+                f"Line {line} is not Windows-1252: {byte}, which is no character there. Save the file "
+                "as UTF-8 and take it again."
+            ) from error
         as_windows = data[error.start : error.start + 1].decode("cp1252", "replace")
         fits = "cp1252" if _reads_as_windows(data) else ""
         way = "Read it as Windows-1252 (encoding cp1252), or save" if fits else "Save"
-        raise EncodingError(f"Line {line} is not UTF-8: {byte} (in Windows-1252 {as_windows!r}). {way} the file as "
-                            "UTF-8 and take it again.", fits) from error
+        raise EncodingError(
+            f"Line {line} is not UTF-8: {byte} (in Windows-1252 {as_windows!r}). {way} the file as "
+            "UTF-8 and take it again.",
+            fits,
+        ) from error
 
 
 def _reads_as_windows(data: bytes) -> bool:
@@ -78,12 +99,16 @@ def validate_text(text: str, what: str = "text") -> str:
     if not text.strip():
         raise ConfigError(f"There is no {what} yet; paste it or choose a file.")
     if len(text) > MOST_SIGNS:
-        raise ConfigError(f"The {what} has {len(text):,} characters; at most {MOST_SIGNS:,} are taken. Cut it shorter.")
+        raise ConfigError(
+            f"The {what} has {len(text):,} characters; at most {MOST_SIGNS:,} are taken. Cut it shorter."
+        )
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if match := _CONTROL.search(text):
         line = text.count("\n", 0, match.start()) + 1
-        raise ConfigError(f"Line {line} holds the control character U+{ord(match[0]):04X}, which no text has; is this "
-                          "really a text file in UTF-8?")
+        raise ConfigError(
+            f"Line {line} holds the control character U+{ord(match[0]):04X}, which no text has; is this "
+            "really a text file in UTF-8?"
+        )
     return text
 
 
@@ -97,10 +122,14 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
     splits = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
     if not splits:
         first = text.strip().split("\n")[0]
-        raise ConfigError(f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}.")
+        raise ConfigError(
+            f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}."
+        )
     best = max(splits, key=lambda mark: _fit(splits[mark]))
     rows, trouble = splits[best]
-    if trouble and best == "\t":  # no cell can hold a tab, so its quotation marks may be plain characters
+    if (
+        trouble and best == "\t"
+    ):  # no cell can hold a tab, so its quotation marks may be plain characters
         rows, trouble = _split(text, best, quotes=False)
     if trouble:
         raise ConfigError(trouble)
@@ -110,8 +139,12 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
 
 def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], str]:
     """The rows up to the first that cannot be read, and the error of that one."""
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True,
-                        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE)
+    reader = csv.reader(
+        io.StringIO(text),
+        delimiter=delimiter,
+        strict=True,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+    )
     rows: list[Row] = []
     line = 1
     try:
@@ -121,12 +154,19 @@ def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], s
             line = reader.line_num + 1
     except csv.Error as error:
         if "end of data" in str(error):
-            return rows, (f"Line {line} opens a quotation mark that is never closed. Close it, or write two "
-                          'quotation marks ("") where one belongs to the text.')
+            return rows, (
+                f"Line {line} opens a quotation mark that is never closed. Close it, or write two "
+                'quotation marks ("") where one belongs to the text.'
+            )
         if "limit" in str(error):
-            return rows, f"Line {line} begins a cell of more than {csv.field_size_limit():,} characters; cut it."
-        return rows, (f"Line {reader.line_num}: a cell in quotation marks continues after they are closed. Write two "
-                      'quotation marks ("") where one belongs to the text.')
+            return (
+                rows,
+                f"Line {line} begins a cell of more than {csv.field_size_limit():,} characters; cut it.",
+            )
+        return rows, (
+            f"Line {reader.line_num}: a cell in quotation marks continues after they are closed. Write two "
+            'quotation marks ("") where one belongs to the text.'
+        )
     return rows, ""
 
 
@@ -143,17 +183,21 @@ def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
     first = rows[0]
     width = len(first.cells)
     if width < 2:
-        raise ConfigError(f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
-                          "semicolons, commas or bars between.")
+        raise ConfigError(
+            f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
+            "semicolons, commas or bars between."
+        )
     if width > MOST_COLUMNS:
         raise ConfigError(f"The {what} has {width} columns; at most {MOST_COLUMNS} are taken.")
     ragged = [row for row in rows if len(row.cells) != width]
     if ragged:
         lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
         more = f"; and {len(ragged) - MAX_LINES:,} more" if len(ragged) > MAX_LINES else ""
-        raise ConfigError(f"Rows have different numbers of cells: line {first.line} has {width} cells, {lines}{more}. "
-                          f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
-                          "quotation marks.")
+        raise ConfigError(
+            f"Rows have different numbers of cells: line {first.line} has {width} cells, {lines}{more}. "
+            f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
+            "quotation marks."
+        )
 
 
 def line_numbers(lines: list[int]) -> str:

@@ -54,8 +54,15 @@ def hybrid(size: int, steps: int, rate: float = 5e-3) -> Recipe:
 def for_data(recipes: Mapping[str, Recipe], examples: int, passes: int) -> Recipes:
     """Recipes for a person's own data: steps for `passes` over the examples, at least the recipe's own and at most
     MOST_STEPS, with early stopping."""
-    return {kind: replace(one, steps=max(one.steps, min(MOST_STEPS, math.ceil(passes * examples / one.batch_size))),
-                          patience=PATIENCE, keep_best=True) for kind, one in recipes.items()}
+    return {
+        kind: replace(
+            one,
+            steps=max(one.steps, min(MOST_STEPS, math.ceil(passes * examples / one.batch_size))),
+            patience=PATIENCE,
+            keep_best=True,
+        )
+        for kind, one in recipes.items()
+    }
 
 
 def repeat(length: int) -> Recipes:
@@ -64,7 +71,9 @@ def repeat(length: int) -> Recipes:
     width, rate, steps = (32, 5e-3, 400) if short else (64, 3e-3, 600)
     decoder = ModelConfig.transformer(width, 1, kind="decoder", position="learned")
     return {
-        "transformer": recipe(ModelConfig.transformer(width, 2, position="sinusoidal"), steps, rate),
+        "transformer": recipe(
+            ModelConfig.transformer(width, 2, position="sinusoidal"), steps, rate
+        ),
         "decoder": recipe(decoder, steps, 1e-2 if short else rate),
         "recurrent": recurrent(64, 1200),
         "hybrid": hybrid(64, 1200),
@@ -75,7 +84,9 @@ def sort() -> Recipes:
     """Two layers: which letters are there, and which of them comes next."""
     return {
         "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 1000, 3e-3),
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3),
+        "decoder": recipe(
+            ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3
+        ),
         "recurrent": recurrent(64, 1200),
         "hybrid": hybrid(64, 1200),
     }
@@ -98,28 +109,52 @@ def repeats() -> Recipes:
     """A small Llama: pre-norm RMSNorm, RoPE, SwiGLU, two heads to each key-value head; two layers, the fewest that can
     do it (Olsson 2022)."""
     model = ModelConfig.transformer(
-        64, num_heads=4, layers=2, d_ff=128, kind="decoder", norm="pre", normalization="rms", activation="swiglu",
-        output_bias=False, position="rope", projection=Choice.of("grouped_query", kv_heads=2))
+        64,
+        num_heads=4,
+        layers=2,
+        d_ff=128,
+        kind="decoder",
+        norm="pre",
+        normalization="rms",
+        activation="swiglu",
+        output_bias=False,
+        position="rope",
+        projection=Choice.of("grouped_query", kv_heads=2),
+    )
     return {"decoder": replace(recipe(model, 1500, 3e-3), warmup=100)}
 
 
 def names() -> Recipes:
     """Two layers of two heads and nothing else: few enough that one head carries the difference (Elhage 2021)."""
-    model = ModelConfig.transformer(64, num_heads=2, layers=2, d_ff=0, kind="decoder", norm="pre", normalization="rms",
-                                    activation="swiglu", output_bias=False, position="rope")
+    model = ModelConfig.transformer(
+        64,
+        num_heads=2,
+        layers=2,
+        d_ff=0,
+        kind="decoder",
+        norm="pre",
+        normalization="rms",
+        activation="swiglu",
+        output_bias=False,
+        position="rope",
+    )
     return {"decoder": replace(recipe(model, 1600, 3e-3), warmup=100)}
 
 
 def addition() -> Recipes:
     return {
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3),
+        "decoder": recipe(
+            ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3
+        ),
         "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 2000, 3e-3),
         "recurrent": recurrent(64, 3000),
         "hybrid": hybrid(64, 3000),
     }
 
 
-def translation(size: int = 64, steps: int = 1000, hybrid_steps: int = 1000, rate: float = 5e-3) -> Recipes:
+def translation(
+    size: int = 64, steps: int = 1000, hybrid_steps: int = 1000, rate: float = 5e-3
+) -> Recipes:
     """Number words, dates and a person's own pairs; size, steps and rate are those of the two recurrent models.
 
     Of 2,400 sentence pairs of a small grammar the Transformer had 7.0 BLEU after 13 CPU seconds, the recurrent 1.9; of
@@ -127,8 +162,14 @@ def translation(size: int = 64, steps: int = 1000, hybrid_steps: int = 1000, rat
     """
     return {
         "recurrent": recurrent(size, steps, rate),
-        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3),
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3),
+        "transformer": recipe(
+            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3
+        ),
+        "decoder": recipe(
+            ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"),
+            1500,
+            2e-3,
+        ),
         "hybrid": hybrid(size, hybrid_steps, rate),
     }
 
@@ -141,9 +182,13 @@ def language() -> Recipes:
 def documents() -> Recipes:
     """Yang 2016 with additive attention. The Transformer needs relative positions: with sinusoidal ones, or RoPE, it
     does not find in 1,500 steps which verdict belongs to which court."""
-    encoder = ModelConfig.transformer(32, 4, 2, kind="classifier", position="alibi", norm="pre", pool="mean")
+    encoder = ModelConfig.transformer(
+        32, 4, 2, kind="classifier", position="alibi", norm="pre", pool="mean"
+    )
     return {
-        "hierarchical": recipe(ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 1e-2),
+        "hierarchical": recipe(
+            ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 1e-2
+        ),
         "classifier": recipe(encoder, 1500, 3e-3),
     }
 
@@ -152,30 +197,54 @@ def text(length: int, tokens: int) -> Recipes:
     """A decoder of two layers with ALiBi, which extrapolates to lengths beyond those trained on (Press 2022). At most
     TEXT_PASSES over the text, as a short one is soon memorized."""
     steps = max(150, min(1000, TEXT_PASSES * tokens // (32 * length)))
-    model = ModelConfig.transformer(64, num_heads=4, layers=2, d_ff=256, kind="decoder", norm="pre", activation="gelu",
-                                    position="alibi", dropout=0.0 if steps == 1000 else 0.1)
+    model = ModelConfig.transformer(
+        64,
+        num_heads=4,
+        layers=2,
+        d_ff=256,
+        kind="decoder",
+        norm="pre",
+        activation="gelu",
+        position="alibi",
+        dropout=0.0 if steps == 1000 else 0.1,
+    )
     return {"decoder": recipe(model, steps, 3e-3, 32)}
 
 
 def sentences(rows: int, several: bool) -> Recipes:
     """Thirty passes over the texts; a hierarchical model only where they have `several` sentences."""
-    model = ModelConfig.transformer(32, num_heads=2, kind="classifier", position="sinusoidal", norm="pre", dropout=0.1)
+    model = ModelConfig.transformer(
+        32, num_heads=2, kind="classifier", position="sinusoidal", norm="pre", dropout=0.1
+    )
     levels = ModelConfig.recurrent(32, "additive", kind="hierarchical", dropout=0.1)
     models = {"classifier": model, "hierarchical": levels} if several else {"classifier": model}
-    return {kind: recipe(each, max(200, min(1500, 30 * rows // 32)), 3e-3, 32) for kind, each in models.items()}
+    return {
+        kind: recipe(each, max(200, min(1500, 30 * rows // 32)), 3e-3, 32)
+        for kind, each in models.items()
+    }
 
 
 def table(rows: int) -> Recipes:
     """Sixty passes over the rows."""
     steps = max(200, min(2000, 60 * rows // 32))
-    return {kind: recipe(ModelConfig.transformer(32, num_heads=4, d_ff=64, kind=kind), steps, 3e-3, 32)
-            for kind in ("classifier", "one_token")}
+    return {
+        kind: recipe(ModelConfig.transformer(32, num_heads=4, d_ff=64, kind=kind), steps, 3e-3, 32)
+        for kind in ("classifier", "one_token")
+    }
 
 
 def digits() -> Recipes:
     """A Vision Transformer of two layers."""
-    model = ModelConfig.transformer(64, num_heads=4, layers=2, kind="classifier", norm="pre", activation="gelu",
-                                    position="learned", dropout=0.1)
+    model = ModelConfig.transformer(
+        64,
+        num_heads=4,
+        layers=2,
+        kind="classifier",
+        norm="pre",
+        activation="gelu",
+        position="learned",
+        dropout=0.1,
+    )
     return {"classifier": recipe(model, 800, 2e-3)}
 
 

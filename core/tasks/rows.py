@@ -20,7 +20,9 @@ class RowTask(Task):
 
     unit, whole = "letter", "sequences"
 
-    def rows(self, count: int, generator: torch.Generator) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
+    def rows(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
         """Sources and targets as ids of the vocabularies."""
         raise NotImplementedError
 
@@ -29,7 +31,9 @@ class RowTask(Task):
         return source
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        source, target = self._side(batch_size, batch_size + batch_size // 4 + 8, generator, held_out=False)
+        source, target = self._side(
+            batch_size, batch_size + batch_size // 4 + 8, generator, held_out=False
+        )
         mask = torch.ones_like(source, dtype=torch.bool)
         if self.form == "text":
             return Batch(source, mask, None, target)
@@ -38,8 +42,10 @@ class RowTask(Task):
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         source, target = self._side(1, 16, generator, held_out)
-        return Example(tuple(self.source_vocab.tokens[i] for i in source[0].tolist()),
-                       tuple(self.target_vocab.tokens[i] for i in target[0].tolist()))
+        return Example(
+            tuple(self.source_vocab.tokens[i] for i in source[0].tolist()),
+            tuple(self.target_vocab.tokens[i] for i in target[0].tolist()),
+        )
 
     def _side(
         self, size: int, batch: int, generator: torch.Generator, held_out: bool
@@ -59,5 +65,7 @@ def in_held_out(rows: Int[Tensor, "N K"]) -> Bool[Tensor, " N"]:
     """Whether rows are in the held-out tenth; a hash of their ids decides, so the split does not depend on the seed."""
     # A polynomial in the ids modulo 2^64 (int64 wraps around), its high bits then mixed into the low ones.
     powers = [pow(_ODD, i + 1, 2**64) for i in range(rows.shape[1])]
-    mixed = (rows * torch.tensor([power - 2**64 if power >= 2**63 else power for power in powers])).sum(1) * _MIX
+    mixed = (
+        rows * torch.tensor([power - 2**64 if power >= 2**63 else power for power in powers])
+    ).sum(1) * _MIX
     return (mixed >> 32) % 10 == 0

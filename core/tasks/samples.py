@@ -97,13 +97,50 @@ My mistress, when she walks, treads on the ground:
 And yet, by heaven, I think my love as rare
 As any she belied with false compare.
 """
-_ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"),
-          (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+_ROMAN = (
+    (1000, "M"),
+    (900, "CM"),
+    (500, "D"),
+    (400, "CD"),
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+)
 # Latin, Greek and Cyrillic letters, digits and signs: blocks that no longer change between versions of Unicode.
-_BLOCKS = ((0x20, 0x7E), (0xA1, 0xAC), (0xAE, 0x17F), (0x391, 0x3CE), (0x400, 0x45F), (0x2460, 0x2487))
-_KINDS = {"Lu": "capital letter", "Ll": "small letter", "Nd": "number", "No": "number", "Sm": "sign", "Po": "sign",
-          "Sc": "sign", "So": "sign", "Sk": "sign", "Ps": "sign", "Pe": "sign", "Pd": "sign", "Pc": "sign",
-          "Pi": "sign", "Pf": "sign", "Zs": "sign", "Lo": "small letter", "Lt": "capital letter"}
+_BLOCKS = (
+    (0x20, 0x7E),
+    (0xA1, 0xAC),
+    (0xAE, 0x17F),
+    (0x391, 0x3CE),
+    (0x400, 0x45F),
+    (0x2460, 0x2487),
+)
+_KINDS = {
+    "Lu": "capital letter",
+    "Ll": "small letter",
+    "Nd": "number",
+    "No": "number",
+    "Sm": "sign",
+    "Po": "sign",
+    "Sc": "sign",
+    "So": "sign",
+    "Sk": "sign",
+    "Ps": "sign",
+    "Pe": "sign",
+    "Pd": "sign",
+    "Pc": "sign",
+    "Pi": "sign",
+    "Pf": "sign",
+    "Zs": "sign",
+    "Lo": "small letter",
+    "Lt": "capital letter",
+}
 
 
 def roman(number: int) -> str:
@@ -125,13 +162,35 @@ def characters() -> str:
     missing cells, a text, and last the class."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(("code", "chart column", "value", "width", "decomposes", "has capital", "has small", "name", "kind"))
+    table.writerow(
+        (
+            "code",
+            "chart column",
+            "value",
+            "width",
+            "decomposes",
+            "has capital",
+            "has small",
+            "name",
+            "kind",
+        )
+    )
     codes = (code for low, high in _BLOCKS for code in range(low, high + 1))
     for code, sign in ((code, chr(code)) for code in codes if unicodedata.name(chr(code), "")):
         value = unicodedata.numeric(sign, None)
-        table.writerow((code, code // 16, "" if value is None else f"{value:g}", unicodedata.east_asian_width(sign),
-                        _yes(unicodedata.decomposition(sign)), _yes(sign != sign.upper()), _yes(sign != sign.lower()),
-                        unicodedata.name(sign).lower(), _KINDS[unicodedata.category(sign)]))
+        table.writerow(
+            (
+                code,
+                code // 16,
+                "" if value is None else f"{value:g}",
+                unicodedata.east_asian_width(sign),
+                _yes(unicodedata.decomposition(sign)),
+                _yes(sign != sign.upper()),
+                _yes(sign != sign.lower()),
+                unicodedata.name(sign).lower(),
+                _KINDS[unicodedata.category(sign)],
+            )
+        )
     return out.getvalue()
 
 

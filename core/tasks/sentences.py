@@ -31,21 +31,30 @@ class SentenceTask(LabelledTask):
         self.sources = [tuple(text[:LONGEST]) for text in tokens]
         super().__init__(config, entry, self.sources, texts.labels)
         long = sum(len(text) > LONGEST for text in tokens)
-        self.notes = (*texts.notes, f"{long:,} texts are cut after {LONGEST} words.") if long else texts.notes
+        self.notes = (
+            (*texts.notes, f"{long:,} texts are cut after {LONGEST} words.")
+            if long
+            else texts.notes
+        )
         self.classes = texts.classes
         counts = Counter(word for i in self.sides[False] for word in self.sources[i])
         self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MOST_WORDS))
         self.target_vocab = Vocabulary(self.classes)
         self.max_source = max(map(len, self.sources))
-        end, = self.source_vocab.encode([SENTENCE_END])
+        (end,) = self.source_vocab.encode([SENTENCE_END])
         several = end != UNK and any(len(sentence_spans(source)) > 1 for source in self.sources)
         self.sentence_end = end if several else 0
         self.recommended = recipes.sentences(len(self.sides[False]), several)
 
     @property
     def shape(self) -> Shape:
-        return Shape(len(self.source_vocab), len(self.classes), self.max_source + 1, output="label",
-                     sentence_end=self.sentence_end)
+        return Shape(
+            len(self.source_vocab),
+            len(self.classes),
+            self.max_source + 1,
+            output="label",
+            sentence_end=self.sentence_end,
+        )
 
     def item(self, i: int) -> Example:
         return Example(self.sources[i], (self.labels[i],))
@@ -62,9 +71,15 @@ class SentenceTask(LabelledTask):
     def baseline(self) -> tuple[str, float]:
         """Naive Bayes on the words."""
         (train, classes), (test, targets) = (
-            ([self.source_vocab.encode(example.source) for example in side], [example.target[0] for example in side])
-            for side in (self.trained(), self.held_out(len(self.labels))))
-        return self.baseline_name, NaiveBayes(train, classes, len(self.source_vocab)).accuracy(test, targets)
+            (
+                [self.source_vocab.encode(example.source) for example in side],
+                [example.target[0] for example in side],
+            )
+            for side in (self.trained(), self.held_out(len(self.labels)))
+        )
+        return self.baseline_name, NaiveBayes(train, classes, len(self.source_vocab)).accuracy(
+            test, targets
+        )
 
 
 def words(text: str) -> list[str]:

@@ -38,21 +38,27 @@ class SequenceTask(RowTask):
         """−1 for a letter of a sorted sequence that occurs twice."""
         n = len(example.source)
         if self.key == "sort":
-            return tuple(positions[0] if len(positions) == 1 else -1 for positions in self.places(example))
+            return tuple(
+                positions[0] if len(positions) == 1 else -1 for positions in self.places(example)
+            )
         return tuple(range(n - 1, -1, -1) if self.key == "reverse" else range(n))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         if self.key != "sort":
             return tuple((position,) for position in self.expected(example))
-        return tuple(tuple(i for i, letter in enumerate(example.source) if letter == target)
-                     for target in sorted(example.source))
+        return tuple(
+            tuple(i for i, letter in enumerate(example.source) if letter == target)
+            for target in sorted(example.source)
+        )
 
 
 def check(length: int, vocab: int) -> None:
     """ConfigError for too few different sequences to hold some out."""
     if vocab**length < FEWEST:
-        raise ConfigError(f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
-                          f"too few to hold some out; take vocab ** length ≥ {FEWEST:,}.")
+        raise ConfigError(
+            f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
+            f"too few to hold some out; take vocab ** length ≥ {FEWEST:,}."
+        )
 
 
 PARAMS = (
@@ -60,17 +66,33 @@ PARAMS = (
     Param("vocab", "Letters", 26, 2, 52, 1, meaning="different letters that may occur"),
 )
 COPY: TaskEntry = TaskEntry(
-    "copy", "Copy", "Write the same letters again.",
+    "copy",
+    "Copy",
+    "Write the same letters again.",
     "Each output attends to the letter at the same position: a diagonal.",
-    lambda config: SequenceTask(config, COPY), PARAMS, check)
+    lambda config: SequenceTask(config, COPY),
+    PARAMS,
+    check,
+)
 REVERSE: TaskEntry = TaskEntry(
-    "reverse", "Reverse", "Write the letters in reverse order.",
+    "reverse",
+    "Reverse",
+    "Write the letters in reverse order.",
     "Each output attends to the letter at the mirrored position: an anti-diagonal.",
-    lambda config: SequenceTask(config, REVERSE), PARAMS, check)
+    lambda config: SequenceTask(config, REVERSE),
+    PARAMS,
+    check,
+)
 SORT: TaskEntry = TaskEntry(
-    "sort", "Sort", "Write the letters in alphabetical order.",
+    "sort",
+    "Sort",
+    "Write the letters in alphabetical order.",
     "Each output attends to the next letter in alphabetical order, at any position: one mark in each row and one in "
     "each column.",
     lambda config: SequenceTask(config, SORT),
-    (Param("length", "Length", 6, 2, 32, 1, meaning="letters in a sequence"),
-     Param("vocab", "Letters", 10, 2, 26, 1, meaning="different letters that may occur")), check)
+    (
+        Param("length", "Length", 6, 2, 32, 1, meaning="letters in a sequence"),
+        Param("vocab", "Letters", 10, 2, 26, 1, meaning="different letters that may occur"),
+    ),
+    check,
+)

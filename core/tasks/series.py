@@ -15,7 +15,11 @@ from core.tasks import recipes
 from core.tasks.base import Batch, Example, Form, Task, TaskConfig, TaskEntry
 from core.tasks.rows import in_held_out
 
-DRIFT, NOISE, TREND = 0.3, 0.15, 0.3  # standard deviations: between seasons, of a moment, of a season's slope
+DRIFT, NOISE, TREND = (
+    0.3,
+    0.15,
+    0.3,
+)  # standard deviations: between seasons, of a moment, of a season's slope
 SPIKE = 4.0
 PRECISION = 1000  # steps a unit, for the hash that decides the side of the split
 
@@ -46,7 +50,11 @@ class Seasons(Task):
     @cached_property
     def baseline_loss(self) -> float:
         """The mean squared error of predicting each window's mean."""
-        errors = [(value - sum(e.source) / len(e.source)) ** 2 for e in self.held_out(200) for value in e.target]
+        errors = [
+            (value - sum(e.source) / len(e.source)) ** 2
+            for e in self.held_out(200)
+            for value in e.target
+        ]
         return sum(errors) / len(errors)
 
     def naive(self, values: Sequence[float]) -> list[float]:
@@ -60,11 +68,15 @@ class Seasons(Task):
         return Example(tuple(source[0].tolist()), tuple(target[0].tolist()))
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        return self._batch(torch.tensor([example.source for example in examples]),
-                           torch.tensor([example.target for example in examples]))
+        return self._batch(
+            torch.tensor([example.source for example in examples]),
+            torch.tensor([example.target for example in examples]),
+        )
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return tuple(f"{value:.3f}" for value in example.source), tuple(f"{value:.3f}" for value in example.target)
+        return tuple(f"{value:.3f}" for value in example.source), tuple(
+            f"{value:.3f}" for value in example.target
+        )
 
     def example(self, text: str) -> Example:
         """A typed series, numbers with spaces or commas between; ValueError when it is none."""
@@ -73,8 +85,10 @@ class Seasons(Task):
         except ValueError as error:
             raise ValueError(f"A series is made of numbers: {error}.") from None
         if not 2 * self.period <= len(values) <= self.max_source:
-            raise ValueError(f"The series has {len(values)} numbers; this task reads {2 * self.period} to "
-                             f"{self.max_source}.")
+            raise ValueError(
+                f"The series has {len(values)} numbers; this task reads {2 * self.period} to "
+                f"{self.max_source}."
+            )
         return Example(values, (0.0,) * self.period)
 
     def expected(self, example: Example) -> tuple[int, ...]:
@@ -88,10 +102,14 @@ class Seasons(Task):
         firsts: list[Tensor] = []
         while sum(map(len, firsts)) < count:
             candidates = torch.randn(count + count // 4 + 16, self.period, generator=generator)
-            firsts.append(candidates[in_held_out((candidates * PRECISION).round().long()) == held_out])
+            firsts.append(
+                candidates[in_held_out((candidates * PRECISION).round().long()) == held_out]
+            )
         first = torch.cat(firsts)[:count]
         steps = DRIFT * torch.randn(count, self.seasons, self.period, generator=generator)
-        seasons = torch.cat((first[:, None], first[:, None] + steps.cumsum(1)), dim=1)  # (B, seasons + 1, period)
+        seasons = torch.cat(
+            (first[:, None], first[:, None] + steps.cumsum(1)), dim=1
+        )  # (B, seasons + 1, period)
         slope = TREND * torch.randn(count, 1, generator=generator)
         moments = torch.arange((self.seasons + 1) * self.period) / self.period
         values = seasons.flatten(1) + slope * moments
@@ -106,9 +124,22 @@ class Seasons(Task):
 
 
 SERIES: TaskEntry = TaskEntry(
-    "series", "Time series", "Predict the next season of a series from the seasons before it.",
+    "series",
+    "Time series",
+    "Predict the next season of a series from the seasons before it.",
     "Each predicted moment attends to the moment one season earlier, and skips spikes.",
     lambda config: Seasons(config, SERIES),
-    (Param("period", "Season", 12, 4, 24, 1, meaning="number of moments in a season"),
-     Param("seasons", "Seasons", 4, 2, 8, 1, meaning="number of seasons in the input"),
-     Param("anomalies", "Anomalies", 0.04, 0.0, 0.2, 0.01, meaning="share of the input moments that are spikes")))
+    (
+        Param("period", "Season", 12, 4, 24, 1, meaning="number of moments in a season"),
+        Param("seasons", "Seasons", 4, 2, 8, 1, meaning="number of seasons in the input"),
+        Param(
+            "anomalies",
+            "Anomalies",
+            0.04,
+            0.0,
+            0.2,
+            0.01,
+            meaning="share of the input moments that are spikes",
+        ),
+    ),
+)

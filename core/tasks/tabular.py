@@ -67,25 +67,34 @@ class TableTask(LabelledTask):
 
     @property
     def shape(self) -> Shape:
-        counts = tuple(len(column.categories) + 1 if column.categories else 0 for column in self.table.columns)
+        counts = tuple(
+            len(column.categories) + 1 if column.categories else 0 for column in self.table.columns
+        )
         return Shape(len(counts), len(self.classes), len(counts) + 1, "features", "label", counts)
 
     def item(self, i: int) -> Example:
         return Example(self.table.rows[i], (self.labels[i],))
 
-    def encode(self, examples: Sequence[Example]) -> tuple[Float[Tensor, "B F"], Bool[Tensor, "B F"]]:
+    def encode(
+        self, examples: Sequence[Example]
+    ) -> tuple[Float[Tensor, "B F"], Bool[Tensor, "B F"]]:
         """Scaled numbers and category indexes, 0 where a cell is missing, and which cells are there."""
         if not examples:
             raise ValueError("A batch needs at least one row.")
         rows = [example.source for example in examples]
         mask = torch.tensor([[value is not None for value in row] for row in rows])
-        raw = torch.tensor([[0.0 if value is None else value for value in row] for row in rows], dtype=torch.float64)
+        raw = torch.tensor(
+            [[0.0 if value is None else value for value in row] for row in rows],
+            dtype=torch.float64,
+        )
         return torch.where(mask, (raw - self.centre) / self.scale, 0.0).float(), mask
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Each column with its value, and the class."""
-        words = tuple(f"{column.name} {column.word(value)}"
-                      for column, value in zip(self.table.columns, example.source, strict=True))
+        words = tuple(
+            f"{column.name} {column.word(value)}"
+            for column, value in zip(self.table.columns, example.source, strict=True)
+        )
         return words, tuple(self.classes[i] for i in example.target)
 
     def tokens(self, text: str) -> list[str]:
@@ -95,15 +104,23 @@ class TableTask(LabelledTask):
         """A typed row, its cells separated by commas; ValueError names a cell that does not fit its column."""
         cells = self.tokens(text)
         if len(cells) != len(self.table.columns):
-            raise ValueError(f"The row has {len(cells)} cells; this table has {len(self.table.columns)} columns: "
-                             f"{', '.join(column.name for column in self.table.columns)}.")
+            raise ValueError(
+                f"The row has {len(cells)} cells; this table has {len(self.table.columns)} columns: "
+                f"{', '.join(column.name for column in self.table.columns)}."
+            )
         return Example(tuple(map(parse_cell, self.table.columns, cells)), ())
 
     def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
         """Rows as plain numbers, categories one-hot, missing numbers at their mean."""
         batch = self.collate(examples)
-        parts = [torch.nn.functional.one_hot(batch.source[:, i].long(), len(column.categories) + 1).float()
-                 if column.categories else batch.source[:, i, None] for i, column in enumerate(self.table.columns)]
+        parts = [
+            torch.nn.functional.one_hot(
+                batch.source[:, i].long(), len(column.categories) + 1
+            ).float()
+            if column.categories
+            else batch.source[:, i, None]
+            for i, column in enumerate(self.table.columns)
+        ]
         return torch.cat(parts, dim=1)
 
     def _scales(self) -> tuple[Float[Tensor, " F"], Float[Tensor, " F"]]:
@@ -124,7 +141,9 @@ def parse_cell(column: Column, cell: str) -> Cell:
         return None
     if column.categories:
         if cell not in column.categories:
-            raise ValueError(f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}.")
+            raise ValueError(
+                f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}."
+            )
         return float(column.categories.index(cell) + 1)
     if column.date:
         if (days := date(cell)) is None:
@@ -140,7 +159,9 @@ def data_file(name: str) -> Path:
     """The path of a data set inside scikit-learn, found without importing it (1 s)."""
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("This task's data comes with scikit-learn; install requirements.txt.")
+        raise ModuleNotFoundError(
+            "This task's data comes with scikit-learn; install requirements.txt."
+        )
     return Path(spec.origin).parent / "datasets" / "data" / name
 
 
@@ -150,8 +171,12 @@ def iris() -> Table:
     with data_file("iris.csv").open(encoding="utf-8") as file:
         (_, _, *classes), *rows = list(csv.reader(file))
     names = ("sepal length", "sepal width", "petal length", "petal width")
-    return Table(tuple(map(Column, names)), tuple(tuple(map(float, row[:4])) for row in rows),
-                 tuple(int(row[4]) for row in rows), tuple(classes))
+    return Table(
+        tuple(map(Column, names)),
+        tuple(tuple(map(float, row[:4])) for row in rows),
+        tuple(int(row[4]) for row in rows),
+        tuple(classes),
+    )
 
 
 class Iris(TableTask):
@@ -163,7 +188,10 @@ class Iris(TableTask):
 
 
 IRIS: TaskEntry = TaskEntry(
-    "iris", "Iris", "Classify the species of a flower from four lengths (Fisher 1936).",
+    "iris",
+    "Iris",
+    "Classify the species of a flower from four lengths (Fisher 1936).",
     "At least one head attends to the petals, which determine the species. With four columns, the other heads have no "
     "clear pattern.",
-    lambda config: Iris(config, IRIS, iris()))
+    lambda config: Iris(config, IRIS, iris()),
+)

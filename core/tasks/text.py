@@ -13,18 +13,35 @@ import torch
 
 from core.entries import Param
 from core.tasks import recipes
-from core.tasks.base import UNK, Batch, Example, Form, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks.base import (
+    UNK,
+    Batch,
+    Example,
+    Form,
+    Task,
+    TaskConfig,
+    TaskEntry,
+    Vocabulary,
+    choose,
+    is_held_out,
+)
 
 NEWLINE = "↵"  # the token of a line end
 MOST_WORDS = 5_000
-FEWEST_WORDS = 20_000  # of a text that is read in words; in a shorter one most words occur once or twice
-UNIT = Param("unit", "Tokens", "characters", choices=("characters", "words"), meaning="what one token is")
+FEWEST_WORDS = (
+    20_000  # of a text that is read in words; in a shorter one most words occur once or twice
+)
+UNIT = Param(
+    "unit", "Tokens", "characters", choices=("characters", "words"), meaning="what one token is"
+)
 
 
 def split(text: str, unit: str) -> list[str]:
     """The tokens of a text: its characters, or its words and punctuation marks; line ends are tokens too."""
     text = text.replace("\n", NEWLINE)
-    return list(text) if unit == "characters" else re.findall(rf"\w+|[^\w\s{NEWLINE}]|{NEWLINE}", text)
+    return (
+        list(text) if unit == "characters" else re.findall(rf"\w+|[^\w\s{NEWLINE}]|{NEWLINE}", text)
+    )
 
 
 @dataclass(frozen=True)
@@ -53,8 +70,12 @@ def unseen(corpus: Corpus, length: int, seed: int) -> Iterator[int]:
     """Starts of windows of the held-out text, shuffled by the seed, without those that occur in the training text."""
     between = "" if corpus.unit == "characters" else " "
     trained, tokens = between.join(corpus.trained), corpus.held_out
-    starts = torch.randperm(len(tokens) - length, generator=torch.Generator().manual_seed(seed + 2**31)).tolist()
-    return (start for start in starts if between.join(tokens[start : start + length]) not in trained)
+    starts = torch.randperm(
+        len(tokens) - length, generator=torch.Generator().manual_seed(seed + 2**31)
+    ).tolist()
+    return (
+        start for start in starts if between.join(tokens[start : start + length]) not in trained
+    )
 
 
 class TextTask(Task):
@@ -91,7 +112,10 @@ class TextTask(Task):
         return tuple(self._window(self.corpus.held_out, start) for start in starts)
 
     def _window(self, tokens: Sequence[str], start: int) -> Example:
-        return Example(tuple(tokens[start : start + self.length]), tuple(tokens[start + 1 : start + self.length + 1]))
+        return Example(
+            tuple(tokens[start : start + self.length]),
+            tuple(tokens[start + 1 : start + self.length + 1]),
+        )
 
 
 @lru_cache(maxsize=2)
@@ -99,14 +123,24 @@ def topics(unit: str) -> Corpus:
     """The language reference that comes with every CPython, a tenth of its topics held out."""
     from pydoc_data.topics import topics as texts
 
-    trained, held_out = ("\n\n".join(text.strip() for name, text in sorted(texts.items()) if is_held_out(name) == side)
-                         for side in (False, True))
+    trained, held_out = (
+        "\n\n".join(
+            text.strip() for name, text in sorted(texts.items()) if is_held_out(name) == side
+        )
+        for side in (False, True)
+    )
     return Corpus.of(trained, held_out, unit)
 
 
-LENGTH = Param("length", "Window", 64, 16, 256, 8, meaning="number of tokens that the model reads together")
+LENGTH = Param(
+    "length", "Window", 64, 16, 256, 8, meaning="number of tokens that the model reads together"
+)
 TOPICS: TaskEntry = TaskEntry(
-    "topics", "Language model", "Predict each next character of the Python language reference.",
+    "topics",
+    "Language model",
+    "Predict each next character of the Python language reference.",
     "Each character attends to those just before it, most to the nearest. In a later layer it attends to earlier "
     "occurrences of the same few characters.",
-    lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))), (LENGTH, UNIT))
+    lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))),
+    (LENGTH, UNIT),
+)

@@ -10,8 +10,30 @@ from core.entries import quote
 LARGEST = 9999
 
 # Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
-_MORPHEMES = ("tausend", "hundert", "zwanzig", "zehn", "zig", "ßig", "und", "null", "eins", "ein", "zwei", "drei",
-              "vier", "fünf", "sechs", "sech", "sieben", "sieb", "acht", "neun", "elf", "zwölf")
+_MORPHEMES = (
+    "tausend",
+    "hundert",
+    "zwanzig",
+    "zehn",
+    "zig",
+    "ßig",
+    "und",
+    "null",
+    "eins",
+    "ein",
+    "zwei",
+    "drei",
+    "vier",
+    "fünf",
+    "sechs",
+    "sech",
+    "sieben",
+    "sieb",
+    "acht",
+    "neun",
+    "elf",
+    "zwölf",
+)
 _GERMAN = re.compile("|".join(_MORPHEMES))
 
 
@@ -44,5 +66,7 @@ def split_words(text: str, language: str) -> tuple[str, ...]:
         return tuple(re.split(r"[ ,-]+", text))
     morphemes = _GERMAN.findall(text)
     if "".join(morphemes) != text:
-        raise ValueError(f"The German number word {quote(text)} has letters that belong to no known morpheme.")
+        raise ValueError(
+            f"The German number word {quote(text)} has letters that belong to no known morpheme."
+        )
     return tuple(morphemes)

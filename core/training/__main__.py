@@ -1,16 +1,16 @@
 """Train from a shell, in the same folders as the page: `attention-lab --help`, or `python -m core.training --help`.
 
-    attention-lab recipe reverse > reverse.json    a config that learns a task, to be edited
-    attention-lab recipe own_table --data my.csv --set label=species > mine.json
-    attention-lab card gemma3 > gemma3.json        a small model with the layers of a published one
-    attention-lab train reverse.json               train it; Ctrl-C stops and saves the run
-    attention-lab resume RUN [--steps N]           continue a run, or train it longer
-    attention-lab list                             every run and its state
-    attention-lab pack RUN [FILE]                  a run as one zip; unpack FILE reads one
-    attention-lab tensorboard RUN FOLDER           a run's curves and maps as event files of TensorBoard
-    attention-lab wandb RUN FOLDER                 the same for Weights & Biases, offline
-    attention-lab sweep reverse.json --axis score --values dot additive --seeds 0 1 2
-                                                             one setting's values × seeds, with means and intervals
+attention-lab recipe reverse > reverse.json    a config that learns a task, to be edited
+attention-lab recipe own_table --data my.csv --set label=species > mine.json
+attention-lab card gemma3 > gemma3.json        a small model with the layers of a published one
+attention-lab train reverse.json               train it; Ctrl-C stops and saves the run
+attention-lab resume RUN [--steps N]           continue a run, or train it longer
+attention-lab list                             every run and its state
+attention-lab pack RUN [FILE]                  a run as one zip; unpack FILE reads one
+attention-lab tensorboard RUN FOLDER           a run's curves and maps as event files of TensorBoard
+attention-lab wandb RUN FOLDER                 the same for Weights & Biases, offline
+attention-lab sweep reverse.json --axis score --values dot additive --seeds 0 1 2
+                                                         one setting's values × seeds, with means and intervals
 """
 
 import json
@@ -52,15 +52,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @app.command()
-def recipe(task: Annotated[str, typer.Argument(help="what is learned, such as reverse")],
-           model: Annotated[str | None, typer.Argument(help="a type of model that the task supports")] = None, *,
-           set: Pairs, encoding: Encoding = "utf-8",
-           data: Annotated[Path | None, typer.Option(help="your own text, sentence pairs or table")] = None) -> None:
+def recipe(
+    task: Annotated[str, typer.Argument(help="what is learned, such as reverse")],
+    model: Annotated[
+        str | None, typer.Argument(help="a type of model that the task supports")
+    ] = None,
+    *,
+    set: Pairs,
+    encoding: Encoding = "utf-8",
+    data: Annotated[
+        Path | None, typer.Option(help="your own text, sentence pairs or table")
+    ] = None,
+) -> None:
     """Print a task's recipe as a config file; --set gives parameters of the task."""
     known = {param.key: param for param in task_entry(task).params}
     params = settings(set, [key for key, param in known.items() if isinstance(param.default, str)])
     if data is not None and "data" not in known:
-        raise ConfigError(f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table.")
+        raise ConfigError(
+            f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table."
+        )
     params |= {name: put_if_long(text) for name, text in text_of(data, encoding).items()}
     made = make_task(TaskConfig.of(task, **params))
     print(*made.notes, sep="\n", end="\n" * bool(made.notes), file=sys.stderr)
@@ -76,8 +86,14 @@ def card(name: Annotated[str, typer.Argument(help="a published model, such as ge
 
 
 @app.command()
-def train(file: Path, run_dir: Annotated[Path | None, typer.Argument(
-        help="the run's folder; among the page's runs by default")] = None, *, set: Pairs) -> None:
+def train(
+    file: Path,
+    run_dir: Annotated[
+        Path | None, typer.Argument(help="the run's folder; among the page's runs by default")
+    ] = None,
+    *,
+    set: Pairs,
+) -> None:
     """Train the config of a file, or of another run's run.json; --set changes it, as steps=500 or task.length=12."""
     data = json.loads(file.read_text(encoding="utf-8"))
     data = data["config"] if isinstance(data, dict) and "config" in data else data
@@ -107,7 +123,13 @@ def listed() -> None:
     """One line a run, oldest first."""
     for run in list_runs():
         records = run.records()
-        print(run.id, run.status().state, f"step {records[-1].step}" if records else "not begun", run.name, sep="\t")
+        print(
+            run.id,
+            run.status().state,
+            f"step {records[-1].step}" if records else "not begun",
+            run.name,
+            sep="\t",
+        )
 
 
 @app.command()
@@ -139,21 +161,45 @@ def wandb(name: Name, folder: Path) -> None:
 
 
 @app.command()
-def sweep(file: Annotated[str, typer.Argument(help="a sweep's file, or a run's and what to vary in it; or a sweep's "
-                                                   "name")],
-          axis: Annotated[str | None, typer.Option(help="score, d_model, learning_rate, task.length, …")] = None,
-          values: list[str] | None = None, seeds: list[int] | None = None,
-          seconds: Annotated[float | None, typer.Option(help="the same seconds of training for each, instead of the "
-                                                             "same steps")] = None,
-          workers: Annotated[int | None, typer.Option(help="runs at the same time: 1, or the cluster's CPUs")] = None,
-          to: Annotated[Path | None, typer.Option(help="the sweep's file; among the page's by default")] = None, *,
-          set: Pairs) -> None:
+def sweep(
+    file: Annotated[
+        str,
+        typer.Argument(help="a sweep's file, or a run's and what to vary in it; or a sweep's name"),
+    ],
+    axis: Annotated[
+        str | None, typer.Option(help="score, d_model, learning_rate, task.length, …")
+    ] = None,
+    values: list[str] | None = None,
+    seeds: list[int] | None = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="the same seconds of training for each, instead of the same steps"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="runs at the same time: 1, or the cluster's CPUs")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="the sweep's file; among the page's by default")
+    ] = None,
+    *,
+    set: Pairs,
+) -> None:
     """Train every value of a setting from several seeds, or continue a sweep; --set changes the run that is varied."""
-    changes: dict[str, Any] = {"axis": axis, "values": values and [*map(value_of, values)], "seeds": seeds,
-                               "equal": seconds and "seconds", "seconds": seconds}
+    changes: dict[str, Any] = {
+        "axis": axis,
+        "values": values and [*map(value_of, values)],
+        "seeds": seeds,
+        "equal": seconds and "seconds",
+        "seconds": seconds,
+    }
     workers = workers or (backend().slots() if address() else 1)
-    started = sweep_command.start(file, {key: value for key, value in changes.items() if value}, to, settings(set))
-    print(f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time", flush=True)
+    started = sweep_command.start(
+        file, {key: value for key, value in changes.items() if value}, to, settings(set)
+    )
+    print(
+        f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time",
+        flush=True,
+    )
     done = sweep_command.run_sweep(started, workers)
     print(*sweep_command.summary(started), sep="\n")
     raise typer.Exit(0 if done else 1)
@@ -171,9 +217,16 @@ def _work(run: Run) -> None:
 def progress(record: Record, config: RunConfig) -> str:
     """A record as one line of text."""
     parts = [f"step {record.step:,}/{config.steps:,}", f"{record.elapsed:.1f} s"]
-    for name, value in (("loss", record.loss), ("training", record.train_loss), ("right", record.letters),
-                        ("balanced", record.balanced), ("exact", record.exact), ("bleu", record.bleu),
-                        ("chrf", record.chrf), ("error", record.error)):
+    for name, value in (
+        ("loss", record.loss),
+        ("training", record.train_loss),
+        ("right", record.letters),
+        ("balanced", record.balanced),
+        ("exact", record.exact),
+        ("bleu", record.bleu),
+        ("chrf", record.chrf),
+        ("error", record.error),
+    ):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
     if record.known_loss is not None:

@@ -31,8 +31,10 @@ MOST_UNPACKED = 256_000_000
 MOST_FILES = 5_000
 MOST_TEXT = 500  # characters of a status message
 CHUNK = 1 << 20
-NAMES = re.compile(r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
-                   r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)")
+NAMES = re.compile(
+    r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
+    r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)"
+)
 FOLDERS = re.compile(r"(?:[^/\\\0]{1,100}/)?(?:frames/|checkpoints/|data/)?")
 FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -43,20 +45,34 @@ def pack(run: Run) -> bytes:
     ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
     """
     out, name = io.BytesIO(), run.id
-    metadata = {key: value for key, value in run.metadata().items() if key in ("name", "created", "parent", "machines")}
+    metadata = {
+        key: value
+        for key, value in run.metadata().items()
+        if key in ("name", "created", "parent", "machines")
+    }
     status = run.status()
-    texts = {"run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
-             "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
-             "metrics.jsonl": b"".join(json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n"
-                                       for r in run.records())}
+    texts = {
+        "run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
+        "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
+        "metrics.jsonl": b"".join(
+            json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n" for r in run.records()
+        ),
+    }
     steps = run.checkpoint_steps()[::-1]
     first = {*steps[:1], *([run.default_step()] if steps else [])}
-    files = [*map(run.checkpoint_path, first), *map(run.frame_path, run.frame_steps()),
-             *(run.path / data_store.IN_RUN).glob("*.txt")]
-    room = MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
+    files = [
+        *map(run.checkpoint_path, first),
+        *map(run.frame_path, run.frame_steps()),
+        *(run.path / data_store.IN_RUN).glob("*.txt"),
+    ]
+    room = (
+        MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
+    )
     if room < 0 or len(files) + len(texts) > MOST_FILES:
-        raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, the limit "
-                         "of a zip.")
+        raise ValueError(
+            f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, the limit "
+            "of a zip."
+        )
     for path in (run.checkpoint_path(step) for step in steps if step not in first):
         room -= path.stat().st_size
         files += [path] * (room >= 0)
@@ -78,7 +94,14 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = 
             with zipfile.ZipFile(stream) as file:
                 for info, name in members(file, most):
                     _write(file, info, folder / name)
-        except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            RuntimeError,
+            NotImplementedError,
+            EOFError,
+            OSError,
+        ) as error:
             trouble = "" if disk_refused(error) else "The zip cannot be read: "
             raise ValueError(f"{trouble}{sentence_of(error)}") from error
         return _adopt(Run(folder), root)
@@ -105,8 +128,10 @@ def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfil
         raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are allowed.")
     total = sum(info.file_size for info in infos.values())
     if total > (most := MOST_UNPACKED if most is None else most):
-        raise ValueError(f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB "
-                         "are allowed.")
+        raise ValueError(
+            f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB "
+            "are allowed."
+        )
     if missing := {"run.json", "metrics.jsonl"} - infos.keys():
         raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is not a run.")
     return [(info, name) for name, info in infos.items()]
@@ -132,11 +157,16 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     validate.frames(draft, config)
     validate.checkpoints(draft, config)
     status = draft.status()
-    ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (
-        "stopped", "It was still training when it was copied.")
+    ended = (
+        (status.state, status.message[:MOST_TEXT])
+        if status.state in ENDED
+        else ("stopped", "It was still training when it was copied.")
+    )
     with new_run(config, root, uploaded=time.time(), **_valid_metadata(metadata)) as run:
-        for path in [*map(draft.frame_path, draft.frame_steps()),
-                     *map(draft.checkpoint_path, draft.checkpoint_steps())]:
+        for path in [
+            *map(draft.frame_path, draft.frame_steps()),
+            *map(draft.checkpoint_path, draft.checkpoint_steps()),
+        ]:
             path.rename(run.path / path.parent.name / path.name)
         for record in records:
             run.append(record)
@@ -150,7 +180,11 @@ def _valid_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     if isinstance(metadata.get("name"), str):
         result["name"] = metadata["name"][:LONGEST_NAME]
     parent = metadata.get("parent")
-    if isinstance(parent, dict) and isinstance(parent.get("run"), str) and count(parent.get("step")):
+    if (
+        isinstance(parent, dict)
+        and isinstance(parent.get("run"), str)
+        and count(parent.get("step"))
+    ):
         result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
     if machines := valid(metadata.get("machines")):
         result["machines"] = machines

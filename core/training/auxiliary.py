@@ -23,6 +23,9 @@ def indexer_losses(model: nn.Module) -> Iterator[list[Tensor]]:
         if loss is not None:
             losses.append(loss)
 
-    with hooked(layer.register_forward_hook(collect) for layer in model.modules()
-                if isinstance(layer, Attention) and layer.indexer is not None):
+    with hooked(
+        layer.register_forward_hook(collect)
+        for layer in model.modules()
+        if isinstance(layer, Attention) and layer.indexer is not None
+    ):
         yield losses

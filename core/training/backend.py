@@ -130,9 +130,13 @@ def start_worker(run: Run) -> Worker:
 
 def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """The cores of this machine that this process may use: those of its container where that has fewer."""
-    machine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    machine = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
-        quota, period = map(int, limit.read_text(encoding="utf-8").split())  # microseconds in as many, or "max"
+        quota, period = map(
+            int, limit.read_text(encoding="utf-8").split()
+        )  # microseconds in as many, or "max"
     except (OSError, ValueError):
         return machine
     return max(1, min(machine, quota // period))

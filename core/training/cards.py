@@ -16,11 +16,25 @@ def card_recipe(card: ModelCard) -> RunConfig:
 
     An encoder classifies sentences by language, an encoder–decoder reverses letters, a decoder recalls pairs.
     """
-    task, kind = ("reverse", "transformer") if card.encoder_blocks else (
-        ("recall", "decoder") if card.stores else ("language", "classifier"))
+    task, kind = (
+        ("reverse", "transformer")
+        if card.encoder_blocks
+        else (("recall", "decoder") if card.stores else ("language", "classifier"))
+    )
     base = recommended(make_task(TaskConfig.of(task)), kind)
-    first, *following = (config.with_(dropout=base.model.dropout) for config in card.small(base.model.d_model, HEADS))
-    pool = "mean" if kind == "classifier" else base.model.pool  # a class token sees nothing through a window
-    model = replace(base.model, num_heads=HEADS, attention=first, following=tuple(following), norm="pre", pool=pool,
-                    layers=max(base.model.layers, card.pattern))
+    first, *following = (
+        config.with_(dropout=base.model.dropout) for config in card.small(base.model.d_model, HEADS)
+    )
+    pool = (
+        "mean" if kind == "classifier" else base.model.pool
+    )  # a class token sees nothing through a window
+    model = replace(
+        base.model,
+        num_heads=HEADS,
+        attention=first,
+        following=tuple(following),
+        norm="pre",
+        pool=pool,
+        layers=max(base.model.layers, card.pattern),
+    )
     return replace(base, model=model)

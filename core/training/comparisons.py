@@ -13,7 +13,12 @@ import numpy as np
 from core.training.seed_stats import LEVEL, UNITS, Interval, around, quantile
 
 DIFFERENCES: Mapping[str, str] = {  # the unit of a comparison by that of the values
-    "number": "number", "positive": "times", "times": "times", "share": "gain", "score": "score gain"}
+    "number": "number",
+    "positive": "times",
+    "times": "times",
+    "share": "gain",
+    "score": "score gain",
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,20 @@ class Comparison:
 
     def swapped(self) -> Comparison:
         """The same pair in the other order."""
-        difference, high, low = (_other_way(value, self.unit) for value in (self.difference, self.low, self.high))
-        return Comparison(self.second, self.first, difference, low, high, self.p, self.count, self.paired, self.unit)
+        difference, high, low = (
+            _other_way(value, self.unit) for value in (self.difference, self.low, self.high)
+        )
+        return Comparison(
+            self.second,
+            self.first,
+            difference,
+            low,
+            high,
+            self.p,
+            self.count,
+            self.paired,
+            self.unit,
+        )
 
 
 def _other_way(value: float, unit: str) -> float:
@@ -64,7 +81,9 @@ class _Difference(NamedTuple):
     paired: bool
 
 
-def compare(groups: Sequence[Mapping[int, float]], unit: str = "number", resolution: float = 0.0) -> list[Comparison]:
+def compare(
+    groups: Sequence[Mapping[int, float]], unit: str = "number", resolution: float = 0.0
+) -> list[Comparison]:
     """Two-sided t tests of every pair of groups (seed -> value), in their order; pairs with too few seeds are left out.
 
     Paired Student's t over shared seeds; Welch's t where none are shared. p-values and intervals are both Bonferroni's
@@ -76,13 +95,23 @@ def compare(groups: Sequence[Mapping[int, float]], unit: str = "number", resolut
     unit = DIFFERENCES[unit]
     if unit == "times":
         resolution = 0.0
-        groups = [{seed: math.log(value) for seed, value in group.items() if value > 0} for group in groups]
-    pairs = [(a, b, difference) for a, b in combinations(range(len(groups)), 2)
-             if (difference := _difference(groups[a], groups[b], resolution)) is not None]
-    return [_comparison(a, b, difference, len(pairs), unit, resolution) for a, b, difference in pairs]
+        groups = [
+            {seed: math.log(value) for seed, value in group.items() if value > 0}
+            for group in groups
+        ]
+    pairs = [
+        (a, b, difference)
+        for a, b in combinations(range(len(groups)), 2)
+        if (difference := _difference(groups[a], groups[b], resolution)) is not None
+    ]
+    return [
+        _comparison(a, b, difference, len(pairs), unit, resolution) for a, b, difference in pairs
+    ]
 
 
-def _comparison(a: int, b: int, d: _Difference, pairs: int, unit: str, resolution: float) -> Comparison:
+def _comparison(
+    a: int, b: int, d: _Difference, pairs: int, unit: str, resolution: float
+) -> Comparison:
     """The test and the interval of one of so many pairs, both on the link of the unit."""
     from scipy.special import stdtr
 
@@ -100,19 +129,30 @@ def _comparison(a: int, b: int, d: _Difference, pairs: int, unit: str, resolutio
     return Comparison(a, b, *ends, p, d.seeds, d.paired, unit)
 
 
-def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: float) -> _Difference | None:
+def _difference(
+    a: Mapping[int, float], b: Mapping[int, float], resolution: float
+) -> _Difference | None:
     """The difference of two means with its standard error; None for too few values."""
     if shared := sorted(a.keys() & b.keys()):
         if len(shared) < 2:
             return None
         within = np.array([a[seed] - b[seed] for seed in shared])
         deviation = max(float(within.std(ddof=1)), resolution)
-        return _Difference(float(within.mean()), deviation / len(within) ** 0.5, len(within) - 1, len(within), True)
+        return _Difference(
+            float(within.mean()), deviation / len(within) ** 0.5, len(within) - 1, len(within), True
+        )
     if min(len(a), len(b)) < 2:
         return None
     first, second = (np.array(list(group.values())) for group in (a, b))
     shares = [max(float(each.std(ddof=1)), resolution) ** 2 / len(each) for each in (first, second)]
     total = sum(shares)  # Welch–Satterthwaite
-    spent = sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
-    return _Difference(float(first.mean() - second.mean()), total**0.5, total**2 / spent if spent else 1.0,
-                       min(len(a), len(b)), False)
+    spent = sum(
+        share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True)
+    )
+    return _Difference(
+        float(first.mean() - second.mean()),
+        total**0.5,
+        total**2 / spent if spent else 1.0,
+        min(len(a), len(b)),
+        False,
+    )

@@ -19,17 +19,33 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
 SCHEDULES = ("constant", "cosine", "inverse_sqrt")
 PRECISIONS = ("fp32", "bf16")
-_CHOICES = {"device": DEVICES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+_CHOICES = {
+    "device": DEVICES,
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "precision": PRECISIONS,
+}
 _FLAGS = ("finish_early", "checkpointing", "keep_best")
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
 _FRACTIONS = ("learning_rate", "seconds", "clip", "weight_decay", "label_smoothing", "trained")
 # name -> (lowest, highest)
 BOUNDS = {
-    "steps": (1, 20_000), "batch_size": (1, 512), "learning_rate": (1e-6, 1.0), "warmup": (0, 5_000),
-    "seed": (0, 2**31 - 1), "seconds": (1, 3_600), "trained": (0.5, 3_600), "clip": (0.01, 1e9),
-    "weight_decay": (0.0, 1.0), "label_smoothing": (0.0, 0.5), "patience": (0, 1_000), "record_every": (1, 5_000),
-    "decode_every": (1, 1_000), "held_out": (1, 1_000), "watch": (1, 8),
+    "steps": (1, 20_000),
+    "batch_size": (1, 512),
+    "learning_rate": (1e-6, 1.0),
+    "warmup": (0, 5_000),
+    "seed": (0, 2**31 - 1),
+    "seconds": (1, 3_600),
+    "trained": (0.5, 3_600),
+    "clip": (0.01, 1e9),
+    "weight_decay": (0.0, 1.0),
+    "label_smoothing": (0.0, 0.5),
+    "patience": (0, 1_000),
+    "record_every": (1, 5_000),
+    "decode_every": (1, 1_000),
+    "held_out": (1, 1_000),
+    "watch": (1, 8),
 }
 
 
@@ -74,14 +90,18 @@ class RunConfig:
             check_number(name, getattr(self, name), low, high, whole=name not in _FRACTIONS)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ConfigError(f"{name} = {quote(getattr(self, name))} is not known; take one of "
-                                  f"{', '.join(choices)}.")
+                raise ConfigError(
+                    f"{name} = {quote(getattr(self, name))} is not known; take one of "
+                    f"{', '.join(choices)}."
+                )
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false.")
         if self.checkpointing and self.model.kind in RECURRENT:
-            raise ConfigError(f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
-                              "checkpointing = false.")
+            raise ConfigError(
+                f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
+                "checkpointing = false."
+            )
 
     def with_stored_data(self, folder: Path) -> RunConfig:
         """The config with long data moved into a run's folder and replaced by a reference."""
@@ -91,18 +111,25 @@ class RunConfig:
         if not data_store.is_reference(reference := data_store.put_if_long(data)):
             return self
         data_store.link(reference, folder)
-        return replace(self, task=TaskConfig.of(self.task.key, self.task.seed, **{**params, "data": reference}))
+        return replace(
+            self, task=TaskConfig.of(self.task.key, self.task.seed, **{**params, "data": reference})
+        )
 
     def to_json(self) -> dict:
         """The config as plain JSON values."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("task", "model")}
+        plain = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("task", "model")
+        }
         return {"task": self.task.to_json(), "model": self.model.to_json(), **plain}
 
     @classmethod
     def from_json(cls, data: object) -> RunConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
         values = check_fields(cls, data, "A run", ("task", "model"))
-        task, model = TaskConfig.from_json(values.pop("task")), ModelConfig.from_json(values.pop("model"))
+        task, model = (
+            TaskConfig.from_json(values.pop("task")),
+            ModelConfig.from_json(values.pop("model")),
+        )
         return cls(task=task, model=model, **values)
 
 
@@ -128,7 +155,9 @@ def resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name not in devices():
-        raise ConfigError(f"device = {name} is not on this machine; take one of {', '.join(devices())}.")
+        raise ConfigError(
+            f"device = {name} is not on this machine; take one of {', '.join(devices())}."
+        )
     return name
 
 
@@ -136,15 +165,27 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
     """The task's recipe for a kind of model (its best one by default), with changes; ConfigError for an unknown one."""
     kind = next(iter(task.recommended)) if kind is None else kind
     if kind not in task.recommended:
-        raise ConfigError(f"task = {task.key} does not go with model = {kind}; take one of "
-                          f"{', '.join(task.recommended)}.")
+        raise ConfigError(
+            f"task = {task.key} does not go with model = {kind}; take one of "
+            f"{', '.join(task.recommended)}."
+        )
     recipe = task.recommended[kind]
-    settings: dict[str, Any] = dict(
-        steps=recipe.steps, batch_size=recipe.batch_size, learning_rate=recipe.learning_rate,
-        optimizer=recipe.optimizer, warmup=recipe.warmup, schedule=recipe.schedule, weight_decay=recipe.weight_decay,
-        patience=recipe.patience, keep_best=recipe.keep_best,
-        finish_early=not task.finite,  # a small held-out set would flatter the result
-        decode_every=1 if task.form != "pairs" or task.max_target <= LONG else 5) | changes
+    settings: dict[str, Any] = (
+        dict(
+            steps=recipe.steps,
+            batch_size=recipe.batch_size,
+            learning_rate=recipe.learning_rate,
+            optimizer=recipe.optimizer,
+            warmup=recipe.warmup,
+            schedule=recipe.schedule,
+            weight_decay=recipe.weight_decay,
+            patience=recipe.patience,
+            keep_best=recipe.keep_best,
+            finish_early=not task.finite,  # a small held-out set would flatter the result
+            decode_every=1 if task.form != "pairs" or task.max_target <= LONG else 5,
+        )
+        | changes
+    )
     settings.setdefault("record_every", max(1, settings["steps"] // FRAMES))
     model = settings.pop("model", None) or ModelConfig.from_json(recipe.model)
     return RunConfig(task.config, model, **settings)

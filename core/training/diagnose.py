@@ -16,7 +16,10 @@ RISE_NATS = 0.03
 FADED = 1e-3  # of the largest part's gradient
 VANISHED = 1e-5  # of all gradients, while there is something to learn
 BURST = 30.0  # times the usual norm
-SETTLED, LARGE = 4, 10.0  # records before a norm is usual, and a norm that matters where nothing is clipped
+SETTLED, LARGE = (
+    4,
+    10.0,
+)  # records before a norm is usual, and a norm that matters where nothing is clipped
 STILL = 0.97  # of the loss at the start, or of guessing
 MOVING = 0.01  # of the loss, within three records
 HIGH_RATE, LOW_RATE = 1e-2, 2e-4
@@ -34,30 +37,48 @@ class Finding:
     advice: str
 
 
-def diagnose(records: Sequence[Record], config: RunConfig, baseline: float, failed: str = "") -> tuple[Finding, ...]:
+def diagnose(
+    records: Sequence[Record], config: RunConfig, baseline: float, failed: str = ""
+) -> tuple[Finding, ...]:
     """Everything that goes wrong; `baseline` is the loss of guessing, `failed` the message of a failed run."""
     measured = [record for record in records if record.loss is not None]
     if "no longer a number" in failed:
         return (_diverged(measured, config),)
     if len(measured) < FEWEST:
         return ()
-    checks = (_overfits(measured, baseline), _bursts(measured, config), _vanishes(measured, baseline),
-              _fades(measured, baseline), _stands_still(measured, config, baseline), _starves(measured))
+    checks = (
+        _overfits(measured, baseline),
+        _bursts(measured, config),
+        _vanishes(measured, baseline),
+        _fades(measured, baseline),
+        _stands_still(measured, config, baseline),
+        _starves(measured),
+    )
     return tuple(finding for finding in checks if finding is not None)
 
 
 def _diverged(records: Sequence[Record], config: RunConfig) -> Finding:
-    last = f"; the last one measured was {records[-1].loss:.3g} at step {records[-1].step:,}" if records else ""
-    return Finding("diverged", "loss", f"The loss is no longer a number{last}.",
-                   f"Try a learning rate below {config.learning_rate:g}, a longer warm-up, or stronger gradient "
-                   "clipping.")
+    last = (
+        f"; the last one measured was {records[-1].loss:.3g} at step {records[-1].step:,}"
+        if records
+        else ""
+    )
+    return Finding(
+        "diverged",
+        "loss",
+        f"The loss is no longer a number{last}.",
+        f"Try a learning rate below {config.learning_rate:g}, a longer warm-up, or stronger gradient "
+        "clipping.",
+    )
 
 
 def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
     """The validation loss rises for three records or more while the training loss falls."""
     best = min(records, key=_loss)
     after = [record for record in records if record.step > best.step and not record.final]
-    trained = next((r.train_loss for r in records if r.step >= best.step and r.train_loss is not None), None)
+    trained = next(
+        (r.train_loss for r in records if r.step >= best.step and r.train_loss is not None), None
+    )
     if len(after) < 3 or trained is None or best.step == records[0].step:
         return None
     now, lowest = _median_loss(after[-3:]), _loss(best)
@@ -65,10 +86,12 @@ def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
     if now < RISE * lowest + RISE_NATS or fitted >= trained or lowest > STILL * baseline:
         return None
     return Finding(
-        "overfitting", "loss",
+        "overfitting",
+        "loss",
         f"Since step {best.step:,} the validation loss rose from {lowest:.2f} to {now:.2f} while the training loss "
         f"fell from {trained:.2f} to {fitted:.2f}: the model overfits, it memorizes its examples.",
-        "Try more data, dropout, weight decay or a smaller model; or stop early.")
+        "Try more data, dropout, weight decay or a smaller model; or stop early.",
+    )
 
 
 def _bursts(records: Sequence[Record], config: RunConfig) -> Finding | None:
@@ -78,9 +101,13 @@ def _bursts(records: Sequence[Record], config: RunConfig) -> Finding | None:
         usual = statistics.median(before for before, _ in norms[:i]) if i >= SETTLED else math.inf
         if norm > BURST * usual and norm > min(config.clip, LARGE):
             clipped = f"; it is clipped at {config.clip:g}" if config.clip < norm else ""
-            return Finding("exploding", "gradient", f"The gradient norm rose to {norm:,.3g} near step {step:,}; "
-                                                    f"before, the median was {usual:.3g}{clipped}.",
-                           "Try a smaller learning rate, a longer warm-up, or pre-norm.")
+            return Finding(
+                "exploding",
+                "gradient",
+                f"The gradient norm rose to {norm:,.3g} near step {step:,}; "
+                f"before, the median was {usual:.3g}{clipped}.",
+                "Try a smaller learning rate, a longer warm-up, or pre-norm.",
+            )
     return None
 
 
@@ -89,9 +116,13 @@ def _vanishes(records: Sequence[Record], baseline: float) -> Finding | None:
     norms = [record.gradient for record in last if record.gradient is not None]
     if not norms or max(norms) > VANISHED or not _unlearned(last, baseline):
         return None
-    return Finding("vanishing", "gradient", f"The gradient norm is {max(norms):.2g} while the loss is still "
-                                            f"{last[-1].loss:.2f}: the weights hardly change.",
-                   "Try pre-norm, fewer layers, or another activation or normalizer.")
+    return Finding(
+        "vanishing",
+        "gradient",
+        f"The gradient norm is {max(norms):.2g} while the loss is still "
+        f"{last[-1].loss:.2f}: the weights hardly change.",
+        "Try pre-norm, fewer layers, or another activation or normalizer.",
+    )
 
 
 def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
@@ -99,14 +130,20 @@ def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
     gradients = [record.gradients for record in records if record.gradients][-3:]
     if len(gradients) < 3 or not _unlearned(records[-3:], baseline):
         return None
-    shares = {name: max(each.get(name, 0.0) / (max(each.values()) or 1.0) for each in gradients)
-              for name in gradients[-1]}
+    shares = {
+        name: max(each.get(name, 0.0) / (max(each.values()) or 1.0) for each in gradients)
+        for name in gradients[-1]
+    }
     name, share = min(shares.items(), key=lambda item: item[1])
     if share > FADED:
         return None
-    return Finding("fading", "parts", f"The gradient vanishes on its way back: {name} gets {share:.1g} of the largest "
-                                      "gradient of a part.",
-                                      "Try pre-norm, fewer layers, or a residual connection without a norm on it.")
+    return Finding(
+        "fading",
+        "parts",
+        f"The gradient vanishes on its way back: {name} gets {share:.1g} of the largest "
+        "gradient of a part.",
+        "Try pre-norm, fewer layers, or a residual connection without a norm on it.",
+    )
 
 
 def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float) -> Finding | None:
@@ -114,28 +151,52 @@ def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float)
     last = records[-1]
     if last.step <= config.warmup + config.steps / 10:
         return None
-    now, first, before = _median_loss(records[-3:]), _loss(records[0]), _median_loss(records[-FEWEST:-3])
+    now, first, before = (
+        _median_loss(records[-3:]),
+        _loss(records[0]),
+        _median_loss(records[-FEWEST:-3]),
+    )
     worse, moves = now > max(first, baseline), now < (1 - MOVING) * before
     if not math.isfinite(now) or now < STILL * min(first, baseline) or (moves and not worse):
         return None
     rate, optimizer = config.learning_rate, config.optimizer
-    text = (f"After {last.step:,} steps the validation loss is {now:.3g}. It started at {first:.2f}, and guessing "
-            f"gives {baseline:.2f}.")
+    text = (
+        f"After {last.step:,} steps the validation loss is {now:.3g}. It started at {first:.2f}, and guessing "
+        f"gives {baseline:.2f}."
+    )
     if worse and rate > LOW_RATE or (rate >= HIGH_RATE and optimizer != "sgd"):
-        return Finding("rate_high", "loss", text, f"A learning rate of {rate:g} is large for {NAMES[optimizer]}: try "
-                                                  "a tenth of it, with a warm-up.")
+        return Finding(
+            "rate_high",
+            "loss",
+            text,
+            f"A learning rate of {rate:g} is large for {NAMES[optimizer]}: try "
+            "a tenth of it, with a warm-up.",
+        )
     if rate <= LOW_RATE or optimizer == "sgd":
-        return Finding("rate_dead", "loss", text, f"A learning rate of {rate:g} is small for {NAMES[optimizer]}: try "
-                                                  "ten times as much.")
-    return Finding("still", "loss", text, "Try another learning rate, positions where order matters, or more layers.")
+        return Finding(
+            "rate_dead",
+            "loss",
+            text,
+            f"A learning rate of {rate:g} is small for {NAMES[optimizer]}: try ten times as much.",
+        )
+    return Finding(
+        "still",
+        "loss",
+        text,
+        "Try another learning rate, positions where order matters, or more layers.",
+    )
 
 
 def _starves(records: Sequence[Record]) -> Finding | None:
     shares = [record.data_share for record in records[-3:] if record.data_share is not None]
     if not shares or min(shares) < STARVED:
         return None
-    return Finding("starving", "loss", f"{100 * statistics.median(shares):.0f} % of the training time is spent on "
-                                       "making batches.", "Try a smaller batch.")
+    return Finding(
+        "starving",
+        "loss",
+        f"{100 * statistics.median(shares):.0f} % of the training time is spent on making batches.",
+        "Try a smaller batch.",
+    )
 
 
 def _unlearned(records: Sequence[Record], baseline: float) -> bool:

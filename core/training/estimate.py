@@ -24,7 +24,10 @@ from core.training.session import Progress, Session
 
 BATCHES, TIMES = 8, 3  # timed batches, and repetitions of each, of which the fastest counts
 LONGEST = 2.0  # seconds, after which no batch is timed again
-DECODED = 2, 12  # tokens of two timed decodes, to separate the cost of a token from that of the source
+DECODED = (
+    2,
+    12,
+)  # tokens of two timed decodes, to separate the cost of a token from that of the source
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,12 @@ class Pace:
         """Seconds of a run without its caps, with the held-out items of a record and of the final one."""
         records = math.ceil(config.steps / config.record_every) + 1
         decodes = math.ceil(records / config.decode_every)
-        return (config.steps * self.step + records * held_out * self.teacher_forced
-                + decodes * held_out * self.free_running + final * (self.teacher_forced + self.free_running))
+        return (
+            config.steps * self.step
+            + records * held_out * self.teacher_forced
+            + decodes * held_out * self.free_running
+            + final * (self.teacher_forced + self.free_running)
+        )
 
 
 def pace(config: RunConfig, task: Task) -> Pace:
@@ -51,16 +58,32 @@ def pace(config: RunConfig, task: Task) -> Pace:
     device = resolve_device(config.device)
     with torch.random.fork_rng(devices=[]):
         model = build_model(config.model, task.shape).to(device)
-        session = Session(config, task, model, make_optimizer(config, model), torch.Generator().manual_seed(0), device,
-                          task.held_out(CHUNK)[:CHUNK], Progress())
+        session = Session(
+            config,
+            task,
+            model,
+            make_optimizer(config, model),
+            torch.Generator().manual_seed(0),
+            device,
+            task.held_out(CHUNK)[:CHUNK],
+            Progress(),
+        )
         one_step(session, 1)  # the first step is slower
         step = _mean_step(session)
         count, model = len(session.held_out), model.eval()
-        forced = _fastest(lambda: measure_teacher_forced(model, task, session.held_out, device), 2) / count
+        forced = (
+            _fastest(lambda: measure_teacher_forced(model, task, session.held_out, device), 2)
+            / count
+        )
         free = 0.0
         if task.form == "pairs" and objective(task).scored:
-            right = [Prediction(example.source, example.target, example.target) for example in session.held_out]
-            scoring = _fastest(lambda: (objective(task).score(task, right), buckets(task, right)), 2)
+            right = [
+                Prediction(example.source, example.target, example.target)
+                for example in session.held_out
+            ]
+            scoring = _fastest(
+                lambda: (objective(task).score(task, right), buckets(task, right)), 2
+            )
             free = (_decoding(session) + scoring) / count
     return Pace(step, forced, free)
 
@@ -76,8 +99,10 @@ def in_words(config: RunConfig, seconds: float) -> str:
     text = f"About {duration(seconds)} for {config.steps:,} steps, measured from a few steps on this machine."
     if seconds > config.seconds:
         reached = max(1, int(config.steps * config.seconds / seconds))
-        text += (f" The time limit of {duration(config.seconds)} would end it near step {reached:,}: allow more "
-                 "seconds, or take a smaller model.")
+        text += (
+            f" The time limit of {duration(config.seconds)} would end it near step {reached:,}: allow more "
+            "seconds, or take a smaller model."
+        )
     if config.patience:
         text += f" It stops earlier if {config.patience} records in a row bring no smaller validation loss."
     return text
@@ -106,7 +131,10 @@ def _decoding(session: Session) -> float:
     """Seconds of decoding the held-out items up to their longest target and its end mark."""
     batch = session.task.collate(session.held_out).to(session.device)
     model: Any = session.model
-    few, more = (_fastest(partial(greedy, model, batch.source, batch.source_mask, most), 2) for most in DECODED)
+    few, more = (
+        _fastest(partial(greedy, model, batch.source, batch.source_mask, most), 2)
+        for most in DECODED
+    )
     tokens = max(len(example.target) for example in session.held_out) + 1
     return few + max(0.0, more - few) / (DECODED[1] - DECODED[0]) * (tokens - DECODED[0])
 

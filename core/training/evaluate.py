@@ -44,8 +44,9 @@ def never_stop() -> bool:
 
 
 @torch.no_grad()
-def measure_teacher_forced(model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
-                           ) -> TeacherForced:
+def measure_teacher_forced(
+    model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
+) -> TeacherForced:
     """Loss, accuracy and attention mass on the expected positions over `examples`, under teacher forcing."""
     form, mass = objective(task), AttentionMass()
     loss = right = unknown_loss = 0.0
@@ -66,8 +67,14 @@ def measure_teacher_forced(model, task: Task, examples, device: str, stop: Calla
         if keys is not None:
             mass.add(output, batch, keys)
     confusion = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
-    known = (unknown / count, (loss - unknown_loss) / max(1, count - unknown)) if unknown else (None, None)
-    return TeacherForced(loss / count, None if math.isnan(right) else right / count, *mass.mean(), confusion, *known)
+    known = (
+        (unknown / count, (loss - unknown_loss) / max(1, count - unknown))
+        if unknown
+        else (None, None)
+    )
+    return TeacherForced(
+        loss / count, None if math.isnan(right) else right / count, *mass.mean(), confusion, *known
+    )
 
 
 class AttentionMass:
@@ -81,30 +88,43 @@ class AttentionMass:
         """Add a batch; `keys` (B, T, K) are the expected source positions of each output, padded with −1."""
         if not output.source_attention:
             return
-        mass = torch.stack([_mass(weights, keys) for weights in output.source_attention])  # (layers, H)
+        mass = torch.stack(
+            [_mass(weights, keys) for weights in output.source_attention]
+        )  # (layers, H)
         self.total = mass if self.total is None else self.total + mass
         expected = (keys >= 0).sum(-1)
         self.rows += float((expected > 0).sum())
         if output.uniform is not None:
             self.even += float(_mass(output.uniform[:, None], keys))
             return
-        visible = batch.source_mask.sum(1, keepdim=True) if output.visible is None else output.visible
+        visible = (
+            batch.source_mask.sum(1, keepdim=True) if output.visible is None else output.visible
+        )
         self.even += float((expected / visible).sum())
 
     def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
         if self.total is None or not self.rows:
             return None, None
-        return tuple(tuple(layer) for layer in (self.total / self.rows).tolist()), self.even / self.rows
+        return tuple(
+            tuple(layer) for layer in (self.total / self.rows).tolist()
+        ), self.even / self.rows
 
 
-def expected_keys(task: Task, examples: Sequence[Example], length: int, device: str) -> Tensor | None:
+def expected_keys(
+    task: Task, examples: Sequence[Example], length: int, device: str
+) -> Tensor | None:
     """The expected source positions of each output (B, T, K), padded with −1; None where the task expects none."""
     keys = [row for row in map(task.places, examples) if row is not None]
     if len(keys) < len(examples):
         return None
     most = max((len(positions) for row in keys for positions in row), default=0)
-    padded = [[[*positions, *[-1] * (most - len(positions))]
-               for positions in (*row[:length], *[()] * (length - len(row)))] for row in keys]
+    padded = [
+        [
+            [*positions, *[-1] * (most - len(positions))]
+            for positions in (*row[:length], *[()] * (length - len(row)))
+        ]
+        for row in keys
+    ]
     return torch.tensor(padded, device=device, dtype=torch.long)
 
 
@@ -115,7 +135,9 @@ def _mass(weights: Tensor, keys: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop) -> list[Prediction]:
+def measure_free(
+    model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
+) -> list[Prediction]:
     """The model's free-running output for each example."""
     predictions: list[Prediction] = []
     for start in range(0, len(examples), CHUNK):
@@ -129,7 +151,9 @@ def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
     """Exact match, BLEU and chrF by source length; empty where all sources are in one range."""
     if task.form != "pairs" or task.input != "tokens":
         return ()
-    sources, outputs, targets = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
+    sources, outputs, targets = zip(
+        *((p.source, p.predicted, p.target) for p in predictions), strict=True
+    )
     by_range = by_length(sources, outputs, targets, partial(score, task))
     if len(by_range) < 2:
         return ()
@@ -151,21 +175,30 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
         cut = {}
         for kind, layers in maps.items():
             rows, columns = map(len, map_tokens(config, kind, *axis_tokens(task, example)))
-            cut[f"{i}:{kind}"] = torch.stack([steps.weights[i, :, :rows, :columns] for steps in layers])
-        result |= {name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()}
+            cut[f"{i}:{kind}"] = torch.stack(
+                [steps.weights[i, :, :rows, :columns] for steps in layers]
+            )
+        result |= {
+            name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()
+        }
         if sum(weights.size for weights in result.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:
             break
     return result
 
 
-def bits_by_length(model, config: TaskConfig, lengths: Sequence[int] = (64, 128, 256), windows: int = 100
-                   ) -> dict[int, float]:
+def bits_by_length(
+    model, config: TaskConfig, lengths: Sequence[int] = (64, 128, 256), windows: int = 100
+) -> dict[int, float]:
     """Bits a token of a language model on held-out windows of each length (Press 2022).
 
     ConfigError when the text is too short for a length; a model with a table of positions must reach the longest.
     """
     bits = {}
     for length in lengths:
-        task = make_task(TaskConfig.of(config.key, config.seed, **dict(config.params) | {"length": length}))
-        bits[length] = measure_teacher_forced(model, task, task.held_out(windows), "cpu").loss / math.log(2)
+        task = make_task(
+            TaskConfig.of(config.key, config.seed, **dict(config.params) | {"length": length})
+        )
+        bits[length] = measure_teacher_forced(
+            model, task, task.held_out(windows), "cpu"
+        ).loss / math.log(2)
     return bits

@@ -32,8 +32,14 @@ def read_example(model: Model, config: ModelConfig, task: Task, example: Example
         rows, columns = map_tokens(config, kind, *axis_tokens(task, example))
         for layer, steps in enumerate(layers):
             weights = steps.weights[0, :, : len(rows), : len(columns)].float().numpy()
-            maps.append(AttentionMap(kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))))
-    return ExampleReading(AttentionTrace(tuple(maps), task.name), _predicted(output.logits[0], task))
+            maps.append(
+                AttentionMap(
+                    kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))
+                )
+            )
+    return ExampleReading(
+        AttentionTrace(tuple(maps), task.name), _predicted(output.logits[0], task)
+    )
 
 
 def _predicted(logits: torch.Tensor, task: Task) -> tuple[tuple[str, float], ...]:
@@ -41,7 +47,10 @@ def _predicted(logits: torch.Tensor, task: Task) -> tuple[tuple[str, float], ...
         return ()
     names = task.classes if task.form == "label" else task.target_vocab.tokens
     shares, ids = logits.reshape(-1, logits.shape[-1]).softmax(-1).max(-1)
-    return tuple((str(names[index]), share) for index, share in zip(ids.tolist(), shares.tolist(), strict=True))
+    return tuple(
+        (str(names[index]), share)
+        for index, share in zip(ids.tolist(), shares.tolist(), strict=True)
+    )
 
 
 def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:

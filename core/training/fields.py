@@ -33,7 +33,11 @@ def text(value: Any) -> bool:
 
 
 def words(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value) and text("".join(value))
+    return (
+        isinstance(value, list)
+        and all(isinstance(word, str) for word in value)
+        and text("".join(value))
+    )
 
 
 def flag(value: Any) -> bool:
@@ -46,8 +50,11 @@ def maybe(test: Test) -> Test:
 
 def table(test: Test) -> Test:
     """Rows of such values, all of one length above 0."""
-    return lambda value: isinstance(value, list) and all(
-        isinstance(row, list) and row and all(map(test, row)) for row in value) and len(set(map(len, value))) == 1
+    return lambda value: (
+        isinstance(value, list)
+        and all(isinstance(row, list) and row and all(map(test, row)) for row in value)
+        and len(set(map(len, value))) == 1
+    )
 
 
 def list_of(test: Test) -> Test:
@@ -62,27 +69,56 @@ def counts(value: Any) -> bool:
 def objects_with(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
     """A list of objects with these fields, the optional ones, and no other."""
     known = fields | (optional or {})
-    return lambda value: isinstance(value, list) and all(
-        isinstance(item, dict) and fields.keys() <= item.keys() <= known.keys()
-        and all(known[name](part) for name, part in item.items()) for item in value)
+    return lambda value: (
+        isinstance(value, list)
+        and all(
+            isinstance(item, dict)
+            and fields.keys() <= item.keys() <= known.keys()
+            and all(known[name](part) for name, part in item.items())
+            for item in value
+        )
+    )
 
 
 def record_fields(number: Test) -> dict[str, Test]:
     """The tests of a Record's fields, by a test of numbers."""
     optional = maybe(number)
     return {
-        **dict.fromkeys(("train_loss", "loss", "known_loss", "letters", "exact", "bleu", "chrf", "unknown", "even",
-                         "error", "indexer_loss", "gradient", "rate", "tokens_per_second", "data_share"), optional),
+        **dict.fromkeys(
+            (
+                "train_loss",
+                "loss",
+                "known_loss",
+                "letters",
+                "exact",
+                "bleu",
+                "chrf",
+                "unknown",
+                "even",
+                "error",
+                "indexer_loss",
+                "gradient",
+                "rate",
+                "tokens_per_second",
+                "data_share",
+            ),
+            optional,
+        ),
         **dict.fromkeys(("elapsed", "trained"), number),
         **dict.fromkeys(("step", "held_out"), count),
         "expected": maybe(table(number)),
         "confusion": maybe(counts),
-        "gradients": lambda value: isinstance(value, dict) and len(value) <= 500 and all(map(optional, value.values())),
+        "gradients": lambda value: (
+            isinstance(value, dict) and len(value) <= 500 and all(map(optional, value.values()))
+        ),
         **dict.fromkeys(("final", "capped"), flag),
         **dict.fromkeys(("cut", "best"), maybe(count)),
-        "examples": objects_with({"source": words, "target": words, "predicted": words}, {"cut": flag}),
-        "buckets": objects_with({"lengths": text, "count": count, "exact": number, "bleu": optional},
-                          {"chrf": optional}),
+        "examples": objects_with(
+            {"source": words, "target": words, "predicted": words}, {"cut": flag}
+        ),
+        "buckets": objects_with(
+            {"lengths": text, "count": count, "exact": number, "bleu": optional}, {"chrf": optional}
+        ),
     }
 
 

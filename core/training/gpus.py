@@ -26,8 +26,10 @@ def gpus() -> tuple[float, ...]:
     """The memory of each CUDA device in MB, in PyTorch's order."""
     if not torch.cuda.is_available():
         return ()
-    return tuple(torch.cuda.get_device_properties(number).total_memory / 1e6
-                 for number in range(torch.cuda.device_count()))
+    return tuple(
+        torch.cuda.get_device_properties(number).total_memory / 1e6
+        for number in range(torch.cuda.device_count())
+    )
 
 
 def share() -> float:

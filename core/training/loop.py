@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from core.tasks import Example
 from core.training.auxiliary import INDEXER_WEIGHT, indexer_losses
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_teacher_forced, never_stop
+from core.training.evaluate import (
+    Stopped,
+    buckets,
+    frames,
+    measure_free,
+    measure_teacher_forced,
+    never_stop,
+)
 from core.training.objectives import objective
 from core.training.record import Record
 from core.training.session import Session, one_thread, parts_of, prepare
@@ -47,9 +54,13 @@ def train(
         records.close()
 
 
-def _records(config: RunConfig, session: Session | None, stop: Callable[[], bool]) -> Generator[Record]:
+def _records(
+    config: RunConfig, session: Session | None, stop: Callable[[], bool]
+) -> Generator[Record]:
     session = session or prepare(config)
-    session.task.batch(1, torch.Generator())  # what a task makes once, before the clock of the first step
+    session.task.batch(
+        1, torch.Generator()
+    )  # what a task makes once, before the clock of the first step
     now, clock, record, late = session.progress, Clock(session), session.record, False
     try:
         while True:
@@ -70,8 +81,10 @@ def _records(config: RunConfig, session: Session | None, stop: Callable[[], bool
             if stop():
                 return
             late = clock.elapsed > config.seconds or now.trained > config.trained
-        yield replace(_final(session, clock, record, stop),
-                      capped=now.step < config.steps and clock.elapsed > config.seconds)
+        yield replace(
+            _final(session, clock, record, stop),
+            capped=now.step < config.steps and clock.elapsed > config.seconds,
+        )
     except Stopped:
         return
     finally:
@@ -104,8 +117,16 @@ def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bo
     """The record of the same step over 1,000 held-out items."""
     with session.best_weights() as best:
         last = measure(session, clock, stop, final=True)
-    return replace(last, best=best, train_loss=record.train_loss, gradient=record.gradient, gradients=record.gradients,
-                   rate=record.rate, tokens_per_second=record.tokens_per_second, data_share=record.data_share)
+    return replace(
+        last,
+        best=best,
+        train_loss=record.train_loss,
+        gradient=record.gradient,
+        gradients=record.gradients,
+        rate=record.rate,
+        tokens_per_second=record.tokens_per_second,
+        data_share=record.data_share,
+    )
 
 
 @dataclass(frozen=True)
@@ -141,15 +162,19 @@ class Clock:
         if not steps:
             return
         started = time.perf_counter()
-        values = torch.stack([torch.stack((step.loss, step.gradient, step.indexer)) for step in steps]).tolist()
+        values = torch.stack(
+            [torch.stack((step.loss, step.gradient, step.indexer)) for step in steps]
+        ).tolist()
         waited = time.perf_counter() - started  # seconds the device still worked on the steps
         self.progress.trained += waited
         self.interval.busy += waited
         for step, (loss, gradient, indexer) in zip(steps, values, strict=True):
             if not (math.isfinite(loss) and math.isfinite(gradient)):
                 what = "gradient" if math.isfinite(loss) else "loss"
-                raise FloatingPointError(f"The {what} is no longer a number at step {step.number}; take a smaller "
-                                         "learning rate.")
+                raise FloatingPointError(
+                    f"The {what} is no longer a number at step {step.number}; take a smaller "
+                    "learning rate."
+                )
             self.interval.loss += loss
             self.interval.gradient += gradient
             self.interval.indexer += indexer
@@ -164,9 +189,13 @@ class Clock:
         each = self.interval
         if not each.count:
             return {}
-        return {"train_loss": each.loss / each.count, "gradient": each.gradient / each.count,
-                "indexer_loss": each.indexer / each.count if each.indexer else None,
-                "tokens_per_second": each.tokens / each.busy, "data_share": each.data / each.busy}
+        return {
+            "train_loss": each.loss / each.count,
+            "gradient": each.gradient / each.count,
+            "indexer_loss": each.indexer / each.count if each.indexer else None,
+            "tokens_per_second": each.tokens / each.busy,
+            "data_share": each.data / each.busy,
+        }
 
 
 def learning_rate(config: RunConfig, step: int) -> float:
@@ -191,8 +220,10 @@ def one_step(session: Session, step: int) -> Step:
     batch = session.task.batch(config.batch_size, session.data)
     tokens, batch = batch.tokens, batch.to(session.device)  # counted before they are on the device
     made = time.perf_counter() - started
-    with (torch.autocast(session.device, torch.bfloat16, enabled=config.precision == "bf16"),
-          indexer_losses(model) as auxiliary):
+    with (
+        torch.autocast(session.device, torch.bfloat16, enabled=config.precision == "bf16"),
+        indexer_losses(model) as auxiliary,
+    ):
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
     loss = objective(session.task).loss(logits.float(), batch, config.label_smoothing)
     indexer = torch.stack(auxiliary).float().mean() if auxiliary else torch.zeros_like(loss)
@@ -200,10 +231,20 @@ def one_step(session: Session, step: int) -> Step:
     (loss + INDEXER_WEIGHT * indexer if auxiliary else loss).backward()
     gradient = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     session.optimizer.step()
-    return Step(step, loss.detach(), gradient.detach(), indexer.detach(), tokens, time.perf_counter() - started, made)
+    return Step(
+        step,
+        loss.detach(),
+        gradient.detach(),
+        indexer.detach(),
+        tokens,
+        time.perf_counter() - started,
+        made,
+    )
 
 
-def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_stop, final: bool = False) -> Record:
+def measure(
+    session: Session, clock: Clock, stop: Callable[[], bool] = never_stop, final: bool = False
+) -> Record:
     """The record of this step; it decodes in every `decode_every`-th record, the last and the final one.
 
     An untrained model decodes only where every record does.
@@ -213,17 +254,31 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_sto
     model.eval()
     examples = final_examples(session) if final else session.held_out
     forced = measure_teacher_forced(model, task, examples, session.device, stop)
-    due = step % (config.record_every * config.decode_every) == 0 and (step > 0 or config.decode_every == 1)
+    due = step % (config.record_every * config.decode_every) == 0 and (
+        step > 0 or config.decode_every == 1
+    )
     free, form = final or due or step >= config.steps, objective(task)
     decoded = examples if form.scored else examples[: config.watch]
     predictions = measure_free(model, task, decoded, session.device, stop) if free else []
     record = Record(
-        step=step, loss=forced.loss, letters=forced.letters, expected=forced.expected, even=forced.even,
-        unknown=forced.unknown, known_loss=forced.known_loss, confusion=forced.confusion,
-        **(form.score(task, predictions) if free else {}), **figures,
-        gradients=gradients, rate=learning_rate(config, step) if step else None,
-        elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
-        examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if free else (),
+        step=step,
+        loss=forced.loss,
+        letters=forced.letters,
+        expected=forced.expected,
+        even=forced.even,
+        unknown=forced.unknown,
+        known_loss=forced.known_loss,
+        confusion=forced.confusion,
+        **(form.score(task, predictions) if free else {}),
+        **figures,
+        gradients=gradients,
+        rate=learning_rate(config, step) if step else None,
+        elapsed=clock.elapsed,
+        trained=session.progress.trained,
+        held_out=len(examples),
+        final=final,
+        examples=tuple(predictions[: config.watch]),
+        buckets=buckets(task, predictions) if free else (),
         maps=frames(model, config.model, task, session.held_out[: config.watch], session.device),
     )
     session.progress.elapsed = record.elapsed
@@ -241,7 +296,12 @@ def final_examples(session: Session) -> tuple[Example, ...]:
 
 def gradient_norms(session: Session) -> dict[str, float]:
     """The norm of the last step's clipped gradient by part of the model; empty before the first step."""
-    gradients = {name: [weight.grad for weight in weights if weight.grad is not None]
-                 for name, weights in parts_of(session.model).items()}
-    return {name: float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(part))))
-            for name, part in gradients.items() if part}
+    gradients = {
+        name: [weight.grad for weight in weights if weight.grad is not None]
+        for name, weights in parts_of(session.model).items()
+    }
+    return {
+        name: float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(part))))
+        for name, part in gradients.items()
+        if part
+    }

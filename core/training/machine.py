@@ -19,20 +19,34 @@ SETTINGS = ("ATEN_", "DNNL_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, one
 def machine(device: str) -> dict[str, Any]:
     """Threads, torch's version, the processor or GPU, its instruction set or compute capability, and its libraries."""
     if device == "cuda":
-        name, capability = torch.cuda.get_device_name(), ".".join(map(str, torch.cuda.get_device_capability()))
+        name, capability = (
+            torch.cuda.get_device_name(),
+            ".".join(map(str, torch.cuda.get_device_capability())),
+        )
     else:
         name = processor() if device == "cpu" else f"{processor()} ({device})"
         capability = torch.backends.cpu.get_cpu_capability()
-    return {"threads": torch.get_num_threads(), "torch": str(torch.__version__), "device": name,
-            "capability": capability, "libraries": libraries()}
+    return {
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "device": name,
+        "capability": capability,
+        "libraries": libraries(),
+    }
 
 
 def libraries() -> str:
     """Which of MKL and oneDNN compute, and what the environment sets of them."""
-    on = (("MKL", torch.backends.mkl.is_available()), ("oneDNN", torch.backends.mkldnn.is_available()
-                                                       and torch.backends.mkldnn.enabled))
-    named = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)]
-    return ", ".join([f"{name} {'on' if there else 'off'}" for name, there in on] + named)[:3 * LONGEST]
+    on = (
+        ("MKL", torch.backends.mkl.is_available()),
+        ("oneDNN", torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),
+    )
+    named = [
+        f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)
+    ]
+    return ", ".join([f"{name} {'on' if there else 'off'}" for name, there in on] + named)[
+        : 3 * LONGEST
+    ]
 
 
 def record_machine(run: Run, device: str) -> None:
@@ -54,15 +68,23 @@ def processor() -> str:
 
 def valid(data: object) -> list[dict[str, Any]]:
     """The valid machines in a run.json, oldest first."""
-    listed = [{"libraries": "", **item} for item in (data[-MOST:] if isinstance(data, list) else [])
-              if isinstance(item, dict)]  # until 0.16 no libraries were recorded
+    listed = [
+        {"libraries": "", **item}
+        for item in (data[-MOST:] if isinstance(data, list) else [])
+        if isinstance(item, dict)
+    ]  # until 0.16 no libraries were recorded
     longest = dict.fromkeys(KINDS, LONGEST) | {"libraries": 3 * LONGEST}
-    return [{name: item[name] if name == "threads" else item[name][:longest[name]] for name in KINDS}
-            for item in listed if all(type(item.get(name)) is kind for name, kind in KINDS.items())]
+    return [
+        {name: item[name] if name == "threads" else item[name][: longest[name]] for name in KINDS}
+        for item in listed
+        if all(type(item.get(name)) is kind for name, kind in KINDS.items())
+    ]
 
 
 def line(data: object) -> str:
     """The machines in a run.json as text; empty for none."""
     return "; then ".join(
         f"{item['device']} ({item['capability']}), {item['threads']} thread{'s' if item['threads'] != 1 else ''}, "
-        f"PyTorch {item['torch'].partition('+')[0]}" for item in valid(data))
+        f"PyTorch {item['torch'].partition('+')[0]}"
+        for item in valid(data)
+    )

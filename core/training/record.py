@@ -14,8 +14,10 @@ from core.training.fields import LOOSE_FIELDS, fits
 
 def cap_reached(seconds: float, steps: int) -> str:
     """A sentence: the cap on seconds ended the run before its last step."""
-    return (f" The time limit of {seconds:g} s ended it before step {steps:,}, so its numbers depend on the speed of "
-            "the machine.")
+    return (
+        f" The time limit of {seconds:g} s ended it before step {steps:,}, so its numbers depend on the speed of "
+        "the machine."
+    )
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,19 @@ class Record:
         if "step" not in data or not fits(data, LOOSE_FIELDS):
             raise ValueError("a record needs a step, and numbers in its number fields")
         examples = tuple(
-            Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"]), bool(e.get("cut")))
+            Prediction(
+                tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"]), bool(e.get("cut"))
+            )
             for e in data.pop("examples", ())
         )
         buckets = tuple(Bucket(**bucket) for bucket in data.pop("buckets", ()))
-        expected, confusion = (None if rows is None else tuple(map(tuple, rows))
-                               for rows in (data.pop("expected", None), data.pop("confusion", None)))
-        return cls(**data, examples=examples, buckets=buckets, expected=expected, confusion=confusion)
+        expected, confusion = (
+            None if rows is None else tuple(map(tuple, rows))
+            for rows in (data.pop("expected", None), data.pop("confusion", None))
+        )
+        return cls(
+            **data, examples=examples, buckets=buckets, expected=expected, confusion=confusion
+        )
 
 
 def _lists(value: object) -> object:

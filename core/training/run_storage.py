@@ -43,7 +43,12 @@ def size(run: Run) -> int:
     return total
 
 
-def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None, source: Run | None = None) -> None:
+def prune(
+    keep: int = MAX_RUNS,
+    root: Path | None = None,
+    most: int | None = None,
+    source: Run | None = None,
+) -> None:
     """Delete ended runs until at most `keep` remain and all fit into `most` bytes: first the oldest without a name,
     then the oldest with one, but never `source`. Deleted runs go before them, and after an hour in any case."""
     most, root = most_bytes() if most is None else most, root or runs_folder()
@@ -63,7 +68,12 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
     for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= most:
             return
-        if run != source and run.status().ended and not run.alive() and stored_runs.may_leave(run.path):
+        if (
+            run != source
+            and run.status().ended
+            and not run.alive()
+            and stored_runs.may_leave(run.path)
+        ):
             shutil.rmtree(run.path, ignore_errors=True)
             count, total = count - 1, total - sizes[run.id]
 
@@ -89,12 +99,18 @@ def new_run(config: RunConfig, root: Path | None = None, **more: Any) -> Iterato
 def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
     """A copy of a run under a new id; ConfigError when its config cannot be read."""
     status = run.status()
-    with new_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.metadata().get("parent")) as copied:
+    with new_run(
+        run.config(), root, name=name[:LONGEST_NAME], parent=run.metadata().get("parent")
+    ) as copied:
         for folder in ("frames", "checkpoints"):
             shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
         with suppress(FileNotFoundError):  # a run that never started
             shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
-        ended = (status.state, status.message) if status.ended else ("stopped", "Copied while it was still training.")
+        ended = (
+            (status.state, status.message)
+            if status.ended
+            else ("stopped", "Copied while it was still training.")
+        )
         copied.set_status(*ended)
     return Run((root or runs_folder()) / copied.id)
 

@@ -1,14 +1,14 @@
 """A run is a folder: its config, state, records, attention frames and checkpoints.
 
-    run.json        the config, creation time, name and origin
-    status.json     state, process, message and a checksum; replaced whole, by one writer at a time
-    metrics.jsonl   one record a line, with a checksum; appended, and cut only where a run continues from an earlier
-                    checkpoint
-    frames/         NNNNNN.safetensors, the attention of the watched examples at that step
-    data/           SHA256.txt, a person's own data where it is too long for run.json
-    checkpoints/    NNNNNN.safetensors, the session's state after that step (its model as model.*)
-    stop            requests the worker to end; its content is stop or pause
-    lock            held by the worker for as long as it lives: the only reliable sign of life
+run.json        the config, creation time, name and origin
+status.json     state, process, message and a checksum; replaced whole, by one writer at a time
+metrics.jsonl   one record a line, with a checksum; appended, and cut only where a run continues from an earlier
+                checkpoint
+frames/         NNNNNN.safetensors, the attention of the watched examples at that step
+data/           SHA256.txt, a person's own data where it is too long for run.json
+checkpoints/    NNNNNN.safetensors, the session's state after that step (its model as model.*)
+stop            requests the worker to end; its content is stop or pause
+lock            held by the worker for as long as it lives: the only reliable sign of life
 """
 
 from __future__ import annotations
@@ -64,9 +64,14 @@ class Run(RunFolder):
         """Save a record: its frames first, so that every line of metrics.jsonl has its frame."""
         self.require()
         if record.maps:
-            maps = {key: np.ascontiguousarray(value, dtype=np.float16) for key, value in record.maps.items()}
+            maps = {
+                key: np.ascontiguousarray(value, dtype=np.float16)
+                for key, value in record.maps.items()
+            }
             write_atomically(self.frame_path(record.step), save(maps))
-        append_line(self.path / METRICS, with_checksum(json.dumps(record.to_json(), ensure_ascii=False)))
+        append_line(
+            self.path / METRICS, with_checksum(json.dumps(record.to_json(), ensure_ascii=False))
+        )
 
     def records(self) -> list[Record]:
         """Every record so far, without maps; lines that were damaged are left out."""
@@ -104,10 +109,15 @@ class Run(RunFolder):
         self.require()
         tensors, text = session.state()
         now = session.progress.step
-        write_atomically(self.checkpoint_path(now), save_tensors(tensors, text | {CHECKSUM: _checksum(tensors, text)}))
+        write_atomically(
+            self.checkpoint_path(now),
+            save_tensors(tensors, text | {CHECKSUM: _checksum(tensors, text)}),
+        )
         tenth = max(1, config.steps // CHECKPOINTS)
         steps = self.checkpoint_steps()
-        near = {min(steps, key=lambda step: abs(step - mark)) for mark in range(0, now + tenth, tenth)} | {now}
+        near = {
+            min(steps, key=lambda step: abs(step - mark)) for mark in range(0, now + tenth, tenth)
+        } | {now}
         if config.keep_best and (best := self.best_step()) is not None:
             near.add(best)
         for step in set(steps) - near:
@@ -115,13 +125,20 @@ class Run(RunFolder):
 
     def validation_losses(self) -> dict[int, float]:
         """The validation loss of each step after the first that has a record, those of a last record left out."""
-        return {record.step: loss for record in self.records()
-                if record.step and not record.final and (loss := record.validation_loss) is not None}
+        return {
+            record.step: loss
+            for record in self.records()
+            if record.step and not record.final and (loss := record.validation_loss) is not None
+        }
 
     def best_step(self) -> int | None:
         """The checkpoint of the smallest validation loss; None before there is one with a record."""
         losses = self.validation_losses()
-        return min(losses.keys() & self.checkpoint_steps(), key=lambda step: (losses[step], step), default=None)
+        return min(
+            losses.keys() & self.checkpoint_steps(),
+            key=lambda step: (losses[step], step),
+            default=None,
+        )
 
     def default_step(self) -> int:
         """The step whose weights count: the best with `keep_best`, else the last; ValueError without checkpoints."""
@@ -136,10 +153,18 @@ class Run(RunFolder):
         try:
             with safe_open(self.checkpoint_path(step), "pt") as file:
                 names = file.keys()  # a safetensors file is no dict: it cannot be iterated
-                tensors, text = {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+                tensors, text = (
+                    {name: file.get_tensor(name) for name in names},
+                    file.metadata() or {},
+                )
         except (OSError, SafetensorError) as error:
-            raise ValueError(f"The checkpoint of step {step:,} cannot be read: {sentence_of(error)}") from error
-        if text.pop(CHECKSUM, None) not in (None, _checksum(tensors, text)):  # None in those of older versions
+            raise ValueError(
+                f"The checkpoint of step {step:,} cannot be read: {sentence_of(error)}"
+            ) from error
+        if text.pop(CHECKSUM, None) not in (
+            None,
+            _checksum(tensors, text),
+        ):  # None in those of older versions
             raise ValueError(f"The checkpoint of step {step:,} was changed after it was saved.")
         return tensors, text
 
@@ -167,20 +192,31 @@ class Run(RunFolder):
             model = build_model(config.model, task.shape)
         tensors, _ = self.checkpoint(step)
         try:
-            model.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
-                                   if name.startswith("model.")})
+            model.load_state_dict(
+                {
+                    name.removeprefix("model."): value
+                    for name, value in tensors.items()
+                    if name.startswith("model.")
+                }
+            )
         except RuntimeError as error:
             raise ValueError(misfit(error)) from error
         return model.eval(), task
 
     def truncate(self, step: int) -> None:
         """Delete the records, frames and checkpoints after a step; damaged lines stay among the records before it."""
-        lines = [(line, record) for line, record in read_lines(self.path / METRICS, Record.from_json)
-                 if record is None or record.step <= step]
+        lines = [
+            (line, record)
+            for line, record in read_lines(self.path / METRICS, Record.from_json)
+            if record is None or record.step <= step
+        ]
         while lines and lines[-1][1] is None:  # what they held is measured again
             lines.pop()
         write_atomically(self.path / METRICS, b"".join(line + b"\n" for line, _ in lines))
-        later = [*map(self.frame_path, self.frame_steps()), *map(self.checkpoint_path, self.checkpoint_steps())]
+        later = [
+            *map(self.frame_path, self.frame_steps()),
+            *map(self.checkpoint_path, self.checkpoint_steps()),
+        ]
         for path in later:
             if int(path.stem) > step:
                 path.unlink(missing_ok=True)
@@ -195,11 +231,15 @@ def new_id() -> str:
     """A unique run id that sorts by age: the time to a quarter of a millisecond, and random digits, 3, or 35 on a
     public copy, where whoever has a run's link may look at it."""
     now, more = time.time(), secrets.token_hex(16) if hosted() else ""
-    return (f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}"
-            f"{secrets.randbelow(4096):03x}{more}")
+    return (
+        f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}"
+        f"{secrets.randbelow(4096):03x}{more}"
+    )
 
 
-def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
+def create_run(
+    config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object
+) -> Run:
     """A new run's folder under `root` with a fresh id, or exactly at `path`; `more` goes into run.json (name, parent,
     sweep)."""
     run = Run(path or (root or runs_folder()) / new_id())
@@ -217,7 +257,9 @@ def _fill(run: Run, config: RunConfig, more: Mapping[str, object]) -> None:
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
     config = config.with_stored_data(run.path)
-    data = {"config": config.to_json(), "created": time.time()} | {k: v for k, v in more.items() if v is not None}
+    data = {"config": config.to_json(), "created": time.time()} | {
+        k: v for k, v in more.items() if v is not None
+    }
     write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
 
 
@@ -261,4 +303,3 @@ def _checksum(tensors: dict[str, Tensor], text: dict[str, str]) -> str:
         data = tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data
         value = zlib.crc32(data, zlib.crc32(name.encode(), value))
     return f"{value:08x}"
-

@@ -42,9 +42,16 @@ class Scale:
 
 
 UNITS: Mapping[str, Scale] = {
-    "number": Scale(), "positive": Scale(0.0), "times": Scale(0.0), "share": Scale(0.0, 1.0), "gain": Scale(-1.0, 1.0),
-    "correlation": Scale(-1.0, 1.0), "score": Scale(0.0, 100.0), "score gain": Scale(-100.0, 100.0),
-    "seeds": Scale(0.0, 1.0)}
+    "number": Scale(),
+    "positive": Scale(0.0),
+    "times": Scale(0.0),
+    "share": Scale(0.0, 1.0),
+    "gain": Scale(-1.0, 1.0),
+    "correlation": Scale(-1.0, 1.0),
+    "score": Scale(0.0, 100.0),
+    "score gain": Scale(-100.0, 100.0),
+    "seeds": Scale(0.0, 1.0),
+}
 
 
 class Interval(NamedTuple):
@@ -55,8 +62,12 @@ class Interval(NamedTuple):
     high: float
 
 
-def interval(values: Sequence[float], unit: str = "number", level: float = LEVEL, resolution: float = 0.0,
-             ) -> Interval | None:
+def interval(
+    values: Sequence[float],
+    unit: str = "number",
+    level: float = LEVEL,
+    resolution: float = 0.0,
+) -> Interval | None:
     """The mean over seeds with the interval that covers it in 1 − level; None for one value, or one out of bounds.
 
     Student's t on the link of the unit (the delta method), so that no end leaves the unit's bounds. Of ratios
@@ -65,14 +76,20 @@ def interval(values: Sequence[float], unit: str = "number", level: float = LEVEL
     deviation counts as at least `resolution`, the smallest step of the measure.
     """
     scale, count = UNITS[unit], len(values)
-    if count < 2 or not all(math.isfinite(value) and scale.low - ROUNDING <= value <= scale.high + ROUNDING
-                            for value in values):
+    if count < 2 or not all(
+        math.isfinite(value) and scale.low - ROUNDING <= value <= scale.high + ROUNDING
+        for value in values
+    ):
         return None
     values = [min(max(value, scale.low), scale.high) for value in values]
     if unit == "seeds":
         return _of_seeds(sum(values), count, level)
     if unit == "times":
-        measured = interval([math.log(value) for value in values], "number", level) if min(values) > 0 else None
+        measured = (
+            interval([math.log(value) for value in values], "number", level)
+            if min(values) > 0
+            else None
+        )
         return measured and Interval(*(UNITS[unit].back(end) for end in measured))
     mean, half = statistics.fmean(values), quantile(1 - level / 2, count - 1)
     half *= max(statistics.stdev(values), resolution) / count**0.5
@@ -85,7 +102,11 @@ def around(mean: float, half: float, scale: Scale, resolution: float = 0.0) -> I
     if half == 0 or not scale.low < inside < scale.high:
         return Interval(mean, mean, mean)
     centre, slope = scale.link(inside)
-    return Interval(mean, min(mean, scale.back(centre - half * slope)), max(mean, scale.back(centre + half * slope)))
+    return Interval(
+        mean,
+        min(mean, scale.back(centre - half * slope)),
+        max(mean, scale.back(centre + half * slope)),
+    )
 
 
 def _of_seeds(held: float, count: int, level: float) -> Interval:
@@ -171,5 +192,7 @@ def line(runs: Sequence[Points], shared: bool) -> Line | None:
         x = np.linspace(0.0, min(points[-1][0] for points in runs), GRID)
     if not len(x):
         return None
-    y = np.array([np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs])  # (runs, points)
+    y = np.array(
+        [np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs]
+    )  # (runs, points)
     return Line(*(tuple(row.tolist()) for row in (x, y.mean(0), y.min(0), y.max(0))))

@@ -97,22 +97,35 @@ class Session:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """The state as tensors by name (model.*, optimizer.*, generator.*), and the progress as text."""
-        tensors = {f"model.{name}": value.detach() for name, value in self.model.state_dict().items()}
+        tensors = {
+            f"model.{name}": value.detach() for name, value in self.model.state_dict().items()
+        }
         for index, values in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()
-                        if value is not None}
-        tensors |= {"generator.data": self.data.get_state(), "generator.torch": torch.get_rng_state()}
+            tensors |= {
+                f"optimizer.{index}.{name}": torch.as_tensor(value)
+                for name, value in values.items()
+                if value is not None
+            }
+        tensors |= {
+            "generator.data": self.data.get_state(),
+            "generator.torch": torch.get_rng_state(),
+        }
         if self.device == "cuda":
             tensors["generator.cuda"] = torch.cuda.get_rng_state()
         text = {name: repr(value) for name, value in vars(self.progress).items()}
         text |= {f"interval.{name}": repr(value) for name, value in vars(self.interval).items()}
         # Tied weights are one tensor twice, which a safetensors file cannot hold: hence clone().
-        return ({name: value.cpu().contiguous().clone() for name, value in tensors.items()},
-                text | {"optimizer": self.config.optimizer})
+        return (
+            {name: value.cpu().contiguous().clone() for name, value in tensors.items()},
+            text | {"optimizer": self.config.optimizer},
+        )
 
     def restore_best(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Take the best weights from a checkpoint."""
-        self.best = Best(step, {name: value.to(self.device) for name, value in _within(tensors, "model.").items()})
+        self.best = Best(
+            step,
+            {name: value.to(self.device) for name, value in _within(tensors, "model.").items()},
+        )
 
     def restore(self, tensors: dict[str, Tensor], text: dict[str, str]) -> None:
         """Restore a state; another optimizer than its own starts anew. ValueError when the weights do not fit."""
@@ -164,8 +177,16 @@ def prepare(config: RunConfig) -> Session:
     if config.checkpointing:
         model.checkpointing = True
     data = torch.Generator().manual_seed(config.seed)
-    return Session(config, task, model, make_optimizer(config, model), data, device, task.held_out(config.held_out),
-                   Progress())
+    return Session(
+        config,
+        task,
+        model,
+        make_optimizer(config, model),
+        data,
+        device,
+        task.held_out(config.held_out),
+        Progress(),
+    )
 
 
 def misfit(error: RuntimeError) -> str:
@@ -180,9 +201,13 @@ def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     for name, weight in model.named_parameters():
         words = name.split(".")[:-1]
         numbered = [i for i, word in enumerate(words) if word.isdecimal()]
-        parts.setdefault(".".join(words[: numbered[0] + 1] if numbered else words[:1] or [name]), []).append(weight)
+        parts.setdefault(
+            ".".join(words[: numbered[0] + 1] if numbered else words[:1] or [name]), []
+        ).append(weight)
     return parts
 
 
 def _within(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+    return {
+        name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
+    }

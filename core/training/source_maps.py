@@ -30,8 +30,9 @@ class SourceMaps:
     columns: tuple[str, ...]
 
 
-def source_maps(config: ModelConfig, task: Task, frame: Mapping[str, np.ndarray], example: Example, number: int
-                ) -> SourceMaps | None:
+def source_maps(
+    config: ModelConfig, task: Task, frame: Mapping[str, np.ndarray], example: Example, number: int
+) -> SourceMaps | None:
     """The maps of the watched example of that number in a frame of a run; None where none is of its source.
 
     A language model, which has no source, gives its own maps; a hierarchical model's words and sentences are
@@ -42,28 +43,43 @@ def source_maps(config: ModelConfig, task: Task, frame: Mapping[str, np.ndarray]
         weights = frame.get(f"{number}:{kind}")
         if weights is None:
             continue
-        if kind == "sentences":  # and the words of each: together what the class takes of every word
+        if (
+            kind == "sentences"
+        ):  # and the words of each: together what the class takes of every word
             weights = weights @ frame[f"{number}:words"]
         rows, columns = map_tokens(config, kind, source, target)
-        heads = [read for layer in weights for head in layer
-                 if (read := source_weights(config, kind, head, rows, len(source))) is not None]
+        heads = [
+            read
+            for layer in weights
+            for head in layer
+            if (read := source_weights(config, kind, head, rows, len(source))) is not None
+        ]
         if heads:
             by_head = np.stack([head for _, head in heads])
-            return SourceMaps(by_head.reshape(*weights.shape[:2], *by_head.shape[1:]), heads[0][0], tuple(source))
+            return SourceMaps(
+                by_head.reshape(*weights.shape[:2], *by_head.shape[1:]), heads[0][0], tuple(source)
+            )
         if task.form == "text":
             return SourceMaps(weights, rows, columns)
     return None
 
 
-def source_weights(config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str],
-                   length: int) -> tuple[tuple[str, ...], np.ndarray] | None:
+def source_weights(
+    config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str], length: int
+) -> tuple[tuple[str, ...], np.ndarray] | None:
     """The outputs' names and weights (T, S) on the source's `length` positions; None for a map of something else."""
     if kind == "cross":
         return tuple(rows), weights
     if kind == "sentences":
         return ("class",), weights
     if config.kind == "classifier":
-        return ("class",), weights[:1, 1:] if config.pool == "first" else weights.mean(0, keepdims=True)
-    if len(rows) > length and (config.kind == "forecaster" or kind == "causal") and weights.shape[1] > length:
+        return ("class",), weights[:1, 1:] if config.pool == "first" else weights.mean(
+            0, keepdims=True
+        )
+    if (
+        len(rows) > length
+        and (config.kind == "forecaster" or kind == "causal")
+        and weights.shape[1] > length
+    ):
         return tuple(rows[length:]), weights[length:, :length]
     return None

@@ -13,11 +13,20 @@ from core.training.backend import Worker, start_worker
 from core.training.config import RunConfig
 from core.training.runs import create_run
 from core.training.seed_stats import seed_stats
-from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep, sweep_comparisons
+from core.training.sweep_files import (
+    MEASURES,
+    Outcome,
+    Sweep,
+    create_sweep,
+    find_sweep,
+    sweep_comparisons,
+)
 from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
 
 
-def start(file: str, changes: dict[str, Any], to: Path | None, settings: Mapping[str, Any] | None = None) -> Sweep:
+def start(
+    file: str, changes: dict[str, Any], to: Path | None, settings: Mapping[str, Any] | None = None
+) -> Sweep:
     """The sweep of that name or file, or a new one of the config in the file, saved at `to` or among the others.
 
     The file describes a sweep, or a run to be varied by `changes`; `settings` change that run. Raises ConfigError and
@@ -50,8 +59,14 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
         children.append(child := start_worker(run))
         child.wait()
         outcome = Outcome.of(run)
-        result = "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message
-        print(f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}: {result}\n", end="", flush=True)
+        result = (
+            "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message
+        )
+        print(
+            f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}: {result}\n",
+            end="",
+            flush=True,
+        )
 
     pool = ThreadPoolExecutor(workers)
     try:
@@ -70,10 +85,15 @@ def summary(sweep: Sweep) -> list[str]:
     config, outcomes = sweep.config(), sweep.outcomes()
     lines = []
     for index, value in enumerate(config.values):
-        of_value = [outcomes[cell] for cell in config.cells if cell[0] == index and cell in outcomes]
+        of_value = [
+            outcomes[cell] for cell in config.cells if cell[0] == index and cell in outcomes
+        ]
         finished = sum(outcome.state == "finished" for outcome in of_value)
-        parts = [f"{value_text(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds",
-                 *measure_texts(of_value)]
+        parts = [
+            f"{value_text(config.axis, value)}:",
+            f"{finished} of {len(config.seeds)} seeds",
+            *measure_texts(of_value),
+        ]
         lines.append("  ".join(parts))
     return lines + _tests(config, outcomes)
 
@@ -86,17 +106,29 @@ def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
         return []
     values = [value_text(config.axis, value) for value in config.values]
     pairs = sweep_comparisons(config, outcomes, measure)
-    lines = [f"{values[pair.first]} {'/' if pair.unit == 'times' else '-'} {values[pair.second]}: {measure} "
-             f"{pair.difference:.4g} (interval {pair.low:.4g} to {pair.high:.4g})  p {pair.p:.3g}  n {pair.count}  "
-             f"{'significant' if pair.significant else 'not significant'}"
-             for pair in pairs]
-    return lines and ["Differences (ratios of losses and errors) by two-sided t tests paired by seed; p and the 95 % "
-                      "intervals are corrected for all pairs (Bonferroni). A difference that is not significant need "
-                      "not be zero.", *lines]
+    lines = [
+        f"{values[pair.first]} {'/' if pair.unit == 'times' else '-'} {values[pair.second]}: {measure} "
+        f"{pair.difference:.4g} (interval {pair.low:.4g} to {pair.high:.4g})  p {pair.p:.3g}  n {pair.count}  "
+        f"{'significant' if pair.significant else 'not significant'}"
+        for pair in pairs
+    ]
+    return lines and [
+        "Differences (ratios of losses and errors) by two-sided t tests paired by seed; p and the 95 % "
+        "intervals are corrected for all pairs (Bonferroni). A difference that is not significant need "
+        "not be zero.",
+        *lines,
+    ]
 
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
     """Each measure as name, mean and 95 % interval."""
-    stats = ((name, seed_stats([outcome.last(name) for outcome in outcomes], unit)) for name, unit in MEASURES.items())
-    return [f"{name} {s.mean:.4g}" + ("" if s.interval is None else " [{:.4g}, {:.4g}]".format(*s.interval))
-            for name, s in stats if s is not None]
+    stats = (
+        (name, seed_stats([outcome.last(name) for outcome in outcomes], unit))
+        for name, unit in MEASURES.items()
+    )
+    return [
+        f"{name} {s.mean:.4g}"
+        + ("" if s.interval is None else " [{:.4g}, {:.4g}]".format(*s.interval))
+        for name, s in stats
+        if s is not None
+    ]

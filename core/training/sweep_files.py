@@ -29,18 +29,37 @@ from core.training.sweeps import Cell, SweepConfig
 MAX_SWEEPS = 50
 STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a stopped run may continue
-MEASURES = {"exact": "share", "bleu": "score", "chrf": "score", "error": "positive", "letters": "share",
-            "loss": "positive", "expected": "share"}  # with their units; the first available one ranks the values
+MEASURES = {
+    "exact": "share",
+    "bleu": "score",
+    "chrf": "score",
+    "error": "positive",
+    "letters": "share",
+    "loss": "positive",
+    "expected": "share",
+}  # with their units; the first available one ranks the values
 LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
 DIGITS = 5
 CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
 OUTCOME_FIELDS = {  # what each field of an Outcome may hold
-    "state": lambda value: value in STATES, "message": text, "steps": list_of(count), "trained": list_of(number),
-    "measures": lambda value: isinstance(value, dict) and all(
-        name in MEASURES and list_of(maybe(number))(column) and not any(
-            value is not None and not 0 <= value <= LARGEST[MEASURES[name]] for value in column)
-        for name, column in value.items()),
-    "held_out": count, "even": maybe(number), "elapsed": number,
+    "state": lambda value: value in STATES,
+    "message": text,
+    "steps": list_of(count),
+    "trained": list_of(number),
+    "measures": lambda value: (
+        isinstance(value, dict)
+        and all(
+            name in MEASURES
+            and list_of(maybe(number))(column)
+            and not any(
+                value is not None and not 0 <= value <= LARGEST[MEASURES[name]] for value in column
+            )
+            for name, column in value.items()
+        )
+    ),
+    "held_out": count,
+    "even": maybe(number),
+    "elapsed": number,
 }
 
 
@@ -68,12 +87,20 @@ class Outcome:
             return cls("lost", "Its folder was deleted before it ended.")
         status, records = run.status(), one_a_step(run.records())
         columns = {name: tuple(_measure(record, name) for record in records) for name in MEASURES}
-        return cls(status.state, status.message, tuple(r.step for r in records),
-                   tuple(_short(r.trained) for r in records),
-                   {name: column for name, column in columns.items() if any(v is not None for v in column)},
-                   records[-1].held_out if records else 0,
-                   _short(next((r.even for r in records if r.even is not None), None)),
-                   _short(records[-1].elapsed) if records else 0.0)
+        return cls(
+            status.state,
+            status.message,
+            tuple(r.step for r in records),
+            tuple(_short(r.trained) for r in records),
+            {
+                name: column
+                for name, column in columns.items()
+                if any(v is not None for v in column)
+            },
+            records[-1].held_out if records else 0,
+            _short(next((r.even for r in records if r.even is not None), None)),
+            _short(records[-1].elapsed) if records else 0.0,
+        )
 
     @property
     def ended(self) -> bool:
@@ -92,15 +119,27 @@ class Outcome:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
         """The outcome in a sweep's file; ConfigError for anything else."""
-        if not isinstance(data, Mapping) or not data.keys() >= {"state", "steps", "trained", "measures"} or \
-                not fits(data, OUTCOME_FIELDS):
-            raise ConfigError(f"A sweep's outcome is an object with a state and numbers; got {quote(data)}.")
+        if (
+            not isinstance(data, Mapping)
+            or not data.keys() >= {"state", "steps", "trained", "measures"}
+            or not fits(data, OUTCOME_FIELDS)
+        ):
+            raise ConfigError(
+                f"A sweep's outcome is an object with a state and numbers; got {quote(data)}."
+            )
         measures = {name: tuple(map(_float, column)) for name, column in data["measures"].items()}
         if {len(data["trained"]), *map(len, measures.values())} - {len(data["steps"])}:
             raise ConfigError("A sweep's outcome has columns of different lengths.")
         numbers = {name: _float(data[name]) for name in ("even", "elapsed") if name in data}
-        return cls(**{**data, **numbers, "steps": tuple(data["steps"]), "measures": measures,
-                      "trained": tuple(map(float, data["trained"]))})
+        return cls(
+            **{
+                **data,
+                **numbers,
+                "steps": tuple(data["steps"]),
+                "measures": measures,
+                "trained": tuple(map(float, data["trained"])),
+            }
+        )
 
 
 def _float(value: float | None) -> float | None:
@@ -157,7 +196,9 @@ class Sweep:
         if lasting:
             with self._lock():
                 data = self.data()
-                data.setdefault("outcomes", {}).update({_key(cell): asdict(value) for cell, value in lasting.items()})
+                data.setdefault("outcomes", {}).update(
+                    {_key(cell): asdict(value) for cell, value in lasting.items()}
+                )
                 self._write(data)
         return saved | fresh
 
@@ -185,11 +226,16 @@ class Sweep:
     def missing(self) -> list[Cell]:
         """The cells whose runs have not finished and are not under way, in order."""
         outcomes = self.outcomes()
-        return [cell for cell in self.config().cells
-                if cell not in outcomes or (outcomes[cell].ended and outcomes[cell].state != "finished")]
+        return [
+            cell
+            for cell in self.config().cells
+            if cell not in outcomes or (outcomes[cell].ended and outcomes[cell].state != "finished")
+        ]
 
     def _write(self, data: dict[str, Any]) -> None:
-        write_atomically(self.path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
+        write_atomically(
+            self.path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+        )
 
     def _lock(self) -> FileLock:
         return FileLock(self.path.with_suffix(".lock"))
@@ -201,12 +247,16 @@ def _key(cell: Cell) -> str:
 
 def _cell(key: str) -> Cell:
     if not CELL.fullmatch(key):
-        raise ConfigError(f"A run of a sweep is named by index and seed, such as 0:1; got {quote(key)}.")
+        raise ConfigError(
+            f"A run of a sweep is named by index and seed, such as 0:1; got {quote(key)}."
+        )
     index, seed = key.split(":")
     return int(index), int(seed)
 
 
-def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str) -> list[Comparison]:
+def sweep_comparisons(
+    config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str
+) -> list[Comparison]:
     """Every pair of a sweep's values tested on one measure, paired by seed (core.training.comparisons)."""
     groups: list[dict[int, float]] = [{} for _ in config.values]
     for index, seed in config.cells:
@@ -214,7 +264,9 @@ def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], mea
             groups[index][seed] = value
     held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
     highest = {"exact": 1.0, "letters": 1.0, "bleu": 100.0, "chrf": 100.0}.get(measure, 0.0)
-    return compare(groups, MEASURES[measure], highest / held_out if held_out else 0.0)  # the share of one held-out item
+    return compare(
+        groups, MEASURES[measure], highest / held_out if held_out else 0.0
+    )  # the share of one held-out item
 
 
 def sweeps_folder(root: Path | None = None) -> Path:
@@ -244,7 +296,11 @@ def find_sweep(sweep_id: object, root: Path | None = None) -> Sweep | None:
 
 def list_sweeps() -> list[Sweep]:
     """Every sweep, oldest first."""
-    return [sweep for path in sorted(sweeps_folder().glob("*.json")) if (sweep := find_sweep(path.stem)) is not None]
+    return [
+        sweep
+        for path in sorted(sweeps_folder().glob("*.json"))
+        if (sweep := find_sweep(path.stem)) is not None
+    ]
 
 
 def delete_sweep(sweep: Sweep) -> None:

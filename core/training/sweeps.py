@@ -18,16 +18,44 @@ from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig, check_number, recommended
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
-ATTENTION = {"attention": "Whole mechanism", "projection": "Projection", "score": "Score", "position": "Position",
-             "mask": "Mask", "normalizer": "Normalizer", "kernel": "Kernel"}
+ATTENTION = {
+    "attention": "Whole mechanism",
+    "projection": "Projection",
+    "score": "Score",
+    "position": "Position",
+    "mask": "Mask",
+    "normalizer": "Normalizer",
+    "kernel": "Kernel",
+}
 SAME = "same"  # of the setting "pattern": the first attention in every layer
-MODEL = {"kind": "Model", "d_model": "d_model", "num_heads": "Heads", "pattern": "Layer pattern", "layers": "Layers",
-         "d_ff": "Feed-forward width", "norm": "Norm position", "normalization": "Norm", "activation": "Activation",
-         "dropout": "Dropout", "tied": "Tied embeddings", "output_bias": "Output bias", "pool": "Pooling",
-         "cell": "Cell", "bidirectional": "Bidirectional encoder", "feeding": "Input feeding"}
-TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Learning rate schedule",
-            "warmup": "Warm-up steps", "batch_size": "Batch size", "weight_decay": "Weight decay",
-            "label_smoothing": "Label smoothing", "clip": "Clip gradients at"}
+MODEL = {
+    "kind": "Model",
+    "d_model": "d_model",
+    "num_heads": "Heads",
+    "pattern": "Layer pattern",
+    "layers": "Layers",
+    "d_ff": "Feed-forward width",
+    "norm": "Norm position",
+    "normalization": "Norm",
+    "activation": "Activation",
+    "dropout": "Dropout",
+    "tied": "Tied embeddings",
+    "output_bias": "Output bias",
+    "pool": "Pooling",
+    "cell": "Cell",
+    "bidirectional": "Bidirectional encoder",
+    "feeding": "Input feeding",
+}
+TRAINING = {
+    "learning_rate": "Learning rate",
+    "optimizer": "Optimizer",
+    "schedule": "Learning rate schedule",
+    "warmup": "Warm-up steps",
+    "batch_size": "Batch size",
+    "weight_decay": "Weight decay",
+    "label_smoothing": "Label smoothing",
+    "clip": "Clip gradients at",
+}
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 EQUAL = ("steps", "seconds")
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
@@ -68,8 +96,10 @@ class SweepConfig:
             if any(value in items[:index] for index, value in enumerate(items)):
                 raise ConfigError(f"The {what} of a sweep must differ; one of them occurs twice.")
         if len(values) * len(self.seeds) > RUNS:
-            raise ConfigError(f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
-                              f"runs; a sweep has at most {RUNS}.")
+            raise ConfigError(
+                f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
+                f"runs; a sweep has at most {RUNS}."
+            )
         for seed in self.seeds:
             check_number("seed", seed, *BOUNDS["seed"], whole=True)
         for index, value in enumerate(values):
@@ -89,10 +119,17 @@ class SweepConfig:
         run = vary(self.base, self.axis, self.values[index])
         run = replace(run, seed=seed, finish_early=False, patience=0, watch=1, seconds=LONGEST)
         if self.equal == "steps":
-            return replace(run, steps=self.base.steps, record_every=self.base.record_every, trained=LONGEST)
+            return replace(
+                run, steps=self.base.steps, record_every=self.base.record_every, trained=LONGEST
+            )
         schedule = run.schedule if self.axis == "schedule" else "constant"
-        return replace(run, steps=MOST_STEPS, trained=self.seconds, schedule=schedule,
-                       record_every=max(self.base.record_every, RECORD_EVERY))
+        return replace(
+            run,
+            steps=MOST_STEPS,
+            trained=self.seconds,
+            schedule=schedule,
+            record_every=max(self.base.record_every, RECORD_EVERY),
+        )
 
     def try_models(self) -> None:
         """ConfigError when a model does not fit the task."""
@@ -101,7 +138,10 @@ class SweepConfig:
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        values = [value.to_json() if isinstance(value, Choice | AttentionConfig) else value for value in self.values]
+        values = [
+            value.to_json() if isinstance(value, Choice | AttentionConfig) else value
+            for value in self.values
+        ]
         return plain | {"base": self.base.to_json(), "values": values, "seeds": list(self.seeds)}
 
     @classmethod
@@ -132,7 +172,9 @@ def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
     Another kind of model takes its own recipe for the task. ConfigError for an invalid value.
     """
     if axis == "kind":
-        return recommended(make_task(base.task), value, steps=base.steps, record_every=base.record_every)
+        return recommended(
+            make_task(base.task), value, steps=base.steps, record_every=base.record_every
+        )
     if axis in TRAINING:
         return replace(base, **{axis: value})
     if axis.startswith("task."):
@@ -156,8 +198,14 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
     """The model with one field, or one choice of all its attentions, changed; a whole mechanism replaces a pattern."""
     sizes = dict(d_model=model.d_model, num_heads=model.num_heads, dropout=model.dropout)
     if axis == "attention":
-        return replace(model, attention=value and value.with_(**sizes), following=(), decoder_attention=None,
-                       cross_attention=None, kv_shared_layers=0)
+        return replace(
+            model,
+            attention=value and value.with_(**sizes),
+            following=(),
+            decoder_attention=None,
+            cross_attention=None,
+            kv_shared_layers=0,
+        )
     if axis == "pattern":
         return replace(model, **_pattern(model, str(value)), kv_shared_layers=0)
     if axis in AXES:
@@ -178,8 +226,10 @@ def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
         return {"following": ()}
     if key not in (keys := [one.key for one in CARDS]):
         raise ConfigError(f"pattern = {quote(key)}; take {SAME} or one of {', '.join(keys)}.")
-    first, *following = (config.with_(dropout=model.dropout)
-                         for config in card(key).small(model.d_model, model.num_heads))
+    first, *following = (
+        config.with_(dropout=model.dropout)
+        for config in card(key).small(model.d_model, model.num_heads)
+    )
     return {"attention": first, "following": tuple(following)}
 
 
@@ -190,14 +240,18 @@ def name_of(axis: str, task: TaskConfig | None = None) -> str:
     key = axis.removeprefix("task.")
     known = {} if task is None else {param.key: param.name for param in task_entry(task.key).params}
     if task is not None and (key == axis or key not in known):
-        raise ConfigError(f"axis = {quote(axis)}; take one of {', '.join([*FIELDS, *(f'task.{k}' for k in known)])}.")
+        raise ConfigError(
+            f"axis = {quote(axis)}; take one of {', '.join([*FIELDS, *(f'task.{k}' for k in known)])}."
+        )
     return known.get(key, key)
 
 
 def _value(axis: str, value: Any) -> Any:
     """A value of a setting: a Choice of an axis, an AttentionConfig or None, or a plain value."""
     if axis in AXES:
-        return complete(value if isinstance(value, Choice) else Choice.from_json(value), AXES[axis], axis)
+        return complete(
+            value if isinstance(value, Choice) else Choice.from_json(value), AXES[axis], axis
+        )
     if axis == "attention" and value is not None and not isinstance(value, AttentionConfig):
         return AttentionConfig.from_json(value)
     if axis not in ATTENTION and not isinstance(value, bool | int | float | str):

@@ -1,7 +1,7 @@
 """A run's records for other programs: event files of TensorBoard, and an offline run of Weights & Biases.
 
-    python -m core.training tensorboard RUN FOLDER    then: tensorboard --logdir FOLDER
-    python -m core.training wandb RUN FOLDER          then: wandb sync FOLDER/wandb/offline-run-*
+python -m core.training tensorboard RUN FOLDER    then: tensorboard --logdir FOLDER
+python -m core.training wandb RUN FOLDER          then: wandb sync FOLDER/wandb/offline-run-*
 """
 
 from __future__ import annotations
@@ -18,12 +18,24 @@ from core.training.machine import line
 from core.training.record import Record
 from core.training.runs import Run
 
-TAGS = {"loss/training": "train_loss", "loss/validation": "loss", "loss/validation_known_words": "known_loss",
-        "loss/indexer": "indexer_loss", "accuracy/token": "letters", "accuracy/sequence": "exact",
-        "accuracy/balanced": "balanced", "quality/bleu": "bleu", "quality/chrf": "chrf",
-        "quality/relative_error": "error", "quality/cut_outputs": "cut", "gradient/norm": "gradient",
-        "optimizer/learning_rate": "rate", "speed/tokens_per_second": "tokens_per_second",
-        "speed/share_of_making_data": "data_share", "attention/uniform": "even"}
+TAGS = {
+    "loss/training": "train_loss",
+    "loss/validation": "loss",
+    "loss/validation_known_words": "known_loss",
+    "loss/indexer": "indexer_loss",
+    "accuracy/token": "letters",
+    "accuracy/sequence": "exact",
+    "accuracy/balanced": "balanced",
+    "quality/bleu": "bleu",
+    "quality/chrf": "chrf",
+    "quality/relative_error": "error",
+    "quality/cut_outputs": "cut",
+    "gradient/norm": "gradient",
+    "optimizer/learning_rate": "rate",
+    "speed/tokens_per_second": "tokens_per_second",
+    "speed/share_of_making_data": "data_share",
+    "attention/uniform": "even",
+}
 LONGEST = 200  # characters of a setting; a longer one is data
 SIDE = 64  # px, which a map of few tokens is enlarged to about
 WANDB_MISSING = 'Weights & Biases is not installed; install it with: pip install -r requirements.txt -e ".[wandb]"'
@@ -33,8 +45,11 @@ def scalars(record: Record) -> dict[str, float]:
     """The measurements of a record by tag; those of the final record, often of other weights, under final/."""
     values = {tag: getattr(record, name) for tag, name in TAGS.items()}
     values |= {f"gradient/{part}": norm for part, norm in record.gradients.items()}
-    values |= {f"attention/expected_L{layer}.H{head}": weight for layer, heads in enumerate(record.expected or ())
-               for head, weight in enumerate(heads)}
+    values |= {
+        f"attention/expected_L{layer}.H{head}": weight
+        for layer, heads in enumerate(record.expected or ())
+        for head, weight in enumerate(heads)
+    }
     start = "final/" if record.final else ""
     return {start + tag: float(value) for tag, value in values.items() if value is not None}
 
@@ -48,7 +63,9 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
 
     records = _records(run)
     if any(folder.glob("events.out.tfevents.*")):
-        raise ValueError(f"{folder} has event files already, which TensorBoard would mix; take another folder.")
+        raise ValueError(
+            f"{folder} has event files already, which TensorBoard would mix; take another folder."
+        )
     start, frames = seconds_of(run.metadata().get("created")), set(run.frame_steps())
     with SummaryWriter(str(folder)) as writer:
         writer.add_text("run", _about(run), walltime=start)
@@ -76,8 +93,11 @@ def heads_images(frame: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if example == "0":
             times = max(1, SIDE // max(maps.shape[2:]))
             cells = np.rint(255 * (1 - np.clip(np.nan_to_num(maps), 0, 1))).astype(np.uint8)
-            cells = np.pad(cells.repeat(times, 2).repeat(times, 3), ((0, 0), (0, 0), (2, 2), (2, 2)),
-                           constant_values=200)
+            cells = np.pad(
+                cells.repeat(times, 2).repeat(times, 3),
+                ((0, 0), (0, 0), (2, 2), (2, 2)),
+                constant_values=200,
+            )
             layers, heads, rows, columns = cells.shape
             images[kind] = cells.transpose(0, 2, 1, 3).reshape(layers * rows, heads * columns)
     return images
@@ -92,8 +112,14 @@ def write_wandb(run: Run, folder: Path) -> Path:
     records = _records(run)
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(console="off", silent=True, x_disable_stats=True)
-    target = wandb.init(project="attention-lab", name=run.name, dir=str(folder), mode="offline", settings=settings,
-                        config=settings_of(run))
+    target = wandb.init(
+        project="attention-lab",
+        name=run.name,
+        dir=str(folder),
+        mode="offline",
+        settings=settings,
+        config=settings_of(run),
+    )
     for record in records:
         target.log(scalars(record), step=record.step)
     target.finish()
@@ -111,7 +137,9 @@ def settings_of(run: Run) -> dict[str, Any]:
 def _without_data(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_data(part) for name, part in value.items()}
-    return f"{len(value):,} characters" if isinstance(value, str) and len(value) > LONGEST else value
+    return (
+        f"{len(value):,} characters" if isinstance(value, str) and len(value) > LONGEST else value
+    )
 
 
 def _records(run: Run) -> list[Record]:
@@ -125,4 +153,6 @@ def _about(run: Run) -> str:
     """Name, machine and config as Markdown."""
     config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
     machine = line(run.metadata().get("machines"))
-    return "\n\n".join([run.name, *([f"Trained on {machine}"] if machine else []), f"```json\n{config}\n```"])
+    return "\n\n".join(
+        [run.name, *([f"Trained on {machine}"] if machine else []), f"```json\n{config}\n```"]
+    )

@@ -51,7 +51,9 @@ def records(path: Path) -> list[Record]:
                 return result
             result.append(_record(line, number))
             if len(result) > 1 and result[-1].step < result[-2].step:
-                raise ValueError(f"metrics.jsonl, line {number}: step {result[-1].step} comes after {result[-2].step}.")
+                raise ValueError(
+                    f"metrics.jsonl, line {number}: step {result[-1].step} comes after {result[-2].step}."
+                )
     raise ValueError(f"metrics.jsonl has more than {MOST_RECORDS:,} lines.")
 
 
@@ -66,7 +68,9 @@ def _record(line: bytes, number: int) -> Record:
         if name not in FIELDS:
             raise ValueError(f"metrics.jsonl, line {number}: a record has no {quote_name(name)}.")
         if not FIELDS[name](value):
-            raise ValueError(f"metrics.jsonl, line {number}: {name} = {quote(value)} is not possible.")
+            raise ValueError(
+                f"metrics.jsonl, line {number}: {name} = {quote(value)} is not possible."
+            )
     return Record.from_json(data)
 
 
@@ -82,13 +86,22 @@ def frames(run: Run, config: RunConfig) -> None:
         for name, (kind, shape) in tensors(run.frame_path(step), where)[0].items():
             size = _map_size(name, config, task, examples)
             if kind != "F16" or size is None or shape[2:] != size:
-                raise ValueError(f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
-                                 f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example.")
-            if heads.setdefault(name, shape[:2]) != shape[:2] or not 0 < shape[0] * shape[1] <= 12 * 64:
-                raise ValueError(f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}.")
+                raise ValueError(
+                    f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
+                    f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example."
+                )
+            if (
+                heads.setdefault(name, shape[:2]) != shape[:2]
+                or not 0 < shape[0] * shape[1] <= 12 * 64
+            ):
+                raise ValueError(
+                    f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}."
+                )
 
 
-def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Example]) -> tuple[int, int] | None:
+def _map_size(
+    name: str, config: RunConfig, task: Task, examples: Sequence[Example]
+) -> tuple[int, int] | None:
     index, _, kind = name.partition(":")
     if kind not in get_args(Kind) or not index.isdecimal() or not int(index) < len(examples):
         return None
@@ -114,14 +127,18 @@ def checkpoints(run: Run, config: RunConfig) -> None:
         for name, (_, shape) in saved.items():
             fits = (weights[name],) if name in weights else _beside(name, shapes, generator)
             if shape not in fits:
-                raise ValueError(f"{where}: {name[:80]} is {shape}; expected "
-                                 f"{' or '.join(map(str, fits)) or 'no such tensor'}.")
+                raise ValueError(
+                    f"{where}: {name[:80]} is {shape}; expected "
+                    f"{' or '.join(map(str, fits)) or 'no such tensor'}."
+                )
         if not {"generator.data", "generator.torch"} <= saved.keys():
             raise ValueError(f"{where} lacks the state of the random generators.")
         _progress(text, step, where)
 
 
-def _beside(name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _beside(
+    name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...]:
     """The shapes allowed for a tensor beside the weights; none when there is no such tensor."""
     kind, _, rest = name.partition(".")
     index, _, part = rest.partition(".")
@@ -141,7 +158,9 @@ def _progress(text: dict[str, str], step: int, where: str) -> None:
     except (KeyError, ValueError) as error:
         raise ValueError(f"{where} does not state the step of the run: {error}") from error
     if now["step"] != step or text.get("optimizer") not in OPTIMIZERS:
-        raise ValueError(f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}.")
+        raise ValueError(
+            f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}."
+        )
 
 
 def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
@@ -149,12 +168,19 @@ def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(LONGEST_HEADER, path.stat().st_size):
-        raise ValueError(f"{where} is not a safetensors file: its header would have {length:,} bytes.")
+        raise ValueError(
+            f"{where} is not a safetensors file: its header would have {length:,} bytes."
+        )
     try:
         with safe_open(path, "pt") as file:
             names = file.keys()
             slices = {name: file.get_slice(name) for name in names}
-            return ({name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()},
-                    dict(file.metadata() or {}))
+            return (
+                {
+                    name: (part.get_dtype(), tuple(part.get_shape()))
+                    for name, part in slices.items()
+                },
+                dict(file.metadata() or {}),
+            )
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{where} is not a safetensors file: {error}") from error

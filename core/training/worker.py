@@ -38,10 +38,16 @@ from core.training.runs import CHECKPOINTS, Run
 from core.training.session import Session, one_thread, prepare
 
 MEMORY_MB = 3_000
-NO_MEMORY = re.compile("out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE)  # torch
+NO_MEMORY = re.compile(
+    "out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE
+)  # torch
 
 
-def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record], None] = lambda record: None) -> str:
+def work(
+    path: Path,
+    memory_mb: float | None = None,
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> str:
     """Train the run in this folder, call `on_record` with each record, and return the final state.
 
     Every end, a crash too, is written to status.json; the line about it is printed first, so that whoever reads a final
@@ -60,7 +66,9 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
             limit_memory(run)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
                 if "finetune" in run.metadata():
-                    from core.finetune.run import work as fine_tune  # Hugging Face's Trainer is large
+                    from core.finetune.run import (
+                        work as fine_tune,
+                    )  # Hugging Face's Trainer is large
 
                     state, message = fine_tune(run, stop, on_record)
                 elif "corpus" in run.metadata():
@@ -91,18 +99,24 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
 def _crash(error: Exception) -> str:
     """What a reader learns of an error of ours: itself, or on a public copy a number by which the log has it."""
     if disk_refused(error):
-        return sentence_of(error, "Everything that was saved is kept; free some space, then continue the run.")
+        return sentence_of(
+            error, "Everything that was saved is kept; free some space, then continue the run."
+        )
     if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
         return "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
     if not hosted():
         return f"The worker met an error: {type(error).__name__}: {error}"
     reference = event_log.reference(error)
     print(f"reference {reference}", flush=True)
-    return f"The worker met an error of the lab's own. Its number in the server's log is {reference}."
+    return (
+        f"The worker met an error of the lab's own. Its number in the server's log is {reference}."
+    )
 
 
 @one_thread()
-def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]) -> tuple[str, str]:
+def _train(
+    run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]
+) -> tuple[str, str]:
     config = run.config()
     session = prepare(config)
     record_machine(run, session.device)
@@ -126,7 +140,10 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
         return "finished", _finished(last, run)
     paused = run.stop_request() == "pause"
     prefix = "Paused at" if paused else "Stopped; everything up to"
-    return "paused" if paused else "stopped", f"{prefix} step {session.progress.step:,}{'' if paused else ' is saved'}."
+    return (
+        "paused" if paused else "stopped",
+        f"{prefix} step {session.progress.step:,}{'' if paused else ' is saved'}.",
+    )
 
 
 def _restore_best(run: Run, session: Session) -> None:
@@ -150,7 +167,9 @@ def _restore_record(run: Run, session: Session) -> Record | None:
     session.record = next((record for record in reversed(records) if not record.final), None)
     if not records or not records[-1].final:
         return None
-    session.progress.passes = session.progress.waited = 0  # or a run continued after its end would end again
+    session.progress.passes = session.progress.waited = (
+        0  # or a run continued after its end would end again
+    )
     return records[-1]
 
 
@@ -158,10 +177,16 @@ def _finished(last: Record, run: Run) -> str:
     config, losses, best = run.config(), run.validation_losses(), last.best
     capped = cap_reached(config.seconds, config.steps) if last.capped else ""
     smallest = min(losses, key=lambda step: losses[step], default=best)
-    from_best = "" if best is None else f" The validation loss was smallest at step {smallest:,}; its weights are used."
+    from_best = (
+        ""
+        if best is None
+        else f" The validation loss was smallest at step {smallest:,}; its weights are used."
+    )
     if config.keep_best and smallest not in (None, used := best or last.step):
-        from_best = (f" The validation loss was smallest at step {smallest:,}, whose weights are no longer saved; "
-                     f"those of step {used:,} are used.")
+        from_best = (
+            f" The validation loss was smallest at step {smallest:,}, whose weights are no longer saved; "
+            f"those of step {used:,} are used."
+        )
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 
 
@@ -191,7 +216,9 @@ def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
     def watch() -> None:
         while True:
             if resident_mb() > limit_mb:
-                message = f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
+                message = (
+                    f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
+                )
                 with suppress(OSError):  # of a log on a full disk, or a folder that was deleted
                     print(f"failed: {message}", flush=True)
                 with suppress(OSError):
@@ -232,16 +259,24 @@ def _wait_warm() -> Path | None:
 
 
 def _end_with_input() -> None:
-    while os.read(0, 4096):  # not sys.stdin, whose lock Python cannot take at its end while a thread reads
+    while os.read(
+        0, 4096
+    ):  # not sys.stdin, whose lock Python cannot take at its end while a thread reads
         pass
     os._exit(1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m core.training.worker", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m core.training.worker", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("run_dir", nargs="?", type=Path)
-    parser.add_argument("--spare", action="store_true", help="warm up, then read RUN_DIR from standard input")
-    parser.add_argument("--attended", action="store_true", help="end with standard input, so with who holds it open")
+    parser.add_argument(
+        "--spare", action="store_true", help="warm up, then read RUN_DIR from standard input"
+    )
+    parser.add_argument(
+        "--attended", action="store_true", help="end with standard input, so with who holds it open"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.attended:
         threading.Thread(target=_end_with_input, daemon=True).start()

@@ -11,8 +11,15 @@ from dashboard.charts.palette import LIGHT_INK
 
 DIAL, ROW_NAME = 40, 150  # px
 BOX, SMALL, GAP, WIDE, INSET, APART = 30, 22, 10, 200, 14, 90  # px of the blocks of a stack
-FILLS = {"adds": "#FFFFFF", "add": "#FFFFFF", "norm": "#F4F5F5", "feed": "#C7DEDF", "attention": "#95C9CF",
-         "cross": "#DCC9E1", "box": "#F4F5F5"}
+FILLS = {
+    "adds": "#FFFFFF",
+    "add": "#FFFFFF",
+    "norm": "#F4F5F5",
+    "feed": "#C7DEDF",
+    "attention": "#95C9CF",
+    "cross": "#DCC9E1",
+    "box": "#F4F5F5",
+}
 
 
 def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
@@ -23,12 +30,19 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
         parts.append(_text(0, y + 4, f"{row['name']} · {row['circle']} positions"))
         for at in range(positions):
             x = ROW_NAME + (at + 0.5) * DIAL
-            parts.append(f'<circle cx="{x}" cy="{y}" r="15" fill="none" stroke="{LIGHT_INK.hairline}"/>')
-            for angle, colour in ((row.get("before"), LIGHT_INK.hairline), (row["angle"], LIGHT_INK.series[0])):
+            parts.append(
+                f'<circle cx="{x}" cy="{y}" r="15" fill="none" stroke="{LIGHT_INK.hairline}"/>'
+            )
+            for angle, colour in (
+                (row.get("before"), LIGHT_INK.hairline),
+                (row["angle"], LIGHT_INK.series[0]),
+            ):
                 if angle is not None:
                     turn = at * angle
-                    parts.append(f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(turn):.2f}" '
-                                 f'y2="{y - 15 * math.sin(turn):.2f}" stroke="{colour}" stroke-width="2"/>')
+                    parts.append(
+                        f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(turn):.2f}" '
+                        f'y2="{y - 15 * math.sin(turn):.2f}" stroke="{colour}" stroke-width="2"/>'
+                    )
     parts += [_text(ROW_NAME + (at + 0.5) * DIAL, 10, str(at), "middle") for at in range(positions)]
     return _svg(ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, parts)
 
@@ -43,16 +57,20 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
         parts.append(_text(x + WIDE / 2, height - 4, stack["name"], "middle", weight=600))
         for title, kind, inset, size in column:
             y -= size + GAP
-            parts.append(f'<line x1="{x + WIDE / 2}" y1="{y + (0 if kind == "layer" else size)}" x2="{x + WIDE / 2}" '
-                         f'y2="{y + size + GAP}" stroke="{LIGHT_INK.quiet}"/>')
+            parts.append(
+                f'<line x1="{x + WIDE / 2}" y1="{y + (0 if kind == "layer" else size)}" x2="{x + WIDE / 2}" '
+                f'y2="{y + size + GAP}" stroke="{LIGHT_INK.quiet}"/>'
+            )
             if kind == "layer":
                 parts.append(_text(x, y + size, title, weight=600))
                 continue
             left, wide = x + inset, WIDE - inset
             if kind == "cross":
                 crossed.append((left, y + size / 2))
-            parts.append(f'<rect x="{left}" y="{y}" width="{wide}" height="{size}" rx="5" fill="{FILLS[kind]}" '
-                         f'stroke="{LIGHT_INK.hairline}"/>')
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{wide}" height="{size}" rx="5" fill="{FILLS[kind]}" '
+                f'stroke="{LIGHT_INK.hairline}"/>'
+            )
             parts.append(_text(left + wide / 2, y + size / 2 + 4, title, "middle"))
         tops.append(y)
     parts += [_read_by(tops[0], left, middle) for left, middle in crossed if len(stacks) > 1]
@@ -61,15 +79,23 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
 
 def _read_by(top: float, left: float, middle: float) -> str:
     """An arrow from the encoder, whose highest block begins at `top`, to a cross-attention of the decoder."""
-    return (f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
-            f'stroke="{LIGHT_INK.quiet}"/><path d="M{left} {middle}l-7 -4v8z" fill="{LIGHT_INK.quiet}"/>')
+    return (
+        f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
+        f'stroke="{LIGHT_INK.quiet}"/><path d="M{left} {middle}l-7 -4v8z" fill="{LIGHT_INK.quiet}"/>'
+    )
 
 
-def _blocks(nodes: Sequence[Mapping[str, Any]], pre_norm: bool) -> Iterator[tuple[str, str, int, int]]:
+def _blocks(
+    nodes: Sequence[Mapping[str, Any]], pre_norm: bool
+) -> Iterator[tuple[str, str, int, int]]:
     """Title, kind, inset and height of every block, from the input on; the name of a layer stands above it."""
     for node in nodes:
         if "sublayers" not in node:
-            yield (f"+ {node['title']}", "adds", 0, SMALL) if node["adds"] else (node["title"], "box", 0, BOX)
+            yield (
+                (f"+ {node['title']}", "adds", 0, SMALL)
+                if node["adds"]
+                else (node["title"], "box", 0, BOX)
+            )
             continue
         for part in node["sublayers"]:
             if pre_norm and part["around"]:
@@ -81,10 +107,14 @@ def _blocks(nodes: Sequence[Mapping[str, Any]], pre_norm: bool) -> Iterator[tupl
 
 
 def _svg(width: float, height: float, parts: Sequence[str]) -> str:
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-size="12">{"".join(parts)}</svg>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-size="12">{"".join(parts)}</svg>'
+    )
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", weight: int = 400) -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="{LIGHT_INK.text}">'
-            f"{escape(text)}</text>")
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="{LIGHT_INK.text}">'
+        f"{escape(text)}</text>"
+    )

@@ -24,19 +24,27 @@ SECONDS = 60.0
 
 def figure_files(figures: Mapping[str, Spec]) -> dict[str, bytes]:
     """NAME.svg and NAME.pdf of each figure, on white; CalledProcessError for a spec that is none."""
-    specs = {name: {"spec": on_white(spec), "formats": ["svg", "pdf"]} for name, spec in figures.items()}
+    specs = {
+        name: {"spec": on_white(spec), "formats": ["svg", "pdf"]} for name, spec in figures.items()
+    }
     return _run(specs)
 
 
 def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
     """Figures on white by name; CalledProcessError for a spec that is none."""
-    files = _run({name: {"spec": on_white(spec), "formats": ["svg"]} for name, spec in specs.items()}) if specs else {}
+    files = (
+        _run({name: {"spec": on_white(spec), "formats": ["svg"]} for name, spec in specs.items()})
+        if specs
+        else {}
+    )
     return {name.removesuffix(".svg"): data.decode() for name, data in files.items()}
 
 
 def drawing_file(svg: str, file_format: str, scale: float = 1.0) -> bytes:
     """An SVG as "pdf" or, enlarged by `scale`, "png"; CalledProcessError for what is no SVG."""
-    return _run({"drawing": {"svg": svg, "formats": [file_format], "scale": scale}})[f"drawing.{file_format}"]
+    return _run({"drawing": {"svg": svg, "formats": [file_format], "scale": scale}})[
+        f"drawing.{file_format}"
+    ]
 
 
 def drawing_files(svgs: Mapping[str, str], file_format: str) -> dict[str, bytes]:
@@ -67,8 +75,14 @@ def paper_files(drawing: Mapping[str, Any], millimetres: float, file_format: str
 
 
 def _run(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    done = subprocess.run([sys.executable, "-m", "dashboard.charts.figure_files"], input=json.dumps(jobs).encode(),
-                          capture_output=True, check=True, cwd=ROOT, timeout=SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-m", "dashboard.charts.figure_files"],
+        input=json.dumps(jobs).encode(),
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        timeout=SECONDS,
+    )
     return {name: b64decode(text) for name, text in json.loads(done.stdout).items()}
 
 
@@ -83,28 +97,39 @@ def convert(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
             svg = outlined(as_wide_as(svg, job["millimetres"], "mm"), vl_convert.svg_to_pdf)
         elif "millimetres" in job:  # of a pixel of an SVG, a PDF makes a point
             svg = as_wide_as(svg, job["millimetres"] / 25.4 * 72, "")
-        files |= {f"{name}.{kind}": _convert(vl_convert, svg, kind, job.get("scale", 1.0)) for kind in job["formats"]}
+        files |= {
+            f"{name}.{kind}": _convert(vl_convert, svg, kind, job.get("scale", 1.0))
+            for kind in job["formats"]
+        }
     return {name: b64encode(data).decode() for name, data in files.items()}
 
 
 def _convert(vl_convert: Any, svg: str, kind: str, scale: float) -> bytes:
     if kind == "svg":
         return svg.encode()
-    made: bytes = vl_convert.svg_to_pdf(svg) if kind == "pdf" else vl_convert.svg_to_png(svg, scale=scale)
+    made: bytes = (
+        vl_convert.svg_to_pdf(svg) if kind == "pdf" else vl_convert.svg_to_png(svg, scale=scale)
+    )
     return made
 
 
 def as_wide_as(svg: str, most: float, unit: str) -> str:
     """An SVG of another width, and of the height that follows; its own pixels become its units."""
     width, height = size_of(svg)
-    head = re.sub(r'\s(?:width|height|viewBox)="[^"]*"', "", svg[svg.index("<svg"): svg.index(">", svg.index("<svg"))])
-    return (f'{head} width="{most:g}{unit}" height="{height / width * most:.3f}{unit}" '
-            f'viewBox="0 0 {width:g} {height:g}"' + svg[svg.index(">", svg.index("<svg")):])
+    head = re.sub(
+        r'\s(?:width|height|viewBox)="[^"]*"',
+        "",
+        svg[svg.index("<svg") : svg.index(">", svg.index("<svg"))],
+    )
+    return (
+        f'{head} width="{most:g}{unit}" height="{height / width * most:.3f}{unit}" '
+        f'viewBox="0 0 {width:g} {height:g}"' + svg[svg.index(">", svg.index("<svg")) :]
+    )
 
 
 def size_of(svg: str) -> tuple[float, float]:
     """The width and height of an SVG in pixels."""
-    head = svg[svg.index("<svg"): svg.index(">", svg.index("<svg")) + 1]
+    head = svg[svg.index("<svg") : svg.index(">", svg.index("<svg")) + 1]
     width, height = (re.search(rf'\b{name}="([\d.]+)', head) for name in ("width", "height"))
     assert width and height, head
     return float(width[1]), float(height[1])

@@ -22,7 +22,11 @@ def added(value: float) -> str:
 
 def name(token: str, index: int) -> str:
     """A token inside LaTeX: as it is when it is a short word, else its index."""
-    return rf"\text{{{token}}}" if len(token) <= LONGEST_NAME and set(token) <= SAFE and token else str(index)
+    return (
+        rf"\text{{{token}}}"
+        if len(token) <= LONGEST_NAME and set(token) <= SAFE and token
+        else str(index)
+    )
 
 
 def listed(values: Sequence[float], most: int = 4) -> str:

@@ -11,7 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dashboard.charts.map_legend import FONT, HATCH, HATCHED, LETTER, Scale, hatch, hatching, legend, legend_width, text
+from dashboard.charts.map_legend import (
+    FONT,
+    HATCH,
+    HATCHED,
+    LETTER,
+    Scale,
+    hatch,
+    hatching,
+    legend,
+    legend_width,
+    text,
+)
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import LIGHT_INK, SIGNED, WEIGHTS, colours_at, rgb_of
 
@@ -21,7 +32,10 @@ MANY = 12  # more maps than this are drawn small, without names
 WIDTH, SMALL_WIDTH = 640, 120  # px, the most of a map
 GAP, TITLE, NOTE, LEGEND = 28, 18, 16, 36  # px
 MOST_LETTERS = 24  # of a name beside a map
-COLUMN_CELL, COLUMN_GAP = 36, 8  # px, the most of a cell where the width is given, and between small maps
+COLUMN_CELL, COLUMN_GAP = (
+    36,
+    8,
+)  # px, the most of a cell where the width is given, and between small maps
 LEAST_MAP, LEAST_SMALL = 80, 24  # px, of a map where the width is given
 AXIS = 16  # px of the title of an axis
 READS = re.compile(r"(.+?)(?: \(row\).*?)? (?:attends to →|→|·|…) (.+?)(?: \(column\))?")
@@ -56,8 +70,14 @@ class PictureMap:
     @property
     def colours(self) -> np.ndarray:
         """RGB (T, S, 3) of each cell, a masked one white."""
-        share = (np.nan_to_num(np.asarray(self.values, dtype=np.float64)) - self.low) / ((self.high - self.low) or 1.0)
-        rgb = colours_at((SIGNED if self.signed else WEIGHTS)["light"], share).round().astype(np.uint8)
+        share = (np.nan_to_num(np.asarray(self.values, dtype=np.float64)) - self.low) / (
+            (self.high - self.low) or 1.0
+        )
+        rgb = (
+            colours_at((SIGNED if self.signed else WEIGHTS)["light"], share)
+            .round()
+            .astype(np.uint8)
+        )
         rgb[~self.allowed] = 255
         return rgb
 
@@ -86,14 +106,23 @@ class _Box:
     room: float = 0.0
 
     @classmethod
-    def of(cls, item: PictureMap, small: bool, legend: bool, axes: tuple[str, str] = ("", ""), room: float = 0.0,
-           named: tuple[bool, bool] = (True, True)) -> _Box:
+    def of(
+        cls,
+        item: PictureMap,
+        small: bool,
+        legend: bool,
+        axes: tuple[str, str] = ("", ""),
+        room: float = 0.0,
+        named: tuple[bool, bool] = (True, True),
+    ) -> _Box:
         """The box of a map; `room` is the width of its cells alone."""
         rows, columns = item.values.shape
         named = (named[0] and not small, named[1] and not small)
         axes = (axes[0] if named[0] else "", (item.across or axes[1]) if named[1] else "")
-        left, top = ((_room(names) if shown else 0.0) + (AXIS if axis else 0)
-                     for names, shown, axis in zip((item.rows, item.columns), named, axes, strict=True))
+        left, top = (
+            (_room(names) if shown else 0.0) + (AXIS if axis else 0)
+            for names, shown, axis in zip((item.rows, item.columns), named, axes, strict=True)
+        )
         if room:
             letters = int(room / LETTER)
             item = replace(item, name=_cut(item.name, letters), note=_cut(item.note, letters))
@@ -101,8 +130,17 @@ class _Box:
         else:
             cell = min(CELL, (SMALL_WIDTH if small else WIDTH) / max(rows, columns, 1))
         heading = (TITLE if item.name else 0) + (NOTE if item.note else 0)
-        return cls(item, max(LEAST_CELL, cell), left, top + heading, small, legend, named, axes, left + max(0.0, room)
-                   if room else 0.0)
+        return cls(
+            item,
+            max(LEAST_CELL, cell),
+            left,
+            top + heading,
+            small,
+            legend,
+            named,
+            axes,
+            left + max(0.0, room) if room else 0.0,
+        )
 
     def fits(self, name: str) -> bool:
         """Whether its room is enough for the map, its whole name and its legend."""
@@ -112,7 +150,9 @@ class _Box:
     @property
     def masks(self) -> bool:
         """Whether its legend says what is hatched, for which a narrow map has no room."""
-        return _masks([self.item]) and (not self.room or legend_width(self.item.scale, True) <= self.room)
+        return _masks([self.item]) and (
+            not self.room or legend_width(self.item.scale, True) <= self.room
+        )
 
     @property
     def legend_width(self) -> float:
@@ -124,15 +164,23 @@ class _Box:
             return self.room
         titles = LETTER * max(len(self.item.name) + 1, len(self.item.note))
         legend = self.left + self.legend_width if self.legend else 0
-        return max(self.left + self.cell * self.item.values.shape[1] + 1, titles, legend, SMALL_WIDTH)
+        return max(
+            self.left + self.cell * self.item.values.shape[1] + 1, titles, legend, SMALL_WIDTH
+        )
 
     @property
     def height(self) -> float:
         return self.top + self.cell * self.item.values.shape[0] + (LEGEND if self.legend else 1)
 
 
-def maps_svg(maps: Sequence[PictureMap], row: int | None = None, reads: str = "", across: int = 0,
-             picked: int | None = None, width: float = 0.0) -> str:
+def maps_svg(
+    maps: Sequence[PictureMap],
+    row: int | None = None,
+    reads: str = "",
+    across: int = 0,
+    picked: int | None = None,
+    width: float = 0.0,
+) -> str:
     """Maps in lines of so many, 0 for as square a grid as they fill; ValueError without a map.
 
     The query `row` is outlined in each map, and the map number `picked`, from 0. Maps of one scale have one legend.
@@ -148,12 +196,20 @@ def maps_svg(maps: Sequence[PictureMap], row: int | None = None, reads: str = ""
     if width:
         gap = COLUMN_GAP if small or shared else GAP
         axes = READS.fullmatch(reads)
-        tried = ((each, _boxes(maps, small, shared, axes, each, width - gap * (each - 1)))
-                 for each in range(across, 0, -1) if each == 1 or not given or given % each == 0)
-        across, boxes = next((each, made) for each, made in tried if each == 1 or all(
-            box.fits(item.name) for box, item in zip(made, maps, strict=True)))
+        tried = (
+            (each, _boxes(maps, small, shared, axes, each, width - gap * (each - 1)))
+            for each in range(across, 0, -1)
+            if each == 1 or not given or given % each == 0
+        )
+        across, boxes = next(
+            (each, made)
+            for each, made in tried
+            if each == 1 or all(box.fits(item.name) for box, item in zip(made, maps, strict=True))
+        )
     lines = [boxes[start : start + across] for start in range(0, len(boxes), across)]
-    widths = [max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))]
+    widths = [
+        max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))
+    ]
     as_image = sum(box.item.values.size for box in boxes) > MOST_RECTANGLES
     parts, y = [], 0.0
     if reads and not width:
@@ -169,22 +225,45 @@ def maps_svg(maps: Sequence[PictureMap], row: int | None = None, reads: str = ""
     if shared:
         parts.append(legend(maps[0].scale, boxes[0].left, y - gap + 10, _masks(maps)))
         y += LEGEND
-    width = width or max(sum(widths) + GAP * (len(widths) - 1), LETTER * len(reads),
-                legend_width(maps[0].scale, _masks(maps)) + boxes[0].left)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - gap:.0f}" '
-            f'viewBox="0 0 {width:.0f} {y - gap:.0f}">{"".join(parts)}</svg>')
+    width = width or max(
+        sum(widths) + GAP * (len(widths) - 1),
+        LETTER * len(reads),
+        legend_width(maps[0].scale, _masks(maps)) + boxes[0].left,
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - gap:.0f}" '
+        f'viewBox="0 0 {width:.0f} {y - gap:.0f}">{"".join(parts)}</svg>'
+    )
 
 
-def _boxes(maps: Sequence[PictureMap], small: bool, shared: bool, reads: re.Match[str] | None, across: int,
-           width: float) -> list[_Box]:
+def _boxes(
+    maps: Sequence[PictureMap],
+    small: bool,
+    shared: bool,
+    reads: re.Match[str] | None,
+    across: int,
+    width: float,
+) -> list[_Box]:
     """The boxes in a width without gaps; maps of the same rows and columns name them in the first column and line."""
     once = shared and len({(item.rows, item.columns, item.across) for item in maps}) == 1
     axes = (reads[1], reads[2]) if reads else ("", "")
     left = _Box.of(maps[0], small, False, axes).left
-    lefts = [max(_Box.of(item, small, False, axes).left for item in maps[at::across]) for at in range(across)]
+    lefts = [
+        max(_Box.of(item, small, False, axes).left for item in maps[at::across])
+        for at in range(across)
+    ]
     room = (width - (left if once else sum(lefts))) / across
-    return [_Box.of(item, small, not shared, axes, room, (not once or at % across == 0, not once or at < across))
-            for at, item in enumerate(maps)]
+    return [
+        _Box.of(
+            item,
+            small,
+            not shared,
+            axes,
+            room,
+            (not once or at % across == 0, not once or at < across),
+        )
+        for at, item in enumerate(maps)
+    ]
 
 
 def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
@@ -193,14 +272,38 @@ def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
     parts = [text(0, FONT, item.name, weight=600)] if item.name else []
     if item.note:
         parts.append(text(0, (TITLE if item.name else 0) + FONT, item.note, fill=LIGHT_INK.quiet))
-    named = [_named(count if shown else 0, cell) for count, shown in zip((rows, columns), box.named, strict=True)]
-    parts += [text(box.left - 6, box.top + (i + 0.5) * cell + 4, _cut(item.rows[i]), anchor="end",
-                    fill=LIGHT_INK.pick if i == row else LIGHT_INK.text) for i in named[0]]
-    parts += [text(0, 4, _cut(item.columns[j]), at=f"translate({box.left + (j + 0.5) * cell:.1f} {box.top - 6:.1f}) "
-                                                    "rotate(-90)") for j in named[1]]
-    for axis, at in zip(box.axes, (f"translate({FONT - 2} {box.top + rows * cell / 2:.1f}) rotate(-90)",
-                                   f"translate({box.left + columns * cell / 2:.1f} "
-                                   f"{box.top - _room(item.columns) - 4:.1f})"), strict=True):
+    named = [
+        _named(count if shown else 0, cell)
+        for count, shown in zip((rows, columns), box.named, strict=True)
+    ]
+    parts += [
+        text(
+            box.left - 6,
+            box.top + (i + 0.5) * cell + 4,
+            _cut(item.rows[i]),
+            anchor="end",
+            fill=LIGHT_INK.pick if i == row else LIGHT_INK.text,
+        )
+        for i in named[0]
+    ]
+    parts += [
+        text(
+            0,
+            4,
+            _cut(item.columns[j]),
+            at=f"translate({box.left + (j + 0.5) * cell:.1f} {box.top - 6:.1f}) rotate(-90)",
+        )
+        for j in named[1]
+    ]
+    for axis, at in zip(
+        box.axes,
+        (
+            f"translate({FONT - 2} {box.top + rows * cell / 2:.1f}) rotate(-90)",
+            f"translate({box.left + columns * cell / 2:.1f} "
+            f"{box.top - _room(item.columns) - 4:.1f})",
+        ),
+        strict=True,
+    ):
         parts += [text(0, 0, axis, anchor="middle", at=at)] if axis else []
     parts.append((_image if as_image else _small_cells if box.small else _cells)(item, box))
     if row is not None and row < rows:
@@ -208,14 +311,18 @@ def _map(box: _Box, row: int | None, as_image: bool, ring: bool) -> str:
     if ring:
         parts.append(_outline(box.left, box.top, columns * cell, rows * cell))
     if box.legend:
-        left = min(box.left, box.width - box.legend_width)  # of a narrow map, from under the names of its rows
+        left = min(
+            box.left, box.width - box.legend_width
+        )  # of a narrow map, from under the names of its rows
         parts.append(legend(item.scale, left, box.top + rows * cell + 10, box.masks))
     return "".join(parts)
 
 
 def _outline(x: float, y: float, width: float, height: float) -> str:
-    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="none" '
-            f'stroke="{LIGHT_INK.pick}" stroke-width="1.5"/>')
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="none" '
+        f'stroke="{LIGHT_INK.pick}" stroke-width="1.5"/>'
+    )
 
 
 def _cells(item: PictureMap, box: _Box) -> str:
@@ -228,7 +335,9 @@ def _cells(item: PictureMap, box: _Box) -> str:
         if allowed[i, j]:
             red, green, blue = colours[i, j]
             title = number(float(item.values[i, j]))
-            out.append(f'<rect {place} fill="rgb({red},{green},{blue})"><title>{title}</title></rect>')
+            out.append(
+                f'<rect {place} fill="rgb({red},{green},{blue})"><title>{title}</title></rect>'
+            )
         else:
             out.append(f'<rect {place} fill="{MASKED}"><title>masked</title></rect>')
             lines.append(hatch(x, y, side))
@@ -243,11 +352,15 @@ def _small_cells(item: PictureMap, box: _Box) -> str:
     for i, j in np.ndindex(*item.values.shape):
         x, y = box.left + j * box.cell, box.top + i * box.cell
         if allowed[i, j]:
-            paths.setdefault(tuple(colours[i, j]), []).append(f"M{x:.1f} {y:.1f}h{side}v{side}h-{side}z")
+            paths.setdefault(tuple(colours[i, j]), []).append(
+                f"M{x:.1f} {y:.1f}h{side}v{side}h-{side}z"
+            )
         else:
             lines.append(hatch(x, y, box.cell))
-    drawn = (f'<path d="{"".join(squares)}" fill="rgb({red},{green},{blue})"/>'
-             for (red, green, blue), squares in paths.items())
+    drawn = (
+        f'<path d="{"".join(squares)}" fill="rgb({red},{green},{blue})"/>'
+        for (red, green, blue), squares in paths.items()
+    )
     return "".join(drawn) + hatching("".join(lines))
 
 
@@ -256,14 +369,20 @@ def _image(item: PictureMap, box: _Box) -> str:
     from PIL import Image
 
     times = max(1, round(box.cell))
-    pixels, masked = (part.repeat(times, 0).repeat(times, 1) for part in (item.colours, ~item.allowed))
-    pixels[masked & (np.add.outer(*map(np.arange, masked.shape)) % round(HATCH) == 0)] = rgb_of(HATCHED)
+    pixels, masked = (
+        part.repeat(times, 0).repeat(times, 1) for part in (item.colours, ~item.allowed)
+    )
+    pixels[masked & (np.add.outer(*map(np.arange, masked.shape)) % round(HATCH) == 0)] = rgb_of(
+        HATCHED
+    )
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", optimize=True)
     rows, columns = item.values.shape
-    return (f'<image x="{box.left:.1f}" y="{box.top:.1f}" width="{columns * box.cell:.1f}" '
-            f'height="{rows * box.cell:.1f}" preserveAspectRatio="none" '
-            f'href="data:image/png;base64,{b64encode(out.getvalue()).decode()}"/>')
+    return (
+        f'<image x="{box.left:.1f}" y="{box.top:.1f}" width="{columns * box.cell:.1f}" '
+        f'height="{rows * box.cell:.1f}" preserveAspectRatio="none" '
+        f'href="data:image/png;base64,{b64encode(out.getvalue()).decode()}"/>'
+    )
 
 
 def _masks(maps: Sequence[PictureMap]) -> bool:

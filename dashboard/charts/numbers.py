@@ -92,7 +92,11 @@ def duration(seconds: float) -> str:
 
 def about_duration(seconds: float) -> str:
     """An estimated time, in whole seconds or minutes: 45 s, 8 min."""
-    return f"{max(1, round(seconds))}{SPACE}s" if seconds < 90 else f"{round(seconds / 60):,}{SPACE}min"
+    return (
+        f"{max(1, round(seconds))}{SPACE}s"
+        if seconds < 90
+        else f"{round(seconds / 60):,}{SPACE}min"
+    )
 
 
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:

@@ -14,24 +14,86 @@ Theme = Literal["light", "dark"]
 
 # Equal steps in CAM02-UCS, lightness monotonic also for colour-blind readers; zero is the page's own grey.
 WEIGHTS: dict[str, tuple[str, ...]] = {
-    "light": ("#F4F5F5", "#C7DEDF", "#95C9CF", "#64B2C5", "#399AC2",
-              "#257FC2", "#3461BD", "#4141AD", "#412389", "#2E1357"),
-    "dark": ("#1E2128", "#2B2F4F", "#3C3F85", "#4259B3", "#357ACC",
-             "#269AD2", "#43B5D0", "#77CCCD", "#B1E1D5", "#E6F6EB"),
+    "light": (
+        "#F4F5F5",
+        "#C7DEDF",
+        "#95C9CF",
+        "#64B2C5",
+        "#399AC2",
+        "#257FC2",
+        "#3461BD",
+        "#4141AD",
+        "#412389",
+        "#2E1357",
+    ),
+    "dark": (
+        "#1E2128",
+        "#2B2F4F",
+        "#3C3F85",
+        "#4259B3",
+        "#357ACC",
+        "#269AD2",
+        "#43B5D0",
+        "#77CCCD",
+        "#B1E1D5",
+        "#E6F6EB",
+    ),
 }
 
 # Eleven stops, so that zero falls on the middle one.
 SIGNED: dict[str, tuple[str, ...]] = {
-    "light": ("#552571", "#8143A0", "#A66DBE", "#C29BCF", "#DCC9E1", "#F4F5F5",
-              "#C1D6BC", "#8BB686", "#58955A", "#316E3D", "#144927"),
-    "dark": ("#E5D0E8", "#C89ED7", "#A56DBD", "#784B8D", "#483656", "#1E2128",
-             "#2D4236", "#386842", "#519459", "#84BE80", "#C6E1BB"),
+    "light": (
+        "#552571",
+        "#8143A0",
+        "#A66DBE",
+        "#C29BCF",
+        "#DCC9E1",
+        "#F4F5F5",
+        "#C1D6BC",
+        "#8BB686",
+        "#58955A",
+        "#316E3D",
+        "#144927",
+    ),
+    "dark": (
+        "#E5D0E8",
+        "#C89ED7",
+        "#A56DBD",
+        "#784B8D",
+        "#483656",
+        "#1E2128",
+        "#2D4236",
+        "#386842",
+        "#519459",
+        "#84BE80",
+        "#C6E1BB",
+    ),
 }
 
 # Eight series, and after them the grey of what is no series of its own: a head that spreads over everything.
 CATEGORIES: dict[str, tuple[str, ...]] = {
-    "light": ("#576BA3", "#B68024", "#05A68B", "#8E2658", "#6B39A2", "#706105", "#1D6068", "#784434", "#8A9099"),
-    "dark": ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B", "#977EB8", "#CFDC99", "#ABDCF4", "#D48A76", "#7C828B"),
+    "light": (
+        "#576BA3",
+        "#B68024",
+        "#05A68B",
+        "#8E2658",
+        "#6B39A2",
+        "#706105",
+        "#1D6068",
+        "#784434",
+        "#8A9099",
+    ),
+    "dark": (
+        "#8CA4EC",
+        "#E6AF4D",
+        "#6DEFD0",
+        "#C7648B",
+        "#977EB8",
+        "#CFDC99",
+        "#ABDCF4",
+        "#D48A76",
+        "#7C828B",
+    ),
 }
 
 PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}
@@ -56,8 +118,12 @@ class Ink:
         return DARK_INK if theme == "dark" else LIGHT_INK
 
 
-LIGHT_INK = Ink("#131A26", "#6F7681", "#E3E4E6", PICK["light"], ("#576BA3", "#97691A", "#05806B", "#8E2658"))
-DARK_INK = Ink("#E6E8EB", "#9A9EA5", "#2B2F37", PICK["dark"], ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B"))
+LIGHT_INK = Ink(
+    "#131A26", "#6F7681", "#E3E4E6", PICK["light"], ("#576BA3", "#97691A", "#05806B", "#8E2658")
+)
+DARK_INK = Ink(
+    "#E6E8EB", "#9A9EA5", "#2B2F37", PICK["dark"], ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B")
+)
 
 
 def colour_scale(theme: Theme = "light", *, signed: bool = False) -> list[str]:
@@ -109,12 +175,19 @@ def _light_of() -> dict[str, str]:
     """The light page's colour for each of the dark one's: of scales, series and inks, and of text on a cell."""
     table = {"#000000": "#FFFFFF"}
     for scale in (WEIGHTS, SIGNED):
-        dark, light = (colours_at(scale[theme], np.linspace(0, 1, SHADES)) for theme in ("dark", "light"))
+        dark, light = (
+            colours_at(scale[theme], np.linspace(0, 1, SHADES)) for theme in ("dark", "light")
+        )
         table |= {_hex(one): _hex(other) for one, other in zip(dark, light, strict=True)}
     pairs = [(part["dark"], part["light"]) for part in (PICK, BAR, PAGE)]
-    pairs += [*zip(CATEGORIES["dark"], CATEGORIES["light"], strict=True),
-              *zip(DARK_INK.series, LIGHT_INK.series, strict=True)]
-    pairs += [(getattr(DARK_INK, name), getattr(LIGHT_INK, name)) for name in ("text", "quiet", "hairline")]
+    pairs += [
+        *zip(CATEGORIES["dark"], CATEGORIES["light"], strict=True),
+        *zip(DARK_INK.series, LIGHT_INK.series, strict=True),
+    ]
+    pairs += [
+        (getattr(DARK_INK, name), getattr(LIGHT_INK, name))
+        for name in ("text", "quiet", "hairline")
+    ]
     return table | dict(pairs)
 
 
@@ -124,8 +197,10 @@ def _hex(rgb: np.ndarray) -> str:
 
 def _luminance(colour: str) -> float:
     parts = (part / 255 for part in rgb_of(colour))
-    return sum(share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
-               for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+    return sum(
+        share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+        for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
+    )
 
 
 def rgb_of(colour: str) -> list[int]:
@@ -135,5 +210,14 @@ def rgb_of(colour: str) -> list[int]:
 
 def for_browser() -> dict[str, dict[str, object]]:
     """Every palette under its theme, as the browser components take it."""
-    return {theme: {"weights": WEIGHTS[theme], "signed": SIGNED[theme], "categories": CATEGORIES[theme],
-                    "pick": PICK[theme], "bar": BAR[theme], "text": Ink.of(theme).text} for theme in ("light", "dark")}
+    return {
+        theme: {
+            "weights": WEIGHTS[theme],
+            "signed": SIGNED[theme],
+            "categories": CATEGORIES[theme],
+            "pick": PICK[theme],
+            "bar": BAR[theme],
+            "text": Ink.of(theme).text,
+        }
+        for theme in ("light", "dark")
+    }

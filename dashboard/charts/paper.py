@@ -24,11 +24,17 @@ MARGIN = 2  # pixels around a drawing
 PLOT = 0.85  # of the width, what a plot may take beside its axis
 LETTER = 0.55 * TYPE  # pixels of a letter
 SYMBOL = 32  # pixels of the line before a name in a legend
-FIELDS = {"p": "probability", "column": "position", "name": ""}  # names of axes by fields that say less
+FIELDS = {
+    "p": "probability",
+    "column": "position",
+    "name": "",
+}  # names of axes by fields that say less
 TITLE_MARKS = '"field": "title"'  # of a chart that draws the titles of its axes itself
 TALLEST = 0.75  # of the width, the height of a plot
 SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")
-WITHOUT = re.compile(r" (?:over|after|against|by|as) |, (?:by|largest|a line|one line|layers) | of (?=\d|[A-Z])")
+WITHOUT = re.compile(
+    r" (?:over|after|against|by|as) |, (?:by|largest|a line|one line|layers) | of (?=\d|[A-Z])"
+)
 
 
 class NotForPaper(ValueError):
@@ -59,24 +65,32 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
     if isinstance(picture, MapsPicture):
         maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
         room = pixels * FONT / TYPE
-        inner = maps_svg(maps, picture.row, picture.reads, picture.across, picture.picked, room - 2 * MARGIN)
+        inner = maps_svg(
+            maps, picture.row, picture.reads, picture.across, picture.picked, room - 2 * MARGIN
+        )
         return {"svg": _on_white(inner, room, size_of(inner)[1])}
     inner = picture.svg()
     width, height = size_of(inner)
-    smallest = min((float(size) for size in re.findall(r'font-size[:=]\s?"?([\d.]+)', inner)), default=FONT)
+    smallest = min(
+        (float(size) for size in re.findall(r'font-size[:=]\s?"?([\d.]+)', inner)), default=FONT
+    )
     room = pixels * smallest / TYPE
     if width > room:
-        raise NotForPaper(f"At {millimetres / 10:g} cm the type of this drawing would have "
-                          f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}.")
+        raise NotForPaper(
+            f"At {millimetres / 10:g} cm the type of this drawing would have "
+            f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}."
+        )
     return {"svg": _on_white(inner, room, height)}
 
 
 def _on_white(inner: str, width: float, height: float) -> str:
     left = (width - size_of(inner)[0]) / 2
-    placed = inner[inner.index("<svg"):].replace("<svg", f'<svg x="{left:.1f}" y="{MARGIN}"', 1)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width:.3f}" '
-            f'height="{height + 2 * MARGIN:.3f}" font-family="{FAMILY}">'
-            f'<rect width="100%" height="100%" fill="#FFFFFF"/>{placed}</svg>')
+    placed = inner[inner.index("<svg") :].replace("<svg", f'<svg x="{left:.1f}" y="{MARGIN}"', 1)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width:.3f}" '
+        f'height="{height + 2 * MARGIN:.3f}" font-family="{FAMILY}">'
+        f'<rect width="100%" height="100%" fill="#FFFFFF"/>{placed}</svg>'
+    )
 
 
 def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
@@ -90,24 +104,45 @@ def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
         spec["height"] = min(height, TALLEST * pixels)
     config = _sized({**spec.get("config", {}), "background": "white", "font": FAMILY})
     for name in ("axis", "legend", "header"):
-        config[name] = {**config.get(name, {}), "labelFontSize": TYPE, "titleFontSize": TYPE, "labelFont": FAMILY,
-                        "titleFont": FAMILY}
+        config[name] = {
+            **config.get(name, {}),
+            "labelFontSize": TYPE,
+            "titleFontSize": TYPE,
+            "labelFont": FAMILY,
+            "titleFont": FAMILY,
+        }
     config["axis"] |= {"titleAnchor": "middle", "titleLimit": 0}
     names = [name for name, *_ in picture.spec.get("usermeta", {}).get("names", ())]
     if names:
         config["legend"]["columns"] = max(1, int(pixels / (LETTER * max(map(len, names)) + SYMBOL)))
     config["text"] = {**config.get("text", {}), "fontSize": TYPE, "font": FAMILY}
     sized: Spec = _sized({name: part for name, part in spec.items() if name != "config"})
-    titled = sized if TITLE_MARKS in json.dumps(sized.get("layer", ())) else _titled(sized, quantity, pixels)
-    return _in_cells(titled, pixels) | {"width": pixels, "config": config, "padding": TYPE / 2 + 2,
-                                        "autosize": {"type": "fit-x", "contains": "padding"}}
+    titled = (
+        sized
+        if TITLE_MARKS in json.dumps(sized.get("layer", ()))
+        else _titled(sized, quantity, pixels)
+    )
+    return _in_cells(titled, pixels) | {
+        "width": pixels,
+        "config": config,
+        "padding": TYPE / 2 + 2,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+    }
 
 
 def _sized(spec: Any) -> Any:
     """A spec whose every type has the paper's size and font; rows as they are."""
     if isinstance(spec, dict):
-        return {name: TYPE if name in SIZES else FAMILY if name in ("font", "labelFont", "titleFont") else
-                part if name in ("data", "datasets") else _sized(part) for name, part in spec.items()}
+        return {
+            name: TYPE
+            if name in SIZES
+            else FAMILY
+            if name in ("font", "labelFont", "titleFont")
+            else part
+            if name in ("data", "datasets")
+            else _sized(part)
+            for name, part in spec.items()
+        }
     return [_sized(one) for one in spec] if isinstance(spec, list) else spec
 
 
@@ -124,8 +159,15 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
                 layer = {**layer, "mark": {**mark, "limit": cell}}
             if x.get("axis", 1) is not None and LETTER * max(map(len, places)) > cell:
                 above = (x.get("axis") or {}).get("orient") == "top"
-                upright = {"labelAngle": -90, "labelAlign": "left" if above else "right", "labelBaseline": "middle"}
-                encoding = {**layer["encoding"], "x": {**x, "axis": {**(x.get("axis") or {}), **upright}}}
+                upright = {
+                    "labelAngle": -90,
+                    "labelAlign": "left" if above else "right",
+                    "labelBaseline": "middle",
+                }
+                encoding = {
+                    **layer["encoding"],
+                    "x": {**x, "axis": {**(x.get("axis") or {}), **upright}},
+                }
                 layer = {**layer, "encoding": encoding}
         layers.append(layer)
     return {**spec, "layer": layers} if "layer" in spec else layers[0]
@@ -133,10 +175,18 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
 
 def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
     """The spec whose x and y have titles: their own, or the tooltip's, or the quantity, or the field's name."""
-    layers = [{**layer, "encoding": dict(layer.get("encoding", {}))} for layer in spec.get("layer", [spec])]
+    layers = [
+        {**layer, "encoding": dict(layer.get("encoding", {}))}
+        for layer in spec.get("layer", [spec])
+    ]
     for channel in ("x", "y"):
-        drawn = [layer for layer in layers if isinstance(one := layer["encoding"].get(channel), Mapping)
-                 and "field" in one and one.get("axis", 1) is not None]
+        drawn = [
+            layer
+            for layer in layers
+            if isinstance(one := layer["encoding"].get(channel), Mapping)
+            and "field" in one
+            and one.get("axis", 1) is not None
+        ]
         own = [title for layer in drawn if (title := _axis_title(layer["encoding"][channel]))]
         for layer in drawn:
             one = layer["encoding"][channel]
@@ -144,8 +194,10 @@ def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
             tall = spec.get("height")
             length = tall if channel == "y" and isinstance(tall, (int, float)) else PLOT * pixels
             lines = textwrap.wrap(name, max(10, int(length / LETTER))) or None
-            layer["encoding"][channel] = {**{name: part for name, part in one.items() if name != "title"},
-                                          "axis": {**(one.get("axis") or {}), "title": lines}}
+            layer["encoding"][channel] = {
+                **{name: part for name, part in one.items() if name != "title"},
+                "axis": {**(one.get("axis") or {}), "title": lines},
+            }
     return {**spec, "layer": layers} if "layer" in spec else layers[0]
 
 

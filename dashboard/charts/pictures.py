@@ -86,18 +86,25 @@ class MapsPicture:
             name = item.name or f"map {number}"
             if name in arrays:
                 name = f"{name} ({number})"
-            arrays |= {name: np.asarray(item.values), f"{name}: rows": np.array(item.rows),
-                       f"{name}: columns": np.array(item.columns)}
+            arrays |= {
+                name: np.asarray(item.values),
+                f"{name}: rows": np.array(item.rows),
+                f"{name}: columns": np.array(item.columns),
+            }
         return arrays
 
     def table(self) -> tuple[list[str], Rows]:
         """One map as the matrix that it is; several with a row for each cell."""
         if len(self.maps) == 1:
             item = self.maps[0]
-            return ["row \\ column", *item.columns], [[name, *map(float, line)]
-                                                      for name, line in zip(item.rows, item.values, strict=True)]
-        rows: Rows = [[item.name, i, item.rows[i], j, item.columns[j], float(item.values[i, j])]
-                      for item in self.maps for i, j in np.ndindex(*item.values.shape)]
+            return ["row \\ column", *item.columns], [
+                [name, *map(float, line)] for name, line in zip(item.rows, item.values, strict=True)
+            ]
+        rows: Rows = [
+            [item.name, i, item.rows[i], j, item.columns[j], float(item.values[i, j])]
+            for item in self.maps
+            for i, j in np.ndindex(*item.values.shape)
+        ]
         return ["map", "row", "row name", "column", "column name", "value"], rows
 
     def svg(self) -> str:
@@ -110,8 +117,15 @@ class MapsPicture:
     def picked(self) -> int | None:
         """The number of the picked head among the maps, where they are all heads of the trace."""
         layer, head = self.pick
-        shown = self.trace is not None and len(self.maps) == sum(len(item.weights) for item in self.trace.maps) > 1
-        return sum(len(item.weights) for item in self.trace.maps[:layer]) + head if shown and self.trace else None
+        shown = (
+            self.trace is not None
+            and len(self.maps) == sum(len(item.weights) for item in self.trace.maps) > 1
+        )
+        return (
+            sum(len(item.weights) for item in self.trace.maps[:layer]) + head
+            if shown and self.trace
+            else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +146,9 @@ class ChartPicture:
     def table(self) -> tuple[list[str], Rows]:
         """Every row that is drawn, under the titles of its axes, by layer where the layers have their own; not those
         that only place words."""
-        rows = self._own_rows() if self.data is None else _without_words(self.spec, rows_of(self.data))
+        rows = (
+            self._own_rows() if self.data is None else _without_words(self.spec, rows_of(self.data))
+        )
         fields = list(dict.fromkeys(name for row in rows for name in row))
         return column_names(self.spec, fields), [[row.get(name) for name in fields] for row in rows]
 
@@ -148,15 +164,20 @@ class ChartPicture:
         axis, words = "", dict[str, str]()
         for part in self.spec.get("layer", (self.spec,)):
             encoding = part.get("encoding", {})
-            words |= {one["field"]: str(one.get("title") or "").strip() for one in _listed(encoding.get("tooltip", ()))
-                      if "field" in one}
+            words |= {
+                one["field"]: str(one.get("title") or "").strip()
+                for one in _listed(encoding.get("tooltip", ()))
+                if "field" in one
+            }
             x, y = (encoding.get(name) or {} for name in ("x", "y"))
             if _mark(part) != "line" or "field" not in x or "field" not in y:
                 continue
             axis = axis or _title(x) or str(x["field"])
             for row in self._rows_of(part):
                 if row.get(y["field"]) is not None:
-                    name = next((str(row[key]) for key in NAMES if key != x["field"] and row.get(key)), "")
+                    name = next(
+                        (str(row[key]) for key in NAMES if key != x["field"] and row.get(key)), ""
+                    )
                     low, high = row.get("low"), row.get("high")
                     band = None if low is None or high is None else (float(low), float(high))
                     lines.setdefault(name, {})[row[x["field"]]] = (row[y["field"]], band)
@@ -165,7 +186,9 @@ class ChartPicture:
         if len(lines) > 1:
             lines.pop("", None)  # a line without a name is a reference beside those that have one
         ends = [words[name] for name in ("spread", "told_low", "told_high") if words.get(name)]
-        return Series(axis, {name or self.title: line for name, line in lines.items()}, " to ".join(ends))
+        return Series(
+            axis, {name or self.title: line for name, line in lines.items()}, " to ".join(ends)
+        )
 
     def _rows_of(self, part: Spec) -> list[dict[str, Any]]:
         """The rows that a layer draws."""
@@ -202,8 +225,10 @@ class TablePicture:
         return {}
 
     def arrays(self) -> Arrays:
-        return {name or f"column {at + 1}": _column([row[at] for row in self.rows])
-                for at, name in enumerate(self.head)}
+        return {
+            name or f"column {at + 1}": _column([row[at] for row in self.rows])
+            for at, name in enumerate(self.head)
+        }
 
     def table(self) -> tuple[list[str], Rows]:
         return list(self.head), [list(row) for row in self.rows]
@@ -239,7 +264,10 @@ def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
         for name, title in _titles(spec, part):
             titles.setdefault(name, title)
     names = [titles.get(name, name) for name in fields]
-    return [title if names.count(title) == 1 else name for name, title in zip(fields, names, strict=True)]
+    return [
+        title if names.count(title) == 1 else name
+        for name, title in zip(fields, names, strict=True)
+    ]
 
 
 def _titles(spec: Any, axes: bool) -> Iterator[tuple[str, str]]:
@@ -259,7 +287,12 @@ def _titles(spec: Any, axes: bool) -> Iterator[tuple[str, str]]:
 
 def _title(channel: Mapping[str, Any]) -> str:
     """The title of an axis, a legend or a line of a tooltip; empty where it has none."""
-    for part in (channel, channel.get("axis") or {}, channel.get("legend") or {}, channel.get("header") or {}):
+    for part in (
+        channel,
+        channel.get("axis") or {},
+        channel.get("legend") or {},
+        channel.get("header") or {},
+    ):
         if isinstance(part.get("title"), str) and (title := part["title"].strip()):
             return str(title)
     return ""
@@ -303,9 +336,13 @@ def _without_words(spec: Spec, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 def _column(values: Sequence[Any]) -> np.ndarray:
     """Numbers as float64, None as NaN; anything else as text."""
-    if values and all(value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
-                      for value in values):
-        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    if values and all(
+        value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
+        for value in values
+    ):
+        return np.array(
+            [math.nan if value is None else value for value in values], dtype=np.float64
+        )
     return np.array(["" if value is None else str(value) for value in values])
 
 

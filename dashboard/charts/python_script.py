@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-NOTEBOOK = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"}}
+NOTEBOOK = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,13 @@ class Script:
         What a reader typed may be in `source`: a line break in it must not end the comment.
         """
         about, start = self._start()
-        parts = ["\n".join("# " + "".join(sign if sign.isprintable() else " " for sign in line)
-                           for line in (source, *about)), *filter(None, [start])]
+        parts = [
+            "\n".join(
+                "# " + "".join(sign if sign.isprintable() else " " for sign in line)
+                for line in (source, *about)
+            ),
+            *filter(None, [start]),
+        ]
         for cell in self.cells:
             words = "".join(f"# {line}".rstrip() + "\n" for line in cell.text.splitlines())
             parts.append(f"{words}{cell.code.strip()}")
@@ -53,35 +60,59 @@ class Script:
     def notebook(self, source: str, drawings: Mapping[str, str] | None = None) -> str:
         """A notebook (nbformat 4.5) of the same cells; `drawings` are SVGs by the key of the picture."""
         about, start = self._start()
-        cells = [_markdown("source", "\n\n".join([source, *about])), *([_code("start", start)] if start else [])]
+        cells = [
+            _markdown("source", "\n\n".join([source, *about])),
+            *([_code("start", start)] if start else []),
+        ]
         for number, cell in enumerate(self.cells):
-            cells += [_markdown(f"text-{number}", cell.text), _code(f"code-{number}", cell.code.strip())]
+            cells += [
+                _markdown(f"text-{number}", cell.text),
+                _code(f"code-{number}", cell.code.strip()),
+            ]
             if cell.draw:
-                cells.append(_code(f"draw-{number}", cell.draw.strip(), (drawings or {}).get(cell.picture)))
-        return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": NOTEBOOK, "cells": cells},
-                          ensure_ascii=False, indent=1)
+                cells.append(
+                    _code(f"draw-{number}", cell.draw.strip(), (drawings or {}).get(cell.picture))
+                )
+        return json.dumps(
+            {"nbformat": 4, "nbformat_minor": 5, "metadata": NOTEBOOK, "cells": cells},
+            ensure_ascii=False,
+            indent=1,
+        )
 
     def _start(self) -> tuple[list[str], str]:
         """Sentences about what this needs, and the code that imports or checks it, so that it runs in any folder."""
-        from core.provenance import lab_commit, lab_version, needed_plugins  # at run time: torch comes with the axes
+        from core.provenance import (
+            lab_commit,
+            lab_version,
+            needed_plugins,
+        )  # at run time: torch comes with the axes
 
         code = "\n".join(f"{cell.code}\n{cell.draw}" for cell in self.cells)
         needed, commit = needed_plugins(code), lab_commit()
-        about = [f"Needs Attention Lab {lab_version()}{f' (commit {commit})' if commit else ''}: its folder on "
-                 "PYTHONPATH, or installed. Runs in any folder."]
+        about = [
+            f"Needs Attention Lab {lab_version()}{f' (commit {commit})' if commit else ''}: its folder on "
+            "PYTHONPATH, or installed. Runs in any folder."
+        ]
         lines = ["from core.files import lab_path"] if "lab_path(" in code else []
         if needed:
-            about.append(f"Needs the plug-ins {', '.join(needed)}, in the folder that ATTENTION_LAB_PLUGINS names.")
+            about.append(
+                f"Needs the plug-ins {', '.join(needed)}, in the folder that ATTENTION_LAB_PLUGINS names."
+            )
             listed = "".join(f"    {name!r}: {digest!r},\n" for name, digest in needed.items())
-            lines += ["from core.provenance import require_plugins", f"\nrequire_plugins({{  # SHA-256\n{listed}}})"]
+            lines += [
+                "from core.provenance import require_plugins",
+                f"\nrequire_plugins({{  # SHA-256\n{listed}}})",
+            ]
         return about, "\n".join(lines)
 
 
 def join(scripts: Iterable[Script]) -> Script:
     """The cells of several scripts, one after the other, as one."""
     parts = list(scripts)
-    return Script(tuple(cell for part in parts for cell in part.cells),
-                  {name: value for part in parts for name, value in part.results.items()})
+    return Script(
+        tuple(cell for part in parts for cell in part.cells),
+        {name: value for part in parts for name, value in part.results.items()},
+    )
 
 
 def _markdown(key: str, text: str) -> dict[str, Any]:
@@ -90,5 +121,11 @@ def _markdown(key: str, text: str) -> dict[str, Any]:
 
 def _code(key: str, code: str, drawing: str | None = None) -> dict[str, Any]:
     output = {"output_type": "display_data", "metadata": {}, "data": {"image/svg+xml": drawing}}
-    return {"cell_type": "code", "id": key, "metadata": {}, "execution_count": None, "source": code,
-            "outputs": [output] if drawing else []}
+    return {
+        "cell_type": "code",
+        "id": key,
+        "metadata": {},
+        "execution_count": None,
+        "source": code,
+        "outputs": [output] if drawing else [],
+    }

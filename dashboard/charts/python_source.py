@@ -19,7 +19,9 @@ def source_of(value: Any, indent: int = 0) -> str:
     """The Python of a number, text, list, tuple or config; a call that is too long takes a line for each argument."""
     if is_dataclass(value) and not isinstance(value, type):
         name, arguments = _call(value)
-        return _wrapped(f"{name}(", [(f"{key}=" if key else "", one) for key, one in arguments], ")", indent)
+        return _wrapped(
+            f"{name}(", [(f"{key}=" if key else "", one) for key, one in arguments], ")", indent
+        )
     if isinstance(value, (list, tuple)):
         ends = "[]" if isinstance(value, list) else ("(", ",)" if len(value) == 1 else ")")
         return _wrapped(ends[0], [("", item) for item in value], ends[1], indent)
@@ -32,7 +34,11 @@ def source_of(value: Any, indent: int = 0) -> str:
 
 def attention_import(code: str) -> str:
     """The line that imports what the code uses of core.attention."""
-    names = [name for name in ("Attention", "AttentionConfig", "Choice", "attend") if re.search(rf"\b{name}\b", code)]
+    names = [
+        name
+        for name in ("Attention", "AttentionConfig", "Choice", "attend")
+        if re.search(rf"\b{name}\b", code)
+    ]
     return f"from core.attention import {', '.join(names)}"
 
 
@@ -54,15 +60,28 @@ def _call(value: Any) -> tuple[str, Arguments]:
     """The name of what makes a dataclass, and its arguments that are not defaults."""
     name = type(value).__name__
     if hasattr(type(value), "of") and hasattr(value, "params"):  # a Choice or a TaskConfig
-        arguments = [("", value.key), *(("", part) for part in getattr(value, "parts", ())), *_changed_params(value)]
-        return f"{name}.of", arguments + ([("seed", value.seed)] if getattr(value, "seed", 0) else [])
-    return name, [(item.name, _as_key(getattr(value, item.name))) for item in fields(value)
-                  if item.init and (item.name in SIZES or not _is_default(item, getattr(value, item.name)))]
+        arguments = [
+            ("", value.key),
+            *(("", part) for part in getattr(value, "parts", ())),
+            *_changed_params(value),
+        ]
+        return f"{name}.of", arguments + (
+            [("seed", value.seed)] if getattr(value, "seed", 0) else []
+        )
+    return name, [
+        (item.name, _as_key(getattr(value, item.name)))
+        for item in fields(value)
+        if item.init and (item.name in SIZES or not _is_default(item, getattr(value, item.name)))
+    ]
 
 
 def _as_key(value: Any) -> Any:
     """A choice with nothing but defaults as its key, which a config completes."""
-    return value.key if type(value).__name__ == "Choice" and not value.parts and not _changed_params(value) else value
+    return (
+        value.key
+        if type(value).__name__ == "Choice" and not value.parts and not _changed_params(value)
+        else value
+    )
 
 
 def _is_default(item: Field, value: Any) -> bool:
@@ -76,8 +95,11 @@ def _changed_params(value: Any) -> Arguments:
     """The parameters of a choice or a task that are not the defaults of every entry of that key."""
     entries = [entry for entry in _entries() if entry.key == value.key]
     defaults = [{param.key: param.default for param in entry.params} for entry in entries]
-    return [(key, one) for key, one in value.params if not defaults or any(each.get(key) != one for each in defaults
-                                                                           if key in each)]
+    return [
+        (key, one)
+        for key, one in value.params
+        if not defaults or any(each.get(key) != one for each in defaults if key in each)
+    ]
 
 
 def _entries() -> Iterator[Any]:

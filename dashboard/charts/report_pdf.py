@@ -67,7 +67,11 @@ class _Block:
 
     @property
     def height(self) -> float:
-        return sum(line.height for line in (*self.above, *self.below)) + self.shown[1] + (16 if self.svg else 0)
+        return (
+            sum(line.height for line in (*self.above, *self.below))
+            + self.shown[1]
+            + (16 if self.svg else 0)
+        )
 
 
 def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
@@ -75,7 +79,9 @@ def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
     from pypdf import PdfReader, PdfWriter
     from pypdf.annotations import Link
 
-    heading = _Block((*_lines(title, 26, weight=600), *_lines(line, 11, fill=LIGHT_INK.quiet)), "", ())
+    heading = _Block(
+        (*_lines(title, 26, weight=600), *_lines(line, 11, fill=LIGHT_INK.quiet)), "", ()
+    )
     sheets = [_sheet(blocks) for blocks in _paged([heading, *map(_block, entries)])]
     files = drawing_files({str(at): svg for at, (svg, _) in enumerate(sheets)}, "pdf")
     writer = PdfWriter()
@@ -93,24 +99,43 @@ def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
 
 def _block(entry: Entry) -> _Block:
     table = [] if entry.svg else _table(entry.head, entry.rows)
-    return _Block((*_lines(entry.title, 17, weight=600), *table), entry.svg,
-                  (*_lines(entry.sentence, 14), *_lines(entry.note, 13, style="italic"),
-                   *_lines(entry.source, 10, fill=LIGHT_INK.quiet),
-                   *([_Line("Open this view live", 11, LIGHT_INK.pick, link=entry.link)] if entry.link else [])))
+    return _Block(
+        (*_lines(entry.title, 17, weight=600), *table),
+        entry.svg,
+        (
+            *_lines(entry.sentence, 14),
+            *_lines(entry.note, 13, style="italic"),
+            *_lines(entry.source, 10, fill=LIGHT_INK.quiet),
+            *(
+                [_Line("Open this view live", 11, LIGHT_INK.pick, link=entry.link)]
+                if entry.link
+                else []
+            ),
+        ),
+    )
 
 
-def _lines(text: str, size: int, fill: str = LIGHT_INK.text, weight: int = 400, style: str = "normal") -> list[_Line]:
+def _lines(
+    text: str, size: int, fill: str = LIGHT_INK.text, weight: int = 400, style: str = "normal"
+) -> list[_Line]:
     """A text broken at the width of the sheet."""
     letters = int((WIDE - 2 * MARGIN) / (size * (0.5 if weight == 400 else 0.56)))
-    return [_Line(part, size, fill, weight, style) for paragraph in text.splitlines()
-            for part in textwrap.wrap(paragraph, letters)]
+    return [
+        _Line(part, size, fill, weight, style)
+        for paragraph in text.splitlines()
+        for part in textwrap.wrap(paragraph, letters)
+    ]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Line]:
     """The first rows of a table, a line each."""
     shown = [" · ".join(cell[:MOST_CELL] for cell in row) for row in (head, *rows[:MOST_ROWS])]
     more = [f"… and {len(rows) - MOST_ROWS:,} more rows"] if len(rows) > MOST_ROWS else []
-    return [line for at, text in enumerate([*shown, *more]) for line in _lines(text, 11, weight=400 if at else 600)]
+    return [
+        line
+        for at, text in enumerate([*shown, *more])
+        for line in _lines(text, 11, weight=400 if at else 600)
+    ]
 
 
 def _paged(blocks: Iterable[_Block]) -> list[list[_Block]]:
@@ -124,7 +149,9 @@ def _paged(blocks: Iterable[_Block]) -> list[list[_Block]]:
     return sheets
 
 
-def _sheet(blocks: Sequence[_Block]) -> tuple[str, list[tuple[str, tuple[float, float, float, float]]]]:
+def _sheet(
+    blocks: Sequence[_Block],
+) -> tuple[str, list[tuple[str, tuple[float, float, float, float]]]]:
     """One sheet as SVG, and its links with their boxes (x, y, width, height)."""
     parts, links, y = [], [], float(MARGIN)
     for at, block in enumerate(blocks):
@@ -136,21 +163,29 @@ def _sheet(blocks: Sequence[_Block]) -> tuple[str, list[tuple[str, tuple[float, 
             own = size_of(block.svg)
             start = block.svg.index("<svg")
             end = block.svg.index(">", start)
-            parts.append(f'<svg x="{MARGIN}" y="{y + 6:.1f}" width="{width:.1f}" height="{height:.1f}" '
-                         f'viewBox="0 0 {own[0]} {own[1]}" font-size="12">'
-                         + with_own_ids(block.svg[end + 1 :], f"v{at}-"))
+            parts.append(
+                f'<svg x="{MARGIN}" y="{y + 6:.1f}" width="{width:.1f}" height="{height:.1f}" '
+                f'viewBox="0 0 {own[0]} {own[1]}" font-size="12">'
+                + with_own_ids(block.svg[end + 1 :], f"v{at}-")
+            )
             y += height + 16
         for line in block.below:
             parts.append(_text(line, y))
             if line.link:
-                links.append((line.link, (float(MARGIN), y, line.size * 0.5 * len(line.text), line.height)))
+                links.append(
+                    (line.link, (float(MARGIN), y, line.size * 0.5 * len(line.text), line.height))
+                )
             y += line.height
         y += APART
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{WIDE}" '
-            f'height="{HIGH}" viewBox="0 0 {WIDE} {HIGH}" font-family="{FONT}"><rect width="100%" height="100%" '
-            f'fill="#FFFFFF"/>{"".join(parts)}</svg>'), links
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{WIDE}" '
+        f'height="{HIGH}" viewBox="0 0 {WIDE} {HIGH}" font-family="{FONT}"><rect width="100%" height="100%" '
+        f'fill="#FFFFFF"/>{"".join(parts)}</svg>'
+    ), links
 
 
 def _text(line: _Line, y: float) -> str:
-    return (f'<text x="{MARGIN}" y="{y + line.size:.1f}" font-size="{line.size}" font-weight="{line.weight}" '
-            f'font-style="{line.style}" fill="{line.fill}">{escape(line.text)}</text>')
+    return (
+        f'<text x="{MARGIN}" y="{y + line.size:.1f}" font-size="{line.size}" font-weight="{line.weight}" '
+        f'font-style="{line.style}" fill="{line.fill}">{escape(line.text)}</text>'
+    )

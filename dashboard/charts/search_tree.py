@@ -36,12 +36,20 @@ def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
         by_step.setdefault(one.step, []).append(index)
     required = set(picked)
     result = []
-    for step in sorted(by_step, reverse=True):  # from the last step back, so that what leads somewhere is known
-        ranked = sorted(by_step[step], key=lambda i: (-tree.candidates[i].samples, -tree.candidates[i].total))
+    for step in sorted(
+        by_step, reverse=True
+    ):  # from the last step back, so that what leads somewhere is known
+        ranked = sorted(
+            by_step[step], key=lambda i: (-tree.candidates[i].samples, -tree.candidates[i].total)
+        )
         first = [index for index in ranked if index in required]
         others = [index for index in ranked if index not in required][: max(0, ranks - len(first))]
         visible = [index for index in ranked if index in {*first, *others}]
-        required |= {tree.candidates[index].parent for index in visible if tree.candidates[index].fate != "dropped"}
+        required |= {
+            tree.candidates[index].parent
+            for index in visible
+            if tree.candidates[index].fate != "dropped"
+        }
         result += [Spot(index, step, rank) for rank, index in enumerate(visible)]
     return sorted(result, key=lambda spot: (spot.step, spot.rank))
 
@@ -52,45 +60,86 @@ def hidden(tree: Tree, visible: Sequence[Spot]) -> int:
 
 def rows(tree: Tree, words: Names) -> list[tuple[int, str, int, float, float, str]]:
     """Every candidate as a row under HEAD; `of` is the row of the one that it continues, -1 for the root."""
-    return [(one.step, words[one.token], one.parent, one.logp, one.total, FATES[one.fate]) for one in tree.candidates]
+    return [
+        (one.step, words[one.token], one.parent, one.logp, one.total, FATES[one.fate])
+        for one in tree.candidates
+    ]
 
 
-def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step: int = -1, ranks: int = RANKS) -> str:
+def picture(
+    tree: Tree,
+    words: Names,
+    picked: Sequence[int],
+    theme: Theme,
+    step: int = -1,
+    ranks: int = RANKS,
+) -> str:
     """The tree as SVG: `words` names tokens, `picked` is a path, `step` its current one, `ranks` limits a step."""
     ink, visible = Ink.of(theme), spots(tree, picked, ranks)
     longest = max(len(words[tree.candidates[spot.place].token]) for spot in visible)
-    figures = max(len(_number(one, math.exp(one.logp))) for one in (tree.candidates[spot.place] for spot in visible))
+    figures = max(
+        len(_number(one, math.exp(one.logp)))
+        for one in (tree.candidates[spot.place] for spot in visible)
+    )
     pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), WIDE) + 20
     at = {spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + GAP)) for spot in visible}
     width = (1 + max(spot.step for spot in visible)) * pitch
     height = TOP + (1 + max(spot.rank for spot in visible)) * (TALL + GAP)
     on = set(picked)
-    lines = [_edge(tree, spot.place, at, pitch, ink, on) for spot in sorted(visible, key=lambda s: s.place in on)]
-    steps = [f'<text x="{step * pitch + (pitch - 20) / 2:.0f}" y="14" font-size="12" text-anchor="middle" '
-             f'fill="{ink.quiet}">{step + 1}</text>' for step in range(1 + max(spot.step for spot in visible))]
+    lines = [
+        _edge(tree, spot.place, at, pitch, ink, on)
+        for spot in sorted(visible, key=lambda s: s.place in on)
+    ]
+    steps = [
+        f'<text x="{step * pitch + (pitch - 20) / 2:.0f}" y="14" font-size="12" text-anchor="middle" '
+        f'fill="{ink.quiet}">{step + 1}</text>'
+        for step in range(1 + max(spot.step for spot in visible))
+    ]
     current = picked[step] if picked else ROOT
-    boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, current) for spot in visible]
-    return (f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="group" '
-            f'aria-label="Tree of {len(tree.candidates)} candidates">'
-            f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
+    boxes = [
+        _box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, current)
+        for spot in visible
+    ]
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="group" '
+        f'aria-label="Tree of {len(tree.candidates)} candidates">'
+        f"{''.join(steps)}{''.join(filter(None, lines))}{''.join(boxes)}</svg>"
+    )
 
 
-def _edge(tree: Tree, index: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]) -> str:
+def _edge(
+    tree: Tree, index: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]
+) -> str:
     one = tree.candidates[index]
     if one.parent == ROOT or one.parent not in at:
         return ""
     (x, y), (to_x, to_y) = at[one.parent], at[index]
-    share = one.samples / (tree.candidates[one.parent].samples or 1) if one.chance is not None else math.exp(one.logp)
+    share = (
+        one.samples / (tree.candidates[one.parent].samples or 1)
+        if one.chance is not None
+        else math.exp(one.logp)
+    )
     faint = one.fate == "dropped"
     colour, opacity = (ink.pick, 1.0) if index in on else (ink.text, 0.16 if faint else 0.5)
     start, end, middle = x + pitch - 20, to_x, (x + pitch - 20 + to_x) / 2
     y, to_y = y + TALL // 2, to_y + TALL // 2
-    return (f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
-            f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>')
+    return (
+        f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
+        f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>'
+    )
 
 
-def _box(tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, ink: Ink, theme: Theme, on: set[int],
-         current: int) -> str:
+def _box(
+    tree: Tree,
+    spot: Spot,
+    at: tuple[int, int],
+    width: int,
+    words: Names,
+    ink: Ink,
+    theme: Theme,
+    on: set[int],
+    current: int,
+) -> str:
     one, (x, y) = tree.candidates[spot.place], at
     chance = math.exp(one.logp)
     stops = WEIGHTS[theme]
@@ -99,18 +148,25 @@ def _box(tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, 
     name = words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
     wide = 3 if spot.place == current else 1.5
-    ring = (f'stroke="{ink.pick}" stroke-width="{wide}"' if spot.place in on
-            else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}')
+    ring = (
+        f'stroke="{ink.pick}" stroke-width="{wide}"'
+        if spot.place in on
+        else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}'
+    )
     css = " picked" if spot.place == current else ""
-    faint = 0.55 if one.fate == "dropped" and spot.place not in on else 1  # of each part: a group's needs a layer
-    return (f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
-            f'class="{one.fate}{css}" fill-opacity="{faint}">'
-            f"<title>{escape(candidate_text(tree, spot.place, words))}</title>"
-            f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
-            f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
-            f'font-weight="{600 if spot.place in on else 400}">{escape(name)}</text>'
-            f'<text x="{x + width / 2}" y="{y + 28}" font-size="11" text-anchor="middle" fill="{text}">'
-            f"{_number(one, chance)}</text></g>")
+    faint = (
+        0.55 if one.fate == "dropped" and spot.place not in on else 1
+    )  # of each part: a group's needs a layer
+    return (
+        f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
+        f'class="{one.fate}{css}" fill-opacity="{faint}">'
+        f"<title>{escape(candidate_text(tree, spot.place, words))}</title>"
+        f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
+        f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
+        f'font-weight="{600 if spot.place in on else 400}">{escape(name)}</text>'
+        f'<text x="{x + width / 2}" y="{y + 28}" font-size="11" text-anchor="middle" fill="{text}">'
+        f"{_number(one, chance)}</text></g>"
+    )
 
 
 def _number(one: Candidate, chance: float) -> str:
@@ -120,7 +176,13 @@ def _number(one: Candidate, chance: float) -> str:
 def candidate_text(tree: Tree, index: int, words: Names) -> str:
     """A candidate in a sentence."""
     one = tree.candidates[index]
-    before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"
+    before = (
+        " ".join(words[token] for token in tree.tokens(one.parent))
+        if one.parent != ROOT
+        else "the start"
+    )
     samples = f", drawn {one.samples} times" if one.samples else ""
-    return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{samples}; all together "
-            f"{number(math.exp(one.total))}; {FATES[one.fate]}.")
+    return (
+        f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{samples}; all together "
+        f"{number(math.exp(one.total))}; {FATES[one.fate]}."
+    )

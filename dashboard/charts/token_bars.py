@@ -21,24 +21,63 @@ def likeliest(probabilities: Tensor, token: int, most: int = MAX_BARS) -> list[i
     return top if token in top else [*top[:-1], token]
 
 
-def bars(distributions: dict[str, Tensor], names: Sequence[str] | Mapping[int, str], token: int, ink: Ink,
-         most: int = MAX_BARS) -> Spec:
+def bars(
+    distributions: dict[str, Tensor],
+    names: Sequence[str] | Mapping[int, str],
+    token: int,
+    ink: Ink,
+    most: int = MAX_BARS,
+) -> Spec:
     """A bar a token for each distribution, the picked token in the accent."""
     top = likeliest(next(iter(distributions.values())), token, most)
     labels = distinct([names[i] for i in top])
-    rows = [{"token": label, "p": float(p[i]), "of": of, "picked": i == token, "text": number(float(p[i]))}
-            for of, p in distributions.items() for i, label in zip(top, labels, strict=True)]
+    rows = [
+        {
+            "token": label,
+            "p": float(p[i]),
+            "of": of,
+            "picked": i == token,
+            "text": number(float(p[i])),
+        }
+        for of, p in distributions.items()
+        for i, label in zip(top, labels, strict=True)
+    ]
     several = len(distributions) > 1
-    axis = {"labelColor": ink.text, "labelFontSize": 13, "domain": False, "ticks": False, "labelLimit": 120,
-            "labelOverlap": False, "grid": False}
-    at = {"y": {"field": "token", "type": "nominal", "sort": labels, "title": None, "axis": axis},
-          "x": {"field": "p", "type": "quantitative", "title": None, "axis": None, "scale": {"domain": [0, 1.18]}},
-          "tooltip": TOOLTIP}
+    axis = {
+        "labelColor": ink.text,
+        "labelFontSize": 13,
+        "domain": False,
+        "ticks": False,
+        "labelLimit": 120,
+        "labelOverlap": False,
+        "grid": False,
+    }
+    at = {
+        "y": {"field": "token", "type": "nominal", "sort": labels, "title": None, "axis": axis},
+        "x": {
+            "field": "p",
+            "type": "quantitative",
+            "title": None,
+            "axis": None,
+            "scale": {"domain": [0, 1.18]},
+        },
+        "tooltip": TOOLTIP,
+    }
     if several:
         at["yOffset"] = {"field": "of", "type": "nominal", "sort": list(distributions)}
     colour = {"condition": {"test": "datum.picked", "value": ink.pick}, "value": ink.series[0]}
-    faint = {"condition": {"test": "datum.of == 'model'", "value": 0.45 if several else 1.0}, "value": 1.0}
-    layers = [{"mark": {"type": "bar", "cornerRadius": 2}, "encoding": {**at, "color": colour, "opacity": faint}},
-              {"mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
-               "encoding": {**at, "text": {"field": "text", "type": "nominal"}}}]
+    faint = {
+        "condition": {"test": "datum.of == 'model'", "value": 0.45 if several else 1.0},
+        "value": 1.0,
+    }
+    layers = [
+        {
+            "mark": {"type": "bar", "cornerRadius": 2},
+            "encoding": {**at, "color": colour, "opacity": faint},
+        },
+        {
+            "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
+            "encoding": {**at, "text": {"field": "text", "type": "nominal"}},
+        },
+    ]
     return {"data": {"values": rows}} | figure(layers, len(top) * (38 if several else 26))

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 def distinct(tokens: Sequence[str]) -> list[str]:
     """Distinct names: zero-width spaces tell equal tokens apart."""
-    return [f"{token}{chr(0x200B) * list(tokens[:index]).count(token)}" for index, token in enumerate(tokens)]
+    return [
+        f"{token}{chr(0x200B) * list(tokens[:index]).count(token)}"
+        for index, token in enumerate(tokens)
+    ]
 
 
 def shorten(text: str, most: int = 80) -> str:

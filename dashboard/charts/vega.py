@@ -19,8 +19,13 @@ TITLE_BELOW, TITLE_LEFT = 36, 44  # pixels from the plot to the title of an axis
 MIN_GAP = 0.075  # of the height, between two names at the ends of curves
 
 # The power of a length in each of these; what stands under the others is no length.
-PIXELS = dict.fromkeys(("fontSize labelFontSize titleFontSize height width dx dy strokeWidth padding offset radius "
-                        "labelPadding titlePadding labelLimit limit tickSize lineHeight").split(), 1) | {"size": 2}
+PIXELS = dict.fromkeys(
+    (
+        "fontSize labelFontSize titleFontSize height width dx dy strokeWidth padding offset radius "
+        "labelPadding titlePadding labelLimit limit tickSize lineHeight"
+    ).split(),
+    1,
+) | {"size": 2}
 NOT_DRAWN = ("data", "datasets", "scale", "bin", "transform", "params", "tooltip", "field")
 
 Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
@@ -28,15 +33,23 @@ Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 def figure(layers: Sequence[Spec], height: int | Spec) -> Spec:
     """Layers over each other, as wide as the page gives."""
-    return {"layer": list(layers), "height": height, "width": "container", "config": {"view": {"stroke": None}}}
+    return {
+        "layer": list(layers),
+        "height": height,
+        "width": "container",
+        "config": {"view": {"stroke": None}},
+    }
 
 
-def picking_grid(layers: Sequence[Spec], picked: Spec, at: Spec, ink: Ink, row: int, fields: Sequence[str]) -> Spec:
+def picking_grid(
+    layers: Sequence[Spec], picked: Spec, at: Spec, ink: Ink, row: int, fields: Sequence[str]
+) -> Spec:
     """Layers over a grid with rows of `row` pixels: a click selects `fields` of the first one, `picked` is outlined."""
     ring = layer("rect", [picked], at, fill=None, stroke=ink.pick, strokeWidth=2.25)
     select = {"type": "point", "fields": list(fields), "on": "click", "toggle": False}
     return figure([layers[0] | {"name": "cells"}, *layers[1:], ring], {"step": row}) | {
-        "params": [{"name": PICKED, "views": ["cells"], "select": select}]}
+        "params": [{"name": PICKED, "views": ["cells"], "select": select}]
+    }
 
 
 def each_press_counts(spec: Spec) -> Spec:
@@ -44,25 +57,49 @@ def each_press_counts(spec: Spec) -> Spec:
 
     Otherwise a cell that was pressed could not be picked again after another one was picked in a list.
     """
-    views = {view for param in spec.get("params", ()) if "select" in param for view in param["views"]}
-    params = [{**param, "select": {**param["select"], "fields": [*param["select"]["fields"], DRAWN_AT]}}
-              if "select" in param else param for param in spec.get("params", ())]
+    views = {
+        view for param in spec.get("params", ()) if "select" in param for view in param["views"]
+    }
+    params = [
+        {**param, "select": {**param["select"], "fields": [*param["select"]["fields"], DRAWN_AT]}}
+        if "select" in param
+        else param
+        for param in spec.get("params", ())
+    ]
     stamp = {"calculate": "now()", "as": DRAWN_AT}
-    layers = [part | {"transform": [*part.get("transform", ()), stamp]} if part.get("name") in views else part
-              for part in spec["layer"]]
+    layers = [
+        part | {"transform": [*part.get("transform", ()), stamp]}
+        if part.get("name") in views
+        else part
+        for part in spec["layer"]
+    ]
     return spec | {"params": params, "layer": layers}
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
     """Layers over each other under a title, in the theme of `config`."""
-    heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": height, "layer": list(layers), "config": config(ink), **more}
+    heading = {
+        "text": title,
+        "anchor": "start",
+        "fontSize": 14,
+        "fontWeight": 600,
+        "color": ink.text,
+    }
+    return {
+        "title": heading,
+        "height": height,
+        "layer": list(layers),
+        "config": config(ink),
+        **more,
+    }
 
 
 def right_margin(width: float) -> Spec:
     """The room right of all marks; names at the ends of curves are marks, for which Vega makes the plot smaller."""
-    return {"padding": {"left": 4, "right": width, "top": 4, "bottom": 4},
-            "autosize": {"type": "fit-x", "contains": "padding"}}
+    return {
+        "padding": {"left": 4, "right": width, "top": 4, "bottom": 4},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+    }
 
 
 def names(curves: Sequence[tuple[str, str, Sequence[int]]]) -> Spec:
@@ -76,13 +113,26 @@ def with_names(spec: Spec) -> Spec:
     if not curves:
         return spec
     domain, colours, dashes = (list(part) for part in zip(*curves, strict=True))
-    look = {"title": None, "orient": "top", "symbolType": "stroke", "symbolOpacity": 1, "labelFontSize": 12}
+    look = {
+        "title": None,
+        "orient": "top",
+        "symbolType": "stroke",
+        "symbolOpacity": 1,
+        "labelFontSize": 12,
+    }
 
     def encoding(values: Sequence[Any]) -> Spec:
-        return {"field": "name", "type": "nominal", "legend": look, "scale": {"domain": domain, "range": values}}
+        return {
+            "field": "name",
+            "type": "nominal",
+            "legend": look,
+            "scale": {"domain": domain, "range": values},
+        }
 
     rows = [{"name": name} for name in domain]
-    legend = layer("line", rows, {"color": encoding(colours), "strokeDash": encoding(dashes)}, opacity=0)
+    legend = layer(
+        "line", rows, {"color": encoding(colours), "strokeDash": encoding(dashes)}, opacity=0
+    )
     # Scales of its own: those of the figure have no legend on the page.
     apart = {"scale": dict.fromkeys(("color", "strokeDash"), "independent")}
     return spec | {"layer": [*spec["layer"], legend], "resolve": apart}
@@ -95,8 +145,11 @@ def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
 
 def filtered_layer(kind: str, mark: str, encoding: Spec, **look: Any) -> Spec:
     """One mark of those rows of the figure's own table whose `kind` this is."""
-    return {"transform": [{"filter": f"datum.kind === '{kind}'"}], "mark": {"type": mark, **look},
-            "encoding": encoding}
+    return {
+        "transform": [{"filter": f"datum.kind === '{kind}'"}],
+        "mark": {"type": mark, **look},
+        "encoding": encoding,
+    }
 
 
 def split_data(spec: Spec) -> tuple[Spec, pa.Table]:
@@ -113,26 +166,53 @@ def split_data(spec: Spec) -> tuple[Spec, pa.Table]:
         first = tables.index(tables[number - 1]) + 1
         if first == number:
             rows += [{"layer": number} | row for row in tables[number - 1]]
-        layers.append({"transform": [{"filter": f"datum.layer === {first}"}],
-                       **{name: value for name, value in part.items() if name != "data"}})
+        layers.append(
+            {
+                "transform": [{"filter": f"datum.layer === {first}"}],
+                **{name: value for name, value in part.items() if name != "data"},
+            }
+        )
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return spec | {"layer": layers}, pa.table({name: [row.get(name) for row in rows] for name in names})
+    return spec | {"layer": layers}, pa.table(
+        {name: [row.get(name) for row in rows] for name in names}
+    )
 
 
 def titles_as_marks(spec: Spec, ink: Ink) -> Spec:
     """A figure of layers whose titles of both axes are rows of its data, so that other titles build it not anew."""
     look = {"color": ink.quiet, "fontSize": 12, "tooltip": False}
-    titles = {axis: next(part["encoding"][axis]["title"] for part in spec["layer"] if axis in part["encoding"])
-              for axis in ("x", "y")}
-    layers = [{**part, "encoding": {name: {**channel, "title": None} if name in titles else channel
-                                    for name, channel in part["encoding"].items()}} for part in spec["layer"]]
-    places = {"x": {"x": {"expr": "width / 2"}, "y": {"expr": "height"}, "dy": TITLE_BELOW},
-              "y": {"x": 0, "y": {"expr": "height / 2"}, "dy": -TITLE_LEFT, "angle": -90}}
-    return spec | {"layer": layers + [layer("text", [{"title": titles[axis]}], {"text": {"field": "title"}}, **look,
-                                            **place) for axis, place in places.items()]}
+    titles = {
+        axis: next(
+            part["encoding"][axis]["title"] for part in spec["layer"] if axis in part["encoding"]
+        )
+        for axis in ("x", "y")
+    }
+    layers = [
+        {
+            **part,
+            "encoding": {
+                name: {**channel, "title": None} if name in titles else channel
+                for name, channel in part["encoding"].items()
+            },
+        }
+        for part in spec["layer"]
+    ]
+    places = {
+        "x": {"x": {"expr": "width / 2"}, "y": {"expr": "height"}, "dy": TITLE_BELOW},
+        "y": {"x": 0, "y": {"expr": "height / 2"}, "dy": -TITLE_LEFT, "angle": -90},
+    }
+    return spec | {
+        "layer": layers
+        + [
+            layer("text", [{"title": titles[axis]}], {"text": {"field": "title"}}, **look, **place)
+            for axis, place in places.items()
+        ]
+    }
 
 
-def field(name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None) -> Spec:
+def field(
+    name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None
+) -> Spec:
     """A quantitative field with its scale, ending where `domain` does, and its axis."""
     scale = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
     return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
@@ -140,7 +220,12 @@ def field(name: str, title: str | None, *, domain: Sequence[float] | None = None
 
 def series_encoding(name: str, domain: Sequence[str], values: Sequence[Any]) -> Spec:
     """A colour, shape or dash for each value of a field, without a legend."""
-    return {"field": name, "type": "nominal", "legend": None, "scale": {"domain": list(domain), "range": list(values)}}
+    return {
+        "field": name,
+        "type": "nominal",
+        "legend": None,
+        "scale": {"domain": list(domain), "range": list(values)},
+    }
 
 
 def whole_tip(name: str, title: str) -> Spec:
@@ -160,7 +245,11 @@ def ordered(spec: Any) -> Any:
     if not isinstance(spec, dict):
         return spec
     parts = {name: part if name == "values" else ordered(part) for name, part in spec.items()}
-    if "field" in parts and isinstance(parts.get("sort"), list) and parts.get("scale", {}) is not None:
+    if (
+        "field" in parts
+        and isinstance(parts.get("sort"), list)
+        and parts.get("scale", {}) is not None
+    ):
         parts |= {"sort": None, "scale": {"domain": parts["sort"], **parts.get("scale", {})}}
     return parts
 
@@ -169,21 +258,47 @@ def quoted(text: str) -> str:
     """Any text as a string of Vega's expressions, whose parser takes the string "if" for the function."""
     if text == "if":
         return "('i' + 'f')"
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ") + "'"
+    return (
+        "'"
+        + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ")
+        + "'"
+    )
 
 
 def axis_style(ink: Ink) -> Spec:
     """The style of one axis without a line."""
-    return {"labelColor": ink.quiet, "labelFontSize": 12, "domain": False, "ticks": False, "labelPadding": 6,
-            "titleColor": ink.quiet, "titleFontSize": 12, "titleFontWeight": "normal"}
+    return {
+        "labelColor": ink.quiet,
+        "labelFontSize": 12,
+        "domain": False,
+        "ticks": False,
+        "labelPadding": 6,
+        "titleColor": ink.quiet,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    }
 
 
 def config(ink: Ink, **axis: Any) -> Spec:
     """The theme of a whole figure."""
-    axes = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": ink.quiet,
-            "titleColor": ink.quiet, "gridColor": ink.hairline, "domainColor": ink.hairline, "ticks": False,
-            "titleAnchor": "end", **axis}
-    return {"font": '"Source Sans", sans-serif', "axis": axes, "view": {"stroke": None}, "background": "transparent"}
+    axes = {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelColor": ink.quiet,
+        "titleColor": ink.quiet,
+        "gridColor": ink.hairline,
+        "domainColor": ink.hairline,
+        "ticks": False,
+        "titleAnchor": "end",
+        **axis,
+    }
+    return {
+        "font": '"Source Sans", sans-serif',
+        "axis": axes,
+        "view": {"stroke": None},
+        "background": "transparent",
+    }
 
 
 def enlarged(spec: Any, factor: float, key: str = "") -> Any:
@@ -192,8 +307,10 @@ def enlarged(spec: Any, factor: float, key: str = "") -> Any:
         return spec
     if isinstance(spec, dict):
         inner = key if key in PIXELS else ""
-        return {name: enlarged(value, factor, name if name in PIXELS or name in NOT_DRAWN else inner)
-                for name, value in spec.items()}
+        return {
+            name: enlarged(value, factor, name if name in PIXELS or name in NOT_DRAWN else inner)
+            for name, value in spec.items()
+        }
     if isinstance(spec, list):
         return [enlarged(item, factor) for item in spec]
     is_length = key in PIXELS and isinstance(spec, (int, float)) and not isinstance(spec, bool)

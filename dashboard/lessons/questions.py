@@ -17,13 +17,28 @@ from typing import Any
 
 from core.files import text_of
 
-TYPES = {"choice": "Choice", "numbers": "Number or matrix", "text": "Short text", "mask": "Mask formula",
-         "score": "Score formula"}
-HELP = {"choice": "", "numbers": "A number, or all numbers of a matrix row by row. Brackets are ignored.",
-        "text": "Case, spaces and punctuation do not count.",
-        "mask": "A formula over i (query), j (key), h, T and S; true where a query may attend.",
-        "score": "A formula over score, i (query), j (key), h, T and S: the new score."}
-MOST_OPTIONS, MOST_RIGHT, MOST_NUMBERS, MOST_ANSWER, MOST_TEXT, MOST_HINT = 6, 40, 64, 2000, 600, 300
+TYPES = {
+    "choice": "Choice",
+    "numbers": "Number or matrix",
+    "text": "Short text",
+    "mask": "Mask formula",
+    "score": "Score formula",
+}
+HELP = {
+    "choice": "",
+    "numbers": "A number, or all numbers of a matrix row by row. Brackets are ignored.",
+    "text": "Case, spaces and punctuation do not count.",
+    "mask": "A formula over i (query), j (key), h, T and S; true where a query may attend.",
+    "score": "A formula over score, i (query), j (key), h, T and S: the new score.",
+}
+MOST_OPTIONS, MOST_RIGHT, MOST_NUMBERS, MOST_ANSWER, MOST_TEXT, MOST_HINT = (
+    6,
+    40,
+    64,
+    2000,
+    600,
+    300,
+)
 ROUNDS = 5_000  # of the hash
 LARGEST = 1e15
 SIZES = (3, 6, 8)  # rows and columns of the matrices on which formulas are compared
@@ -47,13 +62,22 @@ class Question:
     width: float = 0.0
 
     def __post_init__(self) -> None:
-        fits = (self.type in TYPES and 0 < len(self.text) <= MOST_TEXT and len(self.hint) <= MOST_HINT
-                and 0 < len(self.right) <= MOST_RIGHT and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right))
+        fits = (
+            self.type in TYPES
+            and 0 < len(self.text) <= MOST_TEXT
+            and len(self.hint) <= MOST_HINT
+            and 0 < len(self.right) <= MOST_RIGHT
+            and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right)
+        )
         if self.type == "choice":
             fits = fits and 2 <= len(set(self.options)) == len(self.options) <= MOST_OPTIONS
         if self.type == "numbers":
-            fits = fits and 0 < len(self.offsets) <= MOST_NUMBERS and 0 < self.width < LARGEST and all(
-                abs(offset) < LARGEST for offset in self.offsets)
+            fits = (
+                fits
+                and 0 < len(self.offsets) <= MOST_NUMBERS
+                and 0 < self.width < LARGEST
+                and all(abs(offset) < LARGEST for offset in self.offsets)
+            )
         if not fits:
             raise LessonError("A question of this lesson is incomplete.")
 
@@ -64,7 +88,9 @@ class Question:
     def _value(self, answer: str) -> str:
         answer = text_of(answer, MOST_ANSWER + 1)
         if not answer.strip() or len(answer) > MOST_ANSWER:
-            raise LessonError("Give an answer first." if not answer.strip() else "This answer is too long.")
+            raise LessonError(
+                "Give an answer first." if not answer.strip() else "This answer is too long."
+            )
         if self.type == "numbers":
             return _cells(self._numbers(answer), self.offsets, self.width)
         return VALUES[self.type](answer)
@@ -79,12 +105,21 @@ class Question:
             return numbers
         if len(self.offsets) == 1:
             raise LessonError("Type one number, such as 2.5.")
-        raise LessonError(f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
-                          f"{len(numbers) or 'none'}.")
+        raise LessonError(
+            f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
+            f"{len(numbers) or 'none'}."
+        )
 
 
-def make_question(type_: str, text: str, answer: str, *, options: tuple[str, ...] = (), tolerance: float = 0.0,
-                  hint: str = "") -> Question:
+def make_question(
+    type_: str,
+    text: str,
+    answer: str,
+    *,
+    options: tuple[str, ...] = (),
+    tolerance: float = 0.0,
+    hint: str = "",
+) -> Question:
     """A question with its right answer, for a text one of each line; LessonError where they do not go together."""
     text, hint = text.strip(), hint.strip()
     if not text:
@@ -93,22 +128,35 @@ def make_question(type_: str, text: str, answer: str, *, options: tuple[str, ...
         raise LessonError("it has no right answer.")
     if type_ == "choice":
         if not 2 <= len(set(options)) == len(options) <= MOST_OPTIONS:
-            raise LessonError(f"a choice has 2 to {MOST_OPTIONS} different options, one on each line.")
+            raise LessonError(
+                f"a choice has 2 to {MOST_OPTIONS} different options, one on each line."
+            )
         if answer.strip() not in options:
             raise LessonError("its right answer is none of the options.")
-    answers = [line for line in answer.splitlines() if line.strip()] if type_ == "text" else [answer]
+    answers = (
+        [line for line in answer.splitlines() if line.strip()] if type_ == "text" else [answer]
+    )
     offsets: tuple[float, ...] = ()
     width = 0.0
     if type_ == "numbers":
         numbers = parse_numbers(answer)
         half = max(tolerance * 1.002, 1e-9 * max(1.0, *map(abs, numbers)))
         width = float(f"{2 * half:.9g}")
-        offsets = tuple(round((number - half) % width, 4 - math.floor(math.log10(width))) for number in numbers)
+        offsets = tuple(
+            round((number - half) % width, 4 - math.floor(math.log10(width))) for number in numbers
+        )
         values = [_cells(numbers, offsets, width)]
     else:
         values = [VALUES[type_](answer) for answer in answers]
-    return Question(type_, text, tuple(dict.fromkeys(_digest(value, text) for value in values)),
-                    options if type_ == "choice" else (), hint, offsets, width)
+    return Question(
+        type_,
+        text,
+        tuple(dict.fromkeys(_digest(value, text) for value in values)),
+        options if type_ == "choice" else (),
+        hint,
+        offsets,
+        width,
+    )
 
 
 def parse_numbers(text: str) -> list[float]:
@@ -118,15 +166,23 @@ def parse_numbers(text: str) -> list[float]:
         text = text.replace(",", "")
     elif re.fullmatch(r"[-+]?\d*,\d+", text):
         text = text.replace(",", ".")
-    numbers = [float(part) for part in re.findall(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", text)]
-    if not 0 < len(numbers) <= MOST_NUMBERS or not all(abs(number) <= LARGEST for number in numbers):
-        raise LessonError(f"Expected a number such as 0.25, or at most {MOST_NUMBERS} numbers of a matrix.")
+    numbers = [
+        float(part) for part in re.findall(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", text)
+    ]
+    if not 0 < len(numbers) <= MOST_NUMBERS or not all(
+        abs(number) <= LARGEST for number in numbers
+    ):
+        raise LessonError(
+            f"Expected a number such as 0.25, or at most {MOST_NUMBERS} numbers of a matrix."
+        )
     return numbers
 
 
 def _cells(numbers: list[float], offsets: tuple[float, ...], width: float) -> str:
-    return " ".join(str(math.floor((number - offset) / width))
-                    for number, offset in zip(numbers, offsets, strict=True))
+    return " ".join(
+        str(math.floor((number - offset) / width))
+        for number, offset in zip(numbers, offsets, strict=True)
+    )
 
 
 def _plain_text(answer: str) -> str:
@@ -149,16 +205,22 @@ def _formula_values(kind: Any, answer: str) -> str:
             score = torch.randn(1, 2, size, size, generator=generator, dtype=torch.float64)
             block = ScoreBlock.whole(size, size, num_heads=2)
             result = formula(block, None if kind == "mask" else score)
-            values += result.double().expand(2, size, size).flatten().tolist() if kind == "mask" else (
-                result.flatten().tolist())
+            values += (
+                result.double().expand(2, size, size).flatten().tolist()
+                if kind == "mask"
+                else (result.flatten().tolist())
+            )
     except FormulaError as error:
         raise LessonError(str(error)) from error
     return " ".join(f"{round(value, DECIMALS) + 0.0:g}" for value in values)
 
 
 VALUES: dict[str, Callable[[str], str]] = {
-    "choice": str.strip, "text": _plain_text, "mask": lambda answer: _formula_values("mask", answer),
-    "score": lambda answer: _formula_values("score", answer)}
+    "choice": str.strip,
+    "text": _plain_text,
+    "mask": lambda answer: _formula_values("mask", answer),
+    "score": lambda answer: _formula_values("score", answer),
+}
 
 
 @lru_cache(maxsize=256)

@@ -16,8 +16,13 @@ from core.training.runs import Run
 from core.training.source_maps import KINDS, axis_tokens
 from dashboard.runtime.run_data import RunData, task_of
 
-NAMES = {"cross": "Cross-attention", "causal": "Decoder self-attention", "self": "Encoder self-attention",
-         "sentences": "Sentences of the document", "words": "Words of each sentence"}
+NAMES = {
+    "cross": "Cross-attention",
+    "causal": "Decoder self-attention",
+    "self": "Encoder self-attention",
+    "sentences": "Sentences of the document",
+    "words": "Words of each sentence",
+}
 MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
 FEWEST_FRAMES = 8
 
@@ -44,8 +49,11 @@ def sizes(run: Run, step: int, example: int) -> Sizes:
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
             names = [name.partition(":") for name in file.keys()]  # noqa: SIM118 — a safetensors file is no dict
-            shapes = {kind: file.get_slice(f"{number}:{kind}").get_shape() for number, _, kind in names
-                      if number == str(example)}
+            shapes = {
+                kind: file.get_slice(f"{number}:{kind}").get_shape()
+                for number, _, kind in names
+                if number == str(example)
+            }
     except (OSError, SafetensorError):
         return Sizes({})
     return Sizes({kind: (shape[0], shape[1]) for kind, shape in shapes.items() if len(shape) == 4})
@@ -60,8 +68,15 @@ def count_examples(run: Run, step: int) -> int:
         return 0
 
 
-def head_over_time(run: Run, steps: list[int], example: int, kind: str, layer: int, head: int,
-                   must: int | None = None) -> list[tuple[int, np.ndarray]]:
+def head_over_time(
+    run: Run,
+    steps: list[int],
+    example: int,
+    kind: str,
+    layer: int,
+    head: int,
+    must: int | None = None,
+) -> list[tuple[int, np.ndarray]]:
     """(step, weights (T, S)) of one head, oldest first; of large maps only some, with `must` and the last."""
     last = _head(run, steps[-1], example, kind, layer, head)
     if last is None:
@@ -69,14 +84,22 @@ def head_over_time(run: Run, steps: list[int], example: int, kind: str, layer: i
     stride = -(-len(steps) // max(FEWEST_FRAMES, MOST_CELLS // last.size))
     chosen = [step for i, step in enumerate(steps) if i % stride == 0 or step in (must, steps[-1])]
     frames = [(step, _head(run, step, example, kind, layer, head)) for step in chosen]
-    return [(step, weights) for step, weights in frames if weights is not None and weights.shape == last.shape]
+    return [
+        (step, weights)
+        for step, weights in frames
+        if weights is not None and weights.shape == last.shape
+    ]
 
 
 def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -> np.ndarray | None:
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
             weights = file.get_slice(f"{example}:{kind}")[layer, head].astype(np.float32)
-            return weights if weights.ndim == 2 and weights.size and np.isfinite(weights).all() else None
+            return (
+                weights
+                if weights.ndim == 2 and weights.size and np.isfinite(weights).all()
+                else None
+            )
     except (OSError, SafetensorError, IndexError):
         return None
 
@@ -90,11 +113,15 @@ def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens of a map's rows and columns."""
     assert data.config is not None
-    example_tokens = axis_tokens(data.task(), watched_examples(data.config.task, data.config.watch)[example])
+    example_tokens = axis_tokens(
+        data.task(), watched_examples(data.config.task, data.config.watch)[example]
+    )
     return map_tokens(data.config.model, kind, *example_tokens)
 
 
-def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
+def head_trace(
+    data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int
+) -> AttentionTrace:
     """One head of a map (T, S) as a trace of `heads` equal heads."""
     rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
@@ -109,7 +136,9 @@ def _mask(kind: Kind, shape: tuple[int, ...], columns: tuple[str, ...]) -> np.nd
     if kind == "causal":  # what comes later is hidden
         return np.tri(*shape, dtype=np.bool_)
     if kind == "words":  # as are the other sentences
-        return np.array([[column in span for column in range(shape[1])] for span in sentence_spans(columns)])
+        return np.array(
+            [[column in span for column in range(shape[1])] for span in sentence_spans(columns)]
+        )
     return None
 
 
@@ -117,6 +146,8 @@ def best_head(record: Record | None) -> tuple[int, int]:
     """The (layer, head) with most weight on the expected positions; the first where nothing is expected."""
     if record is None or not record.expected:
         return 0, 0
-    heads = [(w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)]
+    heads = [
+        (w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)
+    ]
     _, layer, head = max(heads)
     return -layer, -head

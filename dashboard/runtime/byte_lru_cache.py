@@ -54,7 +54,9 @@ class ByteLRUCache:
         self._budget = budget or Budget(float("inf"))
         self._lock = self._budget.lock
         self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self._making: WeakValueDictionary[Any, threading.Lock] = WeakValueDictionary()  # while a thread uses one
+        self._making: WeakValueDictionary[Any, threading.Lock] = (
+            WeakValueDictionary()
+        )  # while a thread uses one
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """The value of this key, created if it is missing; errors of `make` are not stored."""
@@ -70,7 +72,9 @@ class ByteLRUCache:
             value = make()
             with self._lock:
                 self._entries[key] = value, size_bytes(value)
-                while len(self._entries) > 1 and (len(self._entries) > self.most or self.bytes > self.most_bytes):
+                while len(self._entries) > 1 and (
+                    len(self._entries) > self.most or self.bytes > self.most_bytes
+                ):
                     self.evict(next(iter(self._entries)))
                 self._budget.use(self, key, self._entries[key][1])
         return value
@@ -100,14 +104,20 @@ def size_bytes(value: Any) -> int:
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
     if hasattr(value, "parameters") and hasattr(value, "buffers"):
-        return sum(int(one.nbytes) for both in (value.parameters(), value.buffers()) for one in both)
+        return sum(
+            int(one.nbytes) for both in (value.parameters(), value.buffers()) for one in both
+        )
     if isinstance(value, str | bytes):
         return len(value)
     if is_dataclass(value) and not isinstance(value, type):
         return sum(size_bytes(getattr(value, part.name)) for part in fields(value))
     if isinstance(value, Mapping):
         return sum(size_bytes(part) for part in value.values())
-    return sum(size_bytes(part) for part in value) if isinstance(value, tuple | list | set | frozenset) else 0
+    return (
+        sum(size_bytes(part) for part in value)
+        if isinstance(value, tuple | list | set | frozenset)
+        else 0
+    )
 
 
 def at_most(count: int, share: float) -> int:

@@ -18,11 +18,18 @@ from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most
 from dashboard.runtime.saved_results import is_saved, saved_or
 
 MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
-SHARED_BYTES, SHARED_PART = 600_000_000, 1 / 8  # with uploads half of a small machine, which needs the rest to run
+SHARED_BYTES, SHARED_PART = (
+    600_000_000,
+    1 / 8,
+)  # with uploads half of a small machine, which needs the rest to run
 MOST = 512  # results of each kind; a walk through all pages makes 36 shared ones and 113 that are copied
 
 LIBRARIES = 600_000_000  # bytes of a server without results and models, and of a worker
-CACHE_BYTES, CACHE_PART, LEAST = 2_600_000_000, 1 / 2, 100_000_000  # of all caches: half of what libraries leave
+CACHE_BYTES, CACHE_PART, LEAST = (
+    2_600_000_000,
+    1 / 2,
+    100_000_000,
+)  # of all caches: half of what libraries leave
 
 T = TypeVar("T")
 
@@ -36,7 +43,9 @@ def budget() -> Budget:
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
     key = _name(function), repr(args)
-    value: T = pickle.loads(_copied().get(key, lambda: pickle.dumps(saved_or(key, lambda: function(*args)))))
+    value: T = pickle.loads(
+        _copied().get(key, lambda: pickle.dumps(saved_or(key, lambda: function(*args))))
+    )
     return value
 
 

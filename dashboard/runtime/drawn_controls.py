@@ -9,8 +9,21 @@ from typing import Any
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
-CONTROLS = {"button_group", "checkbox", "color_picker", "date_input", "file_uploader", "multiselect", "number_input",
-            "radio", "selectbox", "slider", "text_area", "text_input", "time_input"}  # what a reader can change
+CONTROLS = {
+    "button_group",
+    "checkbox",
+    "color_picker",
+    "date_input",
+    "file_uploader",
+    "multiselect",
+    "number_input",
+    "radio",
+    "selectbox",
+    "slider",
+    "text_area",
+    "text_input",
+    "time_input",
+}  # what a reader can change
 
 
 @contextmanager

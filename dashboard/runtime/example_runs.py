@@ -21,12 +21,18 @@ def find_any_run(name: object) -> Run | None:
 def status_of(run: Run) -> Status:
     """The status of a run; an example is always ended."""
     status = run.status()
-    return Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status
+    return (
+        Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status
+    )
 
 
 def path_code(path: Path) -> str:
     """A folder as a script names it: one that came with the lab wherever that is, which `Script.text` imports."""
-    return f"lab_path({script_path(path)!r})" if path.is_relative_to(HERE.parents[1]) else repr(script_path(path))
+    return (
+        f"lab_path({script_path(path)!r})"
+        if path.is_relative_to(HERE.parents[1])
+        else repr(script_path(path))
+    )
 
 
 def script_path(path: Path) -> str:

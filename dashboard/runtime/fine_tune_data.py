@@ -99,7 +99,10 @@ def read_link() -> str:
     run = find_run(run_id) if run_id else None
     task = run.metadata().get("finetune", {}).get("task") if run is not None else None
     if run is not None and task in TASKS:
-        if st.session_state.setdefault(LAST, {}).get(task) != run.id or TASK not in st.session_state:
+        if (
+            st.session_state.setdefault(LAST, {}).get(task) != run.id
+            or TASK not in st.session_state
+        ):
             st.session_state[TASK] = task
         st.session_state[LAST][task] = run.id
     elif run_id:

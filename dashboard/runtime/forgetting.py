@@ -22,7 +22,9 @@ def delete_mine() -> None:
     if folder.parent.name != PEOPLE:
         raise AssertionError("only a person's folder is deleted")
     runs = people.unfinished_of(folder)
-    for run in sorted(runs, key=lambda run: run.status().state != "queued"):  # else one takes the worker of another
+    for run in sorted(
+        runs, key=lambda run: run.status().state != "queued"
+    ):  # else one takes the worker of another
         jobs.stop(run)
     for run in runs:
         # End a worker at once: what it would still save is deleted anyway
@@ -40,7 +42,10 @@ def delete_old() -> None:
         runs = people.runs_of(folder)
         if not all(run.status().ended for run in runs):
             continue
-        if time.time() - max([_changed(folder), *(run.status().at for run in runs)]) > limits().hours * HOUR:
+        if (
+            time.time() - max([_changed(folder), *(run.status().at for run in runs)])
+            > limits().hours * HOUR
+        ):
             shutil.rmtree(folder, ignore_errors=True)
             forget_person(folder.name)
 

@@ -43,8 +43,10 @@ class Health:
         if self.refused:
             return self.refused
         if self.disk_free < LEAST_DISK:
-            return (f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
-                    "delete runs, or set ATTENTION_LAB_DISK_MB lower.")
+            return (
+                f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
+                "delete runs, or set ATTENTION_LAB_DISK_MB lower."
+            )
         if self.longest_wait > MOST_WAIT and not self.busy:
             return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
         return ""
@@ -77,8 +79,13 @@ def _measure() -> Health:
             file.write(b"x")
     except OSError as error:
         refused = sentence_of(error)
-    return Health(Counter(status.state for status in statuses), max(waits, default=0.0),
-                  shutil.disk_usage(existing).free, free_bytes(), refused)
+    return Health(
+        Counter(status.state for status in statuses),
+        max(waits, default=0.0),
+        shutil.disk_usage(existing).free,
+        free_bytes(),
+        refused,
+    )
 
 
 def route(base: str) -> Route:
@@ -86,15 +93,27 @@ def route(base: str) -> Route:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    def answer(_: Request) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files
+    def answer(
+        _: Request,
+    ) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files
         from dashboard.runtime import jobs
 
         now = health()
         problem = now.problem()
-        memory = {} if now.memory_free == float("inf") else {"memory_free_mb": round(now.memory_free / 1e6)}
-        body = {"status": "unable" if problem else "ok", **({"problem": problem} if problem else {}),
-                "version": lab_version(), "workers": {"busy": now.busy, "most": jobs.max_workers()},
-                "queue": now.states["queued"], "disk_free_mb": round(now.disk_free / 1e6), **memory}
+        memory = (
+            {}
+            if now.memory_free == float("inf")
+            else {"memory_free_mb": round(now.memory_free / 1e6)}
+        )
+        body = {
+            "status": "unable" if problem else "ok",
+            **({"problem": problem} if problem else {}),
+            "version": lab_version(),
+            "workers": {"busy": now.busy, "most": jobs.max_workers()},
+            "queue": now.states["queued"],
+            "disk_free_mb": round(now.disk_free / 1e6),
+            **memory,
+        }
         return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
 
     return Route(base + PATH, answer)

@@ -12,8 +12,10 @@ from streamlit import config
 
 HOSTED = "ATTENTION_LAB_HOSTED"  # core.files has it too, but core loads the plug-ins, which a public copy must not
 
-NO_SERVER = ("ATTENTION_LAB_HOSTED needs the lab's own server, which keeps visitors apart: start it by `streamlit run` "
-             "with streamlit_app.py or dashboard/cloud.py.")
+NO_SERVER = (
+    "ATTENTION_LAB_HOSTED needs the lab's own server, which keeps visitors apart: start it by `streamlit run` "
+    "with streamlit_app.py or dashboard/cloud.py."
+)
 
 
 @cache
@@ -33,12 +35,16 @@ def begin_hosting() -> None:
         if "streamlit_app" not in sys.modules:  # which makes the cookie, the guard and the routes
             st.error(NO_SERVER)
             st.stop()
-        from dashboard.runtime.forgetting import watch  # with all of core.training, which others need not wait for
+        from dashboard.runtime.forgetting import (
+            watch,
+        )  # with all of core.training, which others need not wait for
         from dashboard.runtime.limits import limits
         from dashboard.runtime.person import bind_sessions
 
         bind_sessions()
-        config.set_option("server.maxUploadSize", limits().upload_megabytes)  # by which the server stops reading
+        config.set_option(
+            "server.maxUploadSize", limits().upload_megabytes
+        )  # by which the server stops reading
         config.set_option("client.showErrorDetails", "none")
         threading.Thread(target=watch, daemon=True, name="forgetting").start()
 
@@ -46,6 +52,10 @@ def begin_hosting() -> None:
 def _secrets() -> dict[str, str]:
     """The lines of Streamlit's secrets that are of a public copy."""
     try:
-        return {str(name): str(value) for name, value in st.secrets.items() if str(name).startswith(HOSTED)}
+        return {
+            str(name): str(value)
+            for name, value in st.secrets.items()
+            if str(name).startswith(HOSTED)
+        }
     except FileNotFoundError:
         return {}

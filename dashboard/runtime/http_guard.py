@@ -34,25 +34,43 @@ if TYPE_CHECKING:
 
 # Vega compiles its expressions and Streamlit its style sheets while they run, and a component's script is a blob: code
 # of the page itself stays allowed, code, pictures and connections of any other host do not.
-POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
-          "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; "
-          "font-src 'self' data:; "
-          "connect-src 'self' data: blob:; worker-src 'self' blob:; frame-src 'self' data: blob:; object-src 'none'; "
-          "base-uri 'self'; form-action 'self'")
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; "
+    "font-src 'self' data:; "
+    "connect-src 'self' data: blob:; worker-src 'self' blob:; frame-src 'self' data: blob:; object-src 'none'; "
+    "base-uri 'self'; form-action 'self'"
+)
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # a link holds what a reader typed
-    "Permissions-Policy": ", ".join(f"{name}=()" for name in (
-        "camera", "microphone", "geolocation", "payment", "usb", "serial", "midi", "display-capture")),
+    "Permissions-Policy": ", ".join(
+        f"{name}=()"
+        for name in (
+            "camera",
+            "microphone",
+            "geolocation",
+            "payment",
+            "usb",
+            "serial",
+            "midi",
+            "display-capture",
+        )
+    ),
 }
 PATHS = {*(step.key for step in STEPS), "health", "static", "media", "component"}
 CORE_PATHS = {"health", "host-config", "metrics", "upload_file", "bidi-components"}
 FILES = {"/static", "/media", "/component", "/_stcore/bidi-components"}  # hundreds a visit
 METHODS = {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE"}
-PROBES = ("/_stcore/health", "/health")  # a probe asks by an address, not by the name that readers use
+PROBES = (
+    "/_stcore/health",
+    "/health",
+)  # a probe asks by an address, not by the name that readers use
 METRICS = "/_stcore/metrics"
-UNKNOWN_NAME = ("This lab does not answer under this name. Open it as localhost or by its address, or start it with "
-                "--server.allowedHosts and the name.")
+UNKNOWN_NAME = (
+    "This lab does not answer under this name. Open it as localhost or by its address, or start it with "
+    "--server.allowedHosts and the name."
+)
 BEFORE_A_PAGE = "/_stcore/host-config"  # a browser asks for it before it connects, and shows the answer's sentence
 UPLOAD = "/_stcore/upload_file"
 
@@ -64,7 +82,9 @@ def frames() -> str:
     """
     text = os.environ.get("ATTENTION_LAB_FRAMES", "").strip()
     if not text.isprintable() or set(text) & set(",;'\""):
-        raise ValueError(f"ATTENTION_LAB_FRAMES takes addresses with spaces between, or none, but is {text!r}.")
+        raise ValueError(
+            f"ATTENTION_LAB_FRAMES takes addresses with spaces between, or none, but is {text!r}."
+        )
     if text == "none":
         return "'none'"
     return f"'self' {text}" if text else ""
@@ -104,7 +124,9 @@ class HTTPGuard:
             await send(message)
 
         stores = hosted() and path == UPLOAD and scope["method"] in ("PUT", "DELETE")
-        await (self._refusal(scope) or (self._upload if stores else self.app))(scope, receive, send_with_headers)
+        await (self._refusal(scope) or (self._upload if stores else self.app))(
+            scope, receive, send_with_headers
+        )
 
     async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         address, headers = _address(scope), Headers(scope=scope)
@@ -116,10 +138,14 @@ class HTTPGuard:
             return
         forwarded = headers.get("x-forwarded-for", "")
         if hosted() and forwarded and (scope.get("client") or ("",))[0] not in forwarded:
-            log("untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS")  # all its readers are one address
+            log(
+                "untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS"
+            )  # all its readers are one address
         if hosted():
             person = key_of(HTTPConnection(scope).cookies.get(COOKIE, "")).encode()
-            others = [pair for pair in scope["headers"] if pair[0].lower() != PERSON_HEADER.encode()]
+            others = [
+                pair for pair in scope["headers"] if pair[0].lower() != PERSON_HEADER.encode()
+            ]
             scope = {**scope, "headers": [*others, (PERSON_HEADER.encode(), person)]}
         visitors.open_pages[address] += 1
         try:
@@ -156,14 +182,21 @@ class HTTPGuard:
             await self.app(scope, receive, note_status)
         finally:
             stored = status < 400
-            visitors.uploads[:] = [one for one in visitors.uploads if (one is not upload or stored) and not (
-                stored and one is not upload and (one.session, one.file) == (session, file))]
+            visitors.uploads[:] = [
+                one
+                for one in visitors.uploads
+                if (one is not upload or stored)
+                and not (
+                    stored and one is not upload and (one.session, one.file) == (session, file)
+                )
+            ]
         upload.at = time.monotonic()
         loop = asyncio.get_running_loop()
         loop.call_later(visitors.UNTAKEN, lambda: self._tasks.add(loop.create_task(self._free())))
 
     async def _free(self, room_is_needed: bool = False) -> None:
         """Delete uploaded files that no page took, as their browser would."""
+
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
 
@@ -180,9 +213,13 @@ class HTTPGuard:
         if path not in PROBES and not _answers_to(headers.get("host")):
             return PlainTextResponse(UNKNOWN_NAME, 421)
         if path == METRICS and not _may_read_metrics(scope, headers):
-            return PlainTextResponse("Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403)
+            return PlainTextResponse(
+                "Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403
+            )
         if path == BEFORE_A_PAGE and (problem := visitors.no_room(_address(scope))):
-            return JSONResponse(problem, 503)  # of any other type the browser shows the status alone
+            return JSONResponse(
+                problem, 503
+            )  # of any other type the browser shows the status alone
         return None
 
 
@@ -216,7 +253,9 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     token = os.environ.get("ATTENTION_LAB_METRICS_TOKEN", "")
     if not token and not hosted():
         return True
-    if token and hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {token}".encode()):
+    if token and hmac.compare_digest(
+        headers.get("authorization", "").encode(), f"Bearer {token}".encode()
+    ):
         return True
     passed_on = any(name in headers for name in ("x-forwarded-for", "forwarded", "x-real-ip"))
     return not passed_on and _is_loopback((scope.get("client") or ("",))[0])

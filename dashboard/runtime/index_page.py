@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 SIDEBAR_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
 [data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) { animation: wait 5s }
 </style>"""
-MODULES = ("BidiComponent", "Html", "rehype-raw", "rehype-katex")  # the code of what each page begins with
+MODULES = (
+    "BidiComponent",
+    "Html",
+    "rehype-raw",
+    "rehype-katex",
+)  # the code of what each page begins with
 FONTS = ("SourceSerifVariable-Roman", "MaterialSymbols-Rounded")  # of titles and icons
 
 
@@ -35,7 +40,11 @@ def index_page(embedded: bool) -> str:
     """Streamlit's index.html with the script and the style; an embedded page has no sidebar to wait for."""
     script = bundle(COMPONENTS / "lib" / "index_page.js")
     head = "".join(_preloads()) + f"<script>{script}</script>" + ("" if embedded else SIDEBAR_STYLE)
-    return (Path(get_static_dir()) / "index.html").read_text("utf-8").replace("</head>", f"{head}</head>", 1)
+    return (
+        (Path(get_static_dir()) / "index.html")
+        .read_text("utf-8")
+        .replace("</head>", f"{head}</head>", 1)
+    )
 
 
 def _preloads() -> Iterator[str]:
@@ -65,8 +74,12 @@ def routes() -> list[Route]:
         after_a_visit()
         embedded = request.query_params.get("embed", "").lower() == "true"
         page = HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
-        if cookie := new_cookie(request.cookies.get(COOKIE, ""), base_path() or "/", request.url.scheme == "https"):
-            page.headers.update({"Set-Cookie": cookie, "Cache-Control": "no-store"})  # nobody else gets this page
+        if cookie := new_cookie(
+            request.cookies.get(COOKIE, ""), base_path() or "/", request.url.scheme == "https"
+        ):
+            page.headers.update(
+                {"Set-Cookie": cookie, "Cache-Control": "no-store"}
+            )  # nobody else gets this page
         return page
 
     return [Route(f"{base_path()}/{'' if step.default else step.key}", answer) for step in STEPS]

@@ -58,7 +58,9 @@ class _Spare:
 
 _spare = _Spare()
 _lock = threading.RLock()
-_admission = threading.Lock()  # one start at a time, so that two tabs do not share the room for one run
+_admission = (
+    threading.Lock()
+)  # one start at a time, so that two tabs do not share the room for one run
 _watcher: threading.Thread | None = None
 _ticked: tuple[Path | None, float] = None, 0.0  # the folder that was updated last, and when
 
@@ -75,7 +77,9 @@ def warm_up() -> None:
         return
     with _lock:
         if not _spare.ready() and not is_small():
-            _spare.process = spawn_worker(["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus.gpus() else None)
+            _spare.process = spawn_worker(
+                ["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus.gpus() else None
+            )
             counters.add("worker_starts")
 
 
@@ -110,8 +114,13 @@ def measure_claim(config: claim_run.ClaimConfig) -> claim_run.Group:
 
 
 @contextmanager
-def _admit(more: int = 1, keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None,
-           source: Run | None = None) -> Iterator[None]:
+def _admit(
+    more: int = 1,
+    keep: int = MAX_RUNS,
+    root: Path | None = None,
+    most: int | None = None,
+    source: Run | None = None,
+) -> Iterator[None]:
     """Room for more runs, which the block creates, in the queue and on the disk: `keep` runs of `most` bytes in `root`.
 
     A run that the block copies, `source`, is not deleted for it. Raises QueueFull.
@@ -157,11 +166,15 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     Raises QueueFull, and ValueError without a checkpoint at that step or with another model or task.
     """
     if step not in run.checkpoint_steps():
-        raise ValueError(f"Nothing was saved at step {step:,}; take one of {run.checkpoint_steps()}.")
+        raise ValueError(
+            f"Nothing was saved at step {step:,}; take one of {run.checkpoint_steps()}."
+        )
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     config = limits.admit_config(config, limits.spent(run, step))
-    parent = {"run": run.id, "step": step} if people.mine(run) else None  # an id would open the run of another
+    parent = (
+        {"run": run.id, "step": step} if people.mine(run) else None
+    )  # an id would open the run of another
     with _admit(source=run):
         with new_run(config, name=name, parent=parent) as copy:
             shutil.copy(run.path / "metrics.jsonl", copy.path / "metrics.jsonl")
@@ -176,9 +189,16 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
 def _check_queue(more: int = 1) -> None:
     most = limits.limits().queue if hosted() else QUEUE
     if (count := len(waiting())) + more > most:
-        room = "stop one of them" if more == 1 else f"there is room for {most - count} of these {more}; stop some"
-        raise QueueFull("The queue is full. Try again in a few minutes." if hosted() else
-                        f"{count} runs wait already; {room} first.")
+        room = (
+            "stop one of them"
+            if more == 1
+            else f"there is room for {most - count} of these {more}; stop some"
+        )
+        raise QueueFull(
+            "The queue is full. Try again in a few minutes."
+            if hosted()
+            else f"{count} runs wait already; {room} first."
+        )
 
 
 def waiting() -> list[Run]:
@@ -275,7 +295,9 @@ def _give(run: Run) -> None:
         if process is None:
             process = start_worker(run)
             counters.add("worker_starts")
-    threading.Thread(target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True).start()
+    threading.Thread(
+        target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True
+    ).start()
 
 
 def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
@@ -319,8 +341,10 @@ def last_words(run: Run) -> str:
     if run.stop_request():
         return f"Stopped; {saved}."
     if memory.out_of_memory_kills() > _kills.pop(run, float("inf")):
-        return ("The machine's memory ran out, and the system ended the worker. Take a smaller model or batch, or end "
-                f"other runs; {saved}.")
+        return (
+            "The machine's memory ran out, and the system ended the worker. Take a smaller model or batch, or end "
+            f"other runs; {saved}."
+        )
     return f"The worker ended without a message; {saved}."
 
 

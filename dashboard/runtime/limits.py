@@ -47,7 +47,9 @@ class NotYours(LimitReached):
     """The run belongs to another person of a public copy."""
 
     def __init__(self) -> None:
-        super().__init__("This belongs to another person. You can look at it, and copy it, but not change it.")
+        super().__init__(
+            "This belongs to another person. You can look at it, and copy it, but not change it."
+        )
 
 
 def check_owner(item: Run | Sweep) -> None:
@@ -65,7 +67,9 @@ class Limits:
     """Each limit, for a machine with 1 GB; ATTENTION_LAB_HOSTED_STEPS and so on set another one."""
 
     steps: int = _limit(2_000, "steps of a run")
-    seconds: int = _limit(120, "seconds of a run; a claim, a corpus or a fine-tuning run may continue after them")
+    seconds: int = _limit(
+        120, "seconds of a run; a claim, a corpus or a fine-tuning run may continue after them"
+    )
     under_way: int = _limit(20, "runs of a person that wait or train")
     runs: int = _limit(40, "runs that are kept for a person; the oldest without a name go first")
     megabytes: int = _limit(200, "MB of disk for a person's runs, reports and data")
@@ -73,17 +77,23 @@ class Limits:
     unpacked_megabytes: int = _limit(20, "MB of an uploaded run, unpacked")
     uploads: int = _limit(20, "uploaded files of a person in an hour")
     held_megabytes: int = _limit(25, "MB of uploaded files that the memory holds for one open page")
-    message_megabytes: int = _limit(2, "MB of one message of a browser, with all that its page has been given")
+    message_megabytes: int = _limit(
+        2, "MB of one message of a browser, with all that its page has been given"
+    )
     address_under_way: int = _limit(200, "runs of all people of one address that wait or train")
     address_megabytes: int = _limit(1_000, "MB of disk for all people of one address")
     address_uploads: int = _limit(200, "uploaded files of all people of one address in an hour")
-    address_held_megabytes: int = _limit(150, "MB of uploaded files that the memory holds for one address")
+    address_held_megabytes: int = _limit(
+        150, "MB of uploaded files that the memory holds for one address"
+    )
     address_sessions: int = _limit(80, "open pages of all people of one address")
     sessions: int = _limit(300, "open pages of everybody")
     queue: int = _limit(300, "runs of everybody that wait")
     server_megabytes: int = _limit(4_000, "MB of disk for everybody")
     downloads: int = _limit(1, "models that are downloaded at one time")
-    hours: int = _limit(24, "hours after the last visit and the last run, after which a person's things are deleted")
+    hours: int = _limit(
+        24, "hours after the last visit and the last run, after which a person's things are deleted"
+    )
 
 
 def variable(name: str) -> str:
@@ -120,12 +130,17 @@ def most_seconds() -> float:
 
 def within(config: RunConfig) -> RunConfig:
     """The config with no more steps and seconds than a run may have; a page begins with it."""
-    return replace(config, steps=min(config.steps, most_steps()), seconds=min(config.seconds, most_seconds()))
+    return replace(
+        config, steps=min(config.steps, most_steps()), seconds=min(config.seconds, most_seconds())
+    )
 
 
 def spent(run: Run, step: int | None = None) -> float:
     """The seconds that a run has taken, up to a step or the last one."""
-    return max((record.elapsed for record in run.records() if step is None or record.step <= step), default=0.0)
+    return max(
+        (record.elapsed for record in run.records() if step is None or record.step <= step),
+        default=0.0,
+    )
 
 
 def admit_config(config: RunConfig, seconds: float = 0.0) -> RunConfig:
@@ -138,8 +153,10 @@ def admit_config(config: RunConfig, seconds: float = 0.0) -> RunConfig:
     if seconds >= most_seconds():
         raise LimitReached(f"This run has had the {most_seconds():.0f} s that a run may take here.")
     if config.steps > most_steps() and config.trained > most_seconds():
-        raise LimitReached(f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
-                           f"{most_seconds():.0f} s. Choose fewer steps.")
+        raise LimitReached(
+            f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
+            f"{most_seconds():.0f} s. Choose fewer steps."
+        )
     return replace(config, seconds=min(config.seconds, most_seconds()))
 
 
@@ -149,14 +166,24 @@ def check_runs(more: int) -> None:
         return
     now, own = limits(), under_way([runs_folder()])
     if own + more > now.under_way:
-        raise LimitReached(f"{own} of your runs wait or train; with {more} more they would be over the "
-                           f"{now.under_way} that a person may have here. Stop some, or wait until they have ended.")
+        raise LimitReached(
+            f"{own} of your runs wait or train; with {more} more they would be over the "
+            f"{now.under_way} that a person may have here. Stop some, or wait until they have ended."
+        )
     if under_way(_near()) + more > now.address_under_way:
-        raise LimitReached("Too many runs from your network wait or train. Wait until some of them have ended.")
+        raise LimitReached(
+            "Too many runs from your network wait or train. Wait until some of them have ended."
+        )
 
 
-def make_room(size: int = 0, more: int = 1, keep: int = MAX_RUNS, root: Path | None = None,
-              most: int | None = None, source: Run | None = None) -> None:
+def make_room(
+    size: int = 0,
+    more: int = 1,
+    keep: int = MAX_RUNS,
+    root: Path | None = None,
+    most: int | None = None,
+    source: Run | None = None,
+) -> None:
     """Delete the oldest runs in `root` but `source` until `more` fit in, of `size` bytes, among `keep` of `most` bytes.
 
     LimitReached where that is not enough.
@@ -165,7 +192,9 @@ def make_room(size: int = 0, more: int = 1, keep: int = MAX_RUNS, root: Path | N
     if hosted():
         keep, most = at_most("runs", keep), min(most, limits().megabytes * MB)
     if size > most:
-        raise LimitReached(f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}.")
+        raise LimitReached(
+            f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}."
+        )
     prune(keep - more, root, most - size, source)
     check_disk(size)
 
@@ -177,13 +206,19 @@ def check_disk(more: int = 0) -> None:
         return
     now, own = limits(), folder_bytes(runs_folder()) + more
     if own > now.megabytes * MB:
-        raise LimitReached(f"Your runs, reports and data take {byte_size(own)}{' with this' if more else ''}, and here "
-                           f"a person has {byte_size(now.megabytes * MB)}. Delete some of them on the page Runs.")
+        raise LimitReached(
+            f"Your runs, reports and data take {byte_size(own)}{' with this' if more else ''}, and here "
+            f"a person has {byte_size(now.megabytes * MB)}. Delete some of them on the page Runs."
+        )
     if sum(map(folder_bytes, _near())) + more > now.address_megabytes * MB:
-        raise LimitReached("What people of your network store takes all the room that one network has here.")
+        raise LimitReached(
+            "What people of your network store takes all the room that one network has here."
+        )
     if sum(map(folder_bytes, people.folders())) + more > now.server_megabytes * MB:
-        raise LimitReached(f"The disk of this copy is full. Things are deleted {now.hours} h after their last use; try "
-                           "again later.")
+        raise LimitReached(
+            f"The disk of this copy is full. Things are deleted {now.hours} h after their last use; try "
+            "again later."
+        )
 
 
 def _near() -> list[Path]:
@@ -229,7 +264,9 @@ def where_stored() -> str:
     return f"The data stays on this server, for you alone, until {limits().hours} h after your last visit and run."
 
 
-_uploads: dict[str, deque[float]] = defaultdict(deque)  # when each person's files came, in the last hour
+_uploads: dict[str, deque[float]] = defaultdict(
+    deque
+)  # when each person's files came, in the last hour
 _uploads_lock = threading.Lock()
 
 
@@ -248,9 +285,13 @@ def admit_upload(file: Any) -> None:
         for key in [key for key in _uploads if not _recent(key)]:
             del _uploads[key]
         if _recent(me()) >= now.uploads:
-            raise LimitReached(f"Here a person may upload {now.uploads} files in an hour. Try again later.")
+            raise LimitReached(
+                f"Here a person may upload {now.uploads} files in an hour. Try again later."
+            )
         if sum(map(_recent, neighbours())) >= now.address_uploads:
-            raise LimitReached("Too many files were uploaded from your network within an hour. Try again later.")
+            raise LimitReached(
+                "Too many files were uploaded from your network within an hour. Try again later."
+            )
         _uploads[me()].append(time.monotonic())
     counted.add(file.file_id)
     take(file.file_id)

@@ -24,13 +24,22 @@ from dashboard.charts.tokens import plain
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
 BEFORE = "link:before"  # the link of the last run, and the session's values of its names
-WRITTEN = "link:written"  # by name, what this visit of the page has put into the link; None: removed it
+WRITTEN = (
+    "link:written"  # by name, what this visit of the page has put into the link; None: removed it
+)
 Pair = tuple[int, int]
 Reader = Callable[[str], Any]
 
 
-def link_value(key: str, default: Any, read: Reader, write: Callable[[Any], str] | None = None, *,
-               name: str | None = None, always: bool = False) -> None:
+def link_value(
+    key: str,
+    default: Any,
+    read: Reader,
+    write: Callable[[Any], str] | None = None,
+    *,
+    name: str | None = None,
+    always: bool = False,
+) -> None:
     """Take the session's value of a key from the link, or write it there unless it is the default.
 
     A text that this session has not written wins over the session's value; one that `read` refuses (ValueError) is
@@ -98,7 +107,9 @@ def restore_bound_values() -> None:
     """
     state, link = st.session_state, {name: st.query_params[name] for name in st.query_params}
     last, values = state.get(BEFORE, ({}, {}))
-    names = [name for name in {**last, **link} if name in state and name not in state.get(WRITTEN, {})]
+    names = [
+        name for name in {**last, **link} if name in state and name not in state.get(WRITTEN, {})
+    ]
     if not by_history():
         for name in names:
             if name in values and state[name] != values[name] and link.get(name) == last.get(name):
@@ -116,6 +127,7 @@ def forget_other_runs(page: str, *shown: str) -> None:
 
 def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
     """`st.fragment` of a part of a page that has controls in the link."""
+
     @wraps(view)
     def begin(*args: Any) -> Any:
         restore_bound_values()
@@ -144,7 +156,9 @@ def _written(name: str) -> list[str | None]:
 
 def link_param(param: Param, key: str) -> None:
     """The same for the value of a parameter, within its bounds."""
-    link_value(key, param.default, lambda text: param.check(read_as(param.default)(text), param.name))
+    link_value(
+        key, param.default, lambda text: param.check(read_as(param.default)(text), param.name)
+    )
 
 
 def as_text(value: Any) -> str:
@@ -175,6 +189,7 @@ def one_of(options: Iterable[Any]) -> Reader:
 
 def between(low: float, high: float, number: type[int] | type[float] = int) -> Reader:
     """The reader of a number within bounds; ValueError outside of them."""
+
     def read(text: str) -> Any:
         value = number(text)
         if not low <= value <= high:
@@ -203,12 +218,19 @@ def read_pairs(name: str, bounds: Pair) -> tuple[list[Pair], str | None]:
 
 def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
     parts = text.split(".")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        return None, f"The link says {name} = {plain(text[:40])}; expected two whole numbers, such as {name}=3.1."
+    if len(parts) != 2 or not all(
+        part.isascii() and part.isdigit() and len(part) < 6 for part in parts
+    ):
+        return (
+            None,
+            f"The link says {name} = {plain(text[:40])}; expected two whole numbers, such as {name}=3.1.",
+        )
     pair = int(parts[0]), int(parts[1])
     if not _inside(pair, bounds):
-        return None, (f"The link says {name} = {as_text(pair)}, but here these run from 0.0 "
-                      f"to {bounds[0] - 1}.{bounds[1] - 1}.")
+        return None, (
+            f"The link says {name} = {as_text(pair)}, but here these run from 0.0 "
+            f"to {bounds[0] - 1}.{bounds[1] - 1}."
+        )
     return pair, None
 
 

@@ -37,7 +37,9 @@ def unify() -> None:
         loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
         for handler in {handler for one in (logging.root, *loggers) for handler in one.handlers}:
             handler.setFormatter(None)
-        logging.getLogger("uvicorn.access").handlers.clear()  # requests are logged by the guard, which knows the pages
+        logging.getLogger(
+            "uvicorn.access"
+        ).handlers.clear()  # requests are logged by the guard, which knows the pages
 
 
 @contextmanager
@@ -57,7 +59,9 @@ def on_script_error(error: Exception) -> bool:
         return True
     if not event_log.style():
         return False
-    st.error(f"This page met an error of the lab. The log has it under the reference {event_log.reference(error)}.")
+    st.error(
+        f"This page met an error of the lab. The log has it under the reference {event_log.reference(error)}."
+    )
     return True
 
 
@@ -68,5 +72,7 @@ def _context() -> dict[str, Value]:
         return {}
     info = run.pages_manager.get_pages().get(run.page_script_hash)
     page = info.get("url_pathname", "") if info else ""
-    return {"session": hashlib.blake2b(run.session_id.encode(), key=SALT, digest_size=4).hexdigest(),
-            **({"page": page} if page else {})}
+    return {
+        "session": hashlib.blake2b(run.session_id.encode(), key=SALT, digest_size=4).hexdigest(),
+        **({"page": page} if page else {}),
+    }

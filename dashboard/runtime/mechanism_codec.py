@@ -23,7 +23,10 @@ MAX_LENGTH = 8192  # signs of one mechanism in a link
 MAX_DEPTH = 8  # masks made of masks made of masks
 SIZES = {"d": "d_model", "h": "num_heads", "dropout": "dropout"}
 PLAIN = AttentionConfig()
-NEXT, DEFAULT = ";", "kernel=exact"  # between the attentions of a pattern; the text of one with the default choices
+NEXT, DEFAULT = (
+    ";",
+    "kernel=exact",
+)  # between the attentions of a pattern; the text of one with the default choices
 
 _BARE = re.compile(r"[A-Za-z0-9._+-]+")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -75,16 +78,22 @@ def _config(reader: _Reader, sizes: tuple[int, int] | None) -> AttentionConfig:
         reader.take("=")
         if name in values or (name not in SIZES and name not in AXES):
             expected = ", ".join([*SIZES, *AXES])
-            raise reader.error(f"{name} occurs twice" if name in values else f"{name}: expected one of {expected}")
+            raise reader.error(
+                f"{name} occurs twice" if name in values else f"{name}: expected one of {expected}"
+            )
         values[name] = reader.value() if name in SIZES else reader.choice()
-    return AttentionConfig(**{**defaults, **{SIZES.get(name, name): value for name, value in values.items()}})
+    return AttentionConfig(
+        **{**defaults, **{SIZES.get(name, name): value for name, value in values.items()}}
+    )
 
 
 def choice_text(choice: Choice, axis: str) -> str:
     """A choice with the parameters that are not at their entry's default, and its parts."""
     defaults = dict(complete(Choice(choice.key), AXES[axis], axis).params)
     inside = [choice_text(part, axis) for part in choice.parts]
-    inside += [f"{name}={_value(value)}" for name, value in choice.params if defaults.get(name) != value]
+    inside += [
+        f"{name}={_value(value)}" for name, value in choice.params if defaults.get(name) != value
+    ]
     return f"{choice.key}({','.join(inside)})" if inside else choice.key
 
 
@@ -116,8 +125,10 @@ class _Reader:
 
     def __post_init__(self) -> None:
         if len(self.text) > MAX_LENGTH:
-            raise ConfigError(f"A mechanism in a link has at most {MAX_LENGTH:,} signs; "
-                              f"this one has {len(self.text):,}.")
+            raise ConfigError(
+                f"A mechanism in a link has at most {MAX_LENGTH:,} signs; "
+                f"this one has {len(self.text):,}."
+            )
         self.skip()
 
     @property
@@ -125,8 +136,10 @@ class _Reader:
         return self.at >= len(self.text)
 
     def error(self, why: str) -> ConfigError:
-        nearby = self.text[max(0, self.at - 12): self.at + 12]
-        return ConfigError(f"A mechanism cannot be read at character {self.at + 1}, near {nearby!r}: {why}.")
+        nearby = self.text[max(0, self.at - 12) : self.at + 12]
+        return ConfigError(
+            f"A mechanism cannot be read at character {self.at + 1}, near {nearby!r}: {why}."
+        )
 
     def skip(self) -> None:
         while not self.ended and self.text[self.at].isspace():
@@ -185,7 +198,11 @@ class _Reader:
             return word == "true"
         if _NUMBER.fullmatch(word):
             number = float(word)
-            return int(word) if re.fullmatch(r"[+-]?\d+", word) and len(word) < 20 else _finite(number, word)
+            return (
+                int(word)
+                if re.fullmatch(r"[+-]?\d+", word) and len(word) < 20
+                else _finite(number, word)
+            )
         return word
 
     def quoted(self) -> str:

@@ -26,22 +26,60 @@ def memory_bytes() -> dict[tuple[str, str], float]:
 
 
 FAMILIES: dict[str, tuple[type, str, str, Callable[[], Values]]] = {
-    "lab_runs": (GaugeStat, "", "Runs in the folder by state.",
-                 lambda: {("state", state): health().states[state] for state in (*UNDER_WAY, *ENDED)}),
-    "lab_queue_longest_wait_seconds": (GaugeStat, "seconds", "How long the first of the queue has waited.",
-                                       lambda: health().longest_wait),
-    "lab_queue_wait_seconds": (CounterStat, "seconds", "How long all runs that began had waited.",
-                               lambda: counters.count("queue_wait_seconds")),
-    "lab_worker_starts": (CounterStat, "", "Worker processes that were started.",
-                          lambda: counters.count("worker_starts")),
-    "lab_worker_failures": (CounterStat, "", "Worker processes that ended with an error or a signal.",
-                            lambda: counters.count("worker_failures")),
-    "lab_memory_pss_bytes": (GaugeStat, "bytes", "Proportional set size of the server and of its workers.",
-                             memory_bytes),
-    "lab_python_blocks": (GaugeStat, "", "Blocks of memory that Python's objects hold.", sys.getallocatedblocks),
-    "lab_cache_bytes": (GaugeStat, "bytes", "Bytes of shared results and of models.",
-                        lambda: {("cache", name): size for name, size in cache.sizes().items()}),
-    "lab_disk_free_bytes": (GaugeStat, "bytes", "Free bytes of the disk of the runs.", lambda: health().disk_free),
+    "lab_runs": (
+        GaugeStat,
+        "",
+        "Runs in the folder by state.",
+        lambda: {("state", state): health().states[state] for state in (*UNDER_WAY, *ENDED)},
+    ),
+    "lab_queue_longest_wait_seconds": (
+        GaugeStat,
+        "seconds",
+        "How long the first of the queue has waited.",
+        lambda: health().longest_wait,
+    ),
+    "lab_queue_wait_seconds": (
+        CounterStat,
+        "seconds",
+        "How long all runs that began had waited.",
+        lambda: counters.count("queue_wait_seconds"),
+    ),
+    "lab_worker_starts": (
+        CounterStat,
+        "",
+        "Worker processes that were started.",
+        lambda: counters.count("worker_starts"),
+    ),
+    "lab_worker_failures": (
+        CounterStat,
+        "",
+        "Worker processes that ended with an error or a signal.",
+        lambda: counters.count("worker_failures"),
+    ),
+    "lab_memory_pss_bytes": (
+        GaugeStat,
+        "bytes",
+        "Proportional set size of the server and of its workers.",
+        memory_bytes,
+    ),
+    "lab_python_blocks": (
+        GaugeStat,
+        "",
+        "Blocks of memory that Python's objects hold.",
+        sys.getallocatedblocks,
+    ),
+    "lab_cache_bytes": (
+        GaugeStat,
+        "bytes",
+        "Bytes of shared results and of models.",
+        lambda: {("cache", name): size for name, size in cache.sizes().items()},
+    ),
+    "lab_disk_free_bytes": (
+        GaugeStat,
+        "bytes",
+        "Free bytes of the disk of the runs.",
+        lambda: health().disk_free,
+    ),
 }
 
 
@@ -53,7 +91,9 @@ class LabStats:
         return list(FAMILIES)
 
     def get_stats(self, family_names: Sequence[str] | None = None) -> Mapping[str, Sequence[Stat]]:
-        return {name: _stats(name) for name in FAMILIES if family_names is None or name in family_names}
+        return {
+            name: _stats(name) for name in FAMILIES if family_names is None or name in family_names
+        }
 
 
 def register() -> None:

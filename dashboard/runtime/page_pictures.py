@@ -19,8 +19,15 @@ from dashboard.charts.pictures import Picture
 from dashboard.charts.python_script import Script, join
 from dashboard.charts.tokens import spoken
 
-Component: TypeAlias = tuple[str, str, Mapping[str, Any]]  # its folder, the class of its root, and its data
-PICTURES, ABOUT, DRAWN, SCRIPT = "page_pictures", "page_pictures:about", "page_pictures:drawn", "page_pictures:script"
+Component: TypeAlias = tuple[
+    str, str, Mapping[str, Any]
+]  # its folder, the class of its root, and its data
+PICTURES, ABOUT, DRAWN, SCRIPT = (
+    "page_pictures",
+    "page_pictures:about",
+    "page_pictures:drawn",
+    "page_pictures:script",
+)
 FACT = "page_pictures:fact"
 
 

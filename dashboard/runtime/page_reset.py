@@ -22,7 +22,11 @@ PREFIXES = {"one_query": ("one:", "one_query:")}  # of a page's keys, where they
 
 def request_reset(values: Mapping[str, Any] | None = None) -> None:
     """Ask for the page that is drawn to be reset, to these values of the session or to its start; for a callback."""
-    st.session_state[PENDING] = (st.session_state[CURRENT], list(st.query_params), dict(values or {}))
+    st.session_state[PENDING] = (
+        st.session_state[CURRENT],
+        list(st.query_params),
+        dict(values or {}),
+    )
 
 
 def is_pending() -> bool:
@@ -51,7 +55,9 @@ def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
     Returns what was cleared, by key.
     """
     state = st.session_state
-    cleared = {name: state.pop(name) for name in keys_of(page, [str(name) for name in state], list(link))}
+    cleared = {
+        name: state.pop(name) for name in keys_of(page, [str(name) for name in state], list(link))
+    }
     state.pop(WRITTEN, None)
     return cleared
 

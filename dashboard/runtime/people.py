@@ -31,8 +31,11 @@ def folders() -> list[Path]:
     if not hosted():
         return [server_folder()]
     with suppress(OSError):
-        return [server_folder() / PEOPLE / name for name in sorted(os.listdir(server_folder() / PEOPLE))
-                if ID.fullmatch(name)]
+        return [
+            server_folder() / PEOPLE / name
+            for name in sorted(os.listdir(server_folder() / PEOPLE))
+            if ID.fullmatch(name)
+        ]
     return []
 
 
@@ -58,7 +61,12 @@ def unfinished_runs() -> list[Run]:
 
 def statuses() -> list[Status]:
     """The state of every run of everybody, and since when."""
-    return [status for folder in folders() for home in homes_in(folder) for status in list_statuses(home)]
+    return [
+        status
+        for folder in folders()
+        for home in homes_in(folder)
+        for status in list_statuses(home)
+    ]
 
 
 def owner(run: Run) -> str:
@@ -84,7 +92,9 @@ def find_run(run_id: object) -> Run | None:
 def find_measurement(run_id: object) -> Run | None:
     """The measurement of a corpus of this id, as `find_run`."""
     bring_all([run_id], CORPORA)
-    return next((run for home in homes(run_id) if (run := find_run_in(run_id, home / CORPORA))), None)
+    return next(
+        (run for home in homes(run_id) if (run := find_run_in(run_id, home / CORPORA))), None
+    )
 
 
 def homes(name: object) -> Iterator[Path]:

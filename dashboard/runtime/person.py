@@ -22,13 +22,17 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from core.files import hosted, runs_folder, set_person
 
 COOKIE, PERSON = "attention_lab_person", "person:key"
-PERSON_HEADER = "x-attention-lab-person"  # of a connection; what a browser sends under this name is dropped
+PERSON_HEADER = (
+    "x-attention-lab-person"  # of a connection; what a browser sends under this name is dropped
+)
 ID = re.compile(r"[0-9a-f]{32}")  # of a person, and of their folder
 COOKIE_SECONDS = 30 * 86_400
 VISIT_SECONDS = 60.0  # between two notes of one person's visits
 MOST_VISITS = 10_000
 
-_visits: dict[str, tuple[float, str]] = {}  # when and from which address each was here last, in memory alone
+_visits: dict[
+    str, tuple[float, str]
+] = {}  # when and from which address each was here last, in memory alone
 _lock = threading.Lock()
 
 
@@ -36,8 +40,10 @@ def new_cookie(sent: str, path: str, secure: bool) -> str:
     """The header that gives a browser its id, 128 random bits; "" for one that sent a valid id, and elsewhere."""
     if not hosted() or ID.fullmatch(sent):
         return ""
-    return (f"{COOKIE}={secrets.token_hex(16)}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
-            f"{'; Secure' if secure else ''}")
+    return (
+        f"{COOKIE}={secrets.token_hex(16)}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
+        f"{'; Secure' if secure else ''}"
+    )
 
 
 def me() -> str:
@@ -73,8 +79,10 @@ def bind_sessions() -> None:
 
     A browser that lost its connection asks for its session by the session's id, which is no secret of one person.
     """
-    config.set_option("server.trustedUserHeaders", {**config.get_option("server.trustedUserHeaders"),
-                                                    PERSON_HEADER: "attention_lab_person"})
+    config.set_option(
+        "server.trustedUserHeaders",
+        {**config.get_option("server.trustedUserHeaders"), PERSON_HEADER: "attention_lab_person"},
+    )
 
 
 def network(address: str) -> str:

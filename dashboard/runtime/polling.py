@@ -10,7 +10,10 @@ import streamlit as st
 
 from dashboard.runtime import jobs
 
-POLL_INTERVAL, SLOW_POLL_INTERVAL = 0.5, 1.0  # seconds between two reads; slow where many folders are read
+POLL_INTERVAL, SLOW_POLL_INTERVAL = (
+    0.5,
+    1.0,
+)  # seconds between two reads; slow where many folders are read
 PATIENCE = 0.6  # seconds
 
 T = TypeVar("T")
@@ -20,9 +23,17 @@ def is_live(data: Any) -> bool:
     return bool(data.live)
 
 
-def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: str, *,
-         interval: float = POLL_INTERVAL, still_live: Callable[[T], bool] = is_live) -> None:
+def poll(
+    load: Callable[[], T],
+    render: Callable[[T], None],
+    live: bool,
+    key: str,
+    *,
+    interval: float = POLL_INTERVAL,
+    still_live: Callable[[T], bool] = is_live,
+) -> None:
     """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again."""
+
     def refresh() -> None:
         if live:
             jobs.tick(fresh=POLL_INTERVAL / 2)

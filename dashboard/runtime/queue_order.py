@@ -28,14 +28,20 @@ class Place(NamedTuple):
     seconds: float | None
 
 
-_places: tuple[Path | None, float, dict[Run, Place]] = None, 0.0, {}  # the folder, when they were read, and all of them
+_places: tuple[Path | None, float, dict[Run, Place]] = (
+    None,
+    0.0,
+    {},
+)  # the folder, when they were read, and all of them
 
 
 def queue() -> tuple[list[Run], list[Run]]:
     """The queued runs of everybody in order, and those that workers have."""
     states = [(run, run.status()) for run in people.unfinished_runs()]
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
-    return in_turn([(run, status.at) for run, status in states if status.state == "queued"], busy), busy
+    return in_turn(
+        [(run, status.at) for run, status in states if status.state == "queued"], busy
+    ), busy
 
 
 def in_turn(queued: Sequence[tuple[Run, float]], busy: Iterable[Run]) -> list[Run]:
@@ -78,7 +84,11 @@ def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Ru
     paces, workers = _paces(busy), max(1, workers)
     left = [_seconds_left(run, paces) for run in busy]
     known = [seconds for seconds in left if seconds is not None]
-    free = sorted([*known, *[0.0] * (workers - len(busy))])[-workers:] if len(known) == len(left) else []
+    free = (
+        sorted([*known, *[0.0] * (workers - len(busy))])[-workers:]
+        if len(known) == len(left)
+        else []
+    )
     order = {}
     for number, run in enumerate(waiting, 1):
         order[run] = Place(number, free[0] if free else None)

@@ -22,15 +22,26 @@ def machine(device: str = CPU, threads: int | None = None) -> str:
     if device == CUDA:
         return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
     threads = threads or torch.get_num_threads()
-    return (f"{os.cpu_count()} CPU cores, {threads} {'thread' if threads == 1 else 'threads'}, PyTorch "
-            f"{torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}")
+    return (
+        f"{os.cpu_count()} CPU cores, {threads} {'thread' if threads == 1 else 'threads'}, PyTorch "
+        f"{torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}"
+    )
 
 
 class Race:
     """Benchmark mechanisms over lengths in a thread: a page polls its fraction, points, and error."""
 
-    def __init__(self, configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, rounds: int, limits: Limits,
-                 backward: bool = False, device: str = CPU, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        configs: Mapping[str, AttentionConfig],
+        lengths: Sequence[int],
+        *,
+        rounds: int,
+        limits: Limits,
+        backward: bool = False,
+        device: str = CPU,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.configs, self.lengths, self.rounds, self.limits = configs, lengths, rounds, limits
         self.backward, self.device, self.clock = backward, device, clock
         self.fraction, self.error = 0.0, ""
@@ -71,8 +82,15 @@ class Race:
             self.alive = False
 
     def _measure(self) -> None:
-        for progress in race(self.configs, self.lengths, backward=self.backward, rounds=self.rounds,
-                             limits=self.limits, clock=self.clock, device=self.device):
+        for progress in race(
+            self.configs,
+            self.lengths,
+            backward=self.backward,
+            rounds=self.rounds,
+            limits=self.limits,
+            clock=self.clock,
+            device=self.device,
+        ):
             self.fraction = progress.fraction
             self.points += progress.points
             if self._ended():

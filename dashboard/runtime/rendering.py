@@ -23,9 +23,13 @@ def reruns_alone() -> bool:
     return context is not None and bool(context.fragment_ids_this_run)
 
 
-def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
-                          show: Callable[[Controls], Rendered],
-                          places: Sequence[DeltaGenerator] = ()) -> tuple[Controls, Rendered]:
+def render_before_widgets(
+    ready: str,
+    settings: Callable[[], Controls],
+    controls: Callable[[], Controls],
+    show: Callable[[Controls], Rendered],
+    places: Sequence[DeltaGenerator] = (),
+) -> tuple[Controls, Rendered]:
     """The values of the controls, and what ``show`` returned for them.
 
     The ``places`` are those of the controls and of the output, by default one above the other.

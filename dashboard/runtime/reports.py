@@ -25,7 +25,9 @@ from dashboard.navigation import STEPS
 REPORT = "report"  # its name in the session and in the link
 COOKIE = "attention_lab_report"
 ID = re.compile(r"[0-9a-f]{16}")
-SVG = re.compile(r'<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>')  # a drawing with its size
+SVG = re.compile(
+    r'<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>'
+)  # a drawing with its size
 MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
 MOST_REPORTS = 200  # in a folder of runs; the oldest go first
 MOST_ROWS = 20_000  # of a view's table
@@ -70,7 +72,10 @@ class Report:
 
     def change(self, view: str, **values: Any) -> Report:
         """The report with other values for the view of that id."""
-        return replace(self, views=tuple(replace(one, **values) if one.id == view else one for one in self.views))
+        return replace(
+            self,
+            views=tuple(replace(one, **values) if one.id == view else one for one in self.views),
+        )
 
     def without(self, view: str) -> Report:
         """The report without the view of that id."""
@@ -114,9 +119,21 @@ def read_report(name: str) -> Report | None:
     bring_all([name], REPORTS)
     try:
         data = json.loads(gzip.decompress(_path(name).read_bytes()))
-        return Report(name, text_of(data["title"]), tuple(
-            view for view in map(_read_view, data["views"]) if view.page in PAGES))
-    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
+        return Report(
+            name,
+            text_of(data["title"]),
+            tuple(view for view in map(_read_view, data["views"]) if view.page in PAGES),
+        )
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        zlib.error,
+    ):
         return None
 
 
@@ -126,7 +143,11 @@ def _read_view(data: dict[str, Any]) -> ReportView:
     lists = [view.head, *view.query.values()]
     texts = (view.id, view.title, view.page, view.sentence, view.note, view.source, view.svg)
     "".join([*texts, *(text for one in lists for text in one)]).encode()
-    if not all(isinstance(one, list) for one in (*lists, *view.rows)) or view.svg and not SVG.match(view.svg):
+    if (
+        not all(isinstance(one, list) for one in (*lists, *view.rows))
+        or view.svg
+        and not SVG.match(view.svg)
+    ):
         raise ValueError(f"the view {view.id} cannot be drawn")
     return view
 
@@ -142,21 +163,32 @@ def size_of(report: Report) -> int:
 def save(report: Report) -> None:
     """Write a report, and make it this session's; ReportFull beyond MOST_VIEWS or MOST_BYTES."""
     if len(report.views) > MOST_VIEWS:
-        raise ReportFull(f"A report holds at most {MOST_VIEWS} views. Remove one on the page Report, or start a new "
-                         "one.")
-    text = json.dumps({"title": report.title, "views": [asdict(view) for view in report.views]}, default=str)
+        raise ReportFull(
+            f"A report holds at most {MOST_VIEWS} views. Remove one on the page Report, or start a new "
+            "one."
+        )
+    text = json.dumps(
+        {"title": report.title, "views": [asdict(view) for view in report.views]}, default=str
+    )
     data = gzip.compress(text.encode(), 6, mtime=0)
     if len(data) > MOST_BYTES:
-        raise ReportFull(f"With this view the report would take {byte_size(len(data))}; it holds at most "
-                         f"{byte_size(MOST_BYTES)}. Remove a view on the page Report, or start a new one.")
-    from dashboard.runtime.limits import LimitReached, check_disk  # with torch, which the first page goes without
+        raise ReportFull(
+            f"With this view the report would take {byte_size(len(data))}; it holds at most "
+            f"{byte_size(MOST_BYTES)}. Remove a view on the page Report, or start a new one."
+        )
+    from dashboard.runtime.limits import (
+        LimitReached,
+        check_disk,
+    )  # with torch, which the first page goes without
 
     try:
         check_disk(len(data))
     except LimitReached as error:
         raise ReportFull(str(error)) from error
     if not _path(report.id).exists():
-        paths = sorted(_folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True)
+        paths = sorted(
+            _folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True
+        )
         for path in paths[MOST_REPORTS - 1 :]:
             path.unlink(missing_ok=True)
     write_atomically(_path(report.id), data)

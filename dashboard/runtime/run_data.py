@@ -92,7 +92,10 @@ def linked_run(run_id: str | None) -> tuple[Run, str]:
     run = find_any_run(run_id)
     if run is not None:
         return run, ""
-    return EXAMPLE_RUN, "The run in the link is not on this machine, or was deleted. Below is the example run."
+    return (
+        EXAMPLE_RUN,
+        "The run in the link is not on this machine, or was deleted. Below is the example run.",
+    )
 
 
 def linked_run_id() -> str | None:
@@ -143,7 +146,11 @@ def damage_of(run: Run) -> str:
     """How many lines of a run's records its figures leave out, as a sentence; "" where all are whole."""
     count = _parse_records(run, file_stamp(run.path / METRICS))[1]
     lines = "1 line" if count == 1 else f"{count:,} lines"
-    return f"{lines} of this run's records changed after they were saved; the figures leave them out." if count else ""
+    return (
+        f"{lines} of this run's records changed after they were saved; the figures leave them out."
+        if count
+        else ""
+    )
 
 
 @lru_cache(maxsize=16)

@@ -10,15 +10,35 @@ from core.tasks import task_entry
 from core.training.config import RunConfig
 
 EXAMPLE = " (example)"
-STATES = {"queued": "waiting", "starting": "starting", "running": "running", "paused": "paused", "stopped": "stopped",
-          "finished": "finished", "failed": "failed"}
-MODEL_NAMES = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
-               "classifier": "Transformer, classifier", "one_token": "Classifier, row as one token",
-               "forecaster": "Transformer, forecaster", "recurrent": "Recurrent, encoder–decoder",
-               "hybrid": "Hybrid: LSTM and attention", "hierarchical": "Hierarchical classifier"}
-SHORT_NAMES = {"transformer": "Transformer", "decoder": "decoder only", "classifier": "classifier",
-               "one_token": "one token", "forecaster": "forecaster", "recurrent": "recurrent", "hybrid": "hybrid",
-               "hierarchical": "hierarchical"}
+STATES = {
+    "queued": "waiting",
+    "starting": "starting",
+    "running": "running",
+    "paused": "paused",
+    "stopped": "stopped",
+    "finished": "finished",
+    "failed": "failed",
+}
+MODEL_NAMES = {
+    "transformer": "Transformer, encoder–decoder",
+    "decoder": "Transformer, decoder only",
+    "classifier": "Transformer, classifier",
+    "one_token": "Classifier, row as one token",
+    "forecaster": "Transformer, forecaster",
+    "recurrent": "Recurrent, encoder–decoder",
+    "hybrid": "Hybrid: LSTM and attention",
+    "hierarchical": "Hierarchical classifier",
+}
+SHORT_NAMES = {
+    "transformer": "Transformer",
+    "decoder": "decoder only",
+    "classifier": "classifier",
+    "one_token": "one token",
+    "forecaster": "forecaster",
+    "recurrent": "recurrent",
+    "hybrid": "hybrid",
+    "hierarchical": "hierarchical",
+}
 
 
 def model_label(config: ModelConfig) -> str:
@@ -28,18 +48,33 @@ def model_label(config: ModelConfig) -> str:
         return f"{SHORT_NAMES[config.kind]}, {count} attentions in a pattern"
     if attention is None:
         return f"{SHORT_NAMES[config.kind]}, no attention"
-    unusual = [entry(axis, getattr(attention, axis).key).name for axis, usual in
-               (("score", "scaled_dot"), ("normalizer", "softmax"), ("mask", "none"), ("kernel", "exact"))
-               if getattr(attention, axis).key != usual]
-    return ", ".join([SHORT_NAMES[config.kind], *(name[0].lower() + name[1:] for name in unusual[:2])])
+    unusual = [
+        entry(axis, getattr(attention, axis).key).name
+        for axis, usual in (
+            ("score", "scaled_dot"),
+            ("normalizer", "softmax"),
+            ("mask", "none"),
+            ("kernel", "exact"),
+        )
+        if getattr(attention, axis).key != usual
+    ]
+    return ", ".join(
+        [SHORT_NAMES[config.kind], *(name[0].lower() + name[1:] for name in unusual[:2])]
+    )
 
 
 def fine_tune_label(config: FineTuneConfig | None) -> str:
     """What a pretrained model is fine-tuned on."""
-    return "–" if config is None else {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[config.task]
+    return (
+        "–"
+        if config is None
+        else {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[config.task]
+    )
 
 
-def run_label(config: RunConfig | None, example: bool, fine_tune: FineTuneConfig | None = None) -> str:
+def run_label(
+    config: RunConfig | None, example: bool, fine_tune: FineTuneConfig | None = None
+) -> str:
     """The default name of a run."""
     if fine_tune is not None:
         return f"{pretrained_name(fine_tune.model)}, {fine_tune_label(fine_tune)}"

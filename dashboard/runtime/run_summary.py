@@ -85,17 +85,34 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
     every = -(-len(losses) // CURVE) or 1
-    name, parent, sweep = text_of(metadata.get("name"), LONGEST_NAME), metadata.get("parent"), metadata.get("sweep")
+    name, parent, sweep = (
+        text_of(metadata.get("name"), LONGEST_NAME),
+        metadata.get("parent"),
+        metadata.get("sweep"),
+    )
     return RunSummary(
-        run=run, name=name or run_label(config, run in EXAMPLE_RUNS, tuned), named=bool(name),
-        config=config, task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
-        status=status_of(run), tuned=tuned, planned_steps=config.steps if config else _count(about(run).get("steps")),
-        created=seconds_of(metadata.get("created")), steps=records[-1].step if records else 0,
-        trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
+        run=run,
+        name=name or run_label(config, run in EXAMPLE_RUNS, tuned),
+        named=bool(name),
+        config=config,
+        task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
+        status=status_of(run),
+        tuned=tuned,
+        planned_steps=config.steps if config else _count(about(run).get("steps")),
+        created=seconds_of(metadata.get("created")),
+        steps=records[-1].step if records else 0,
+        trained=records[-1].trained if records else 0.0,
+        loss=losses[-1] if losses else None,
         curve=tuple(losses[::every]),
-        last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),
-        checkpoint_steps=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
-        parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}" if isinstance(parent, dict) else "",
+        last=next(
+            (r for r in reversed(records) if r.exact is not None or r.error is not None), None
+        ),
+        checkpoint_steps=tuple(run.checkpoint_steps()),
+        bytes=size(run),
+        trouble=trouble,
+        parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}"
+        if isinstance(parent, dict)
+        else "",
         sweep=f"sweep {_shown(sweep, 'id')}" if isinstance(sweep, dict) else "",
     )
 
@@ -116,8 +133,14 @@ def describe(run: Run) -> Details:
         return Details(" ".join(words).casefold(), measured=bool(item.curve))
     config = item.config
     words += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
-    return Details(" ".join(words).casefold(), _digest(config.task.to_json()), _digest(config.to_json()),
-                   None if item.last is None else _score(item), item.trained, bool(item.curve))
+    return Details(
+        " ".join(words).casefold(),
+        _digest(config.task.to_json()),
+        _digest(config.to_json()),
+        None if item.last is None else _score(item),
+        item.trained,
+        bool(item.curve),
+    )
 
 
 def _digest(data: object) -> str:
@@ -133,8 +156,15 @@ def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
     """The best of the runs of the same task with another config."""
     if item.config is None or item.last is None:
         return None
-    same = [other for other in items if other.run != item.run and other.config is not None
-            and other.config.task == item.config.task and other.config != item.config and other.last is not None]
+    same = [
+        other
+        for other in items
+        if other.run != item.run
+        and other.config is not None
+        and other.config.task == item.config.task
+        and other.config != item.config
+        and other.last is not None
+    ]
     return max(same, key=lambda other: (_score(other), -other.trained), default=None)
 
 

@@ -77,8 +77,10 @@ def weights_digests() -> dict[str, str]:
     """The sha256 of the weights of each local model: that which MiniLM must have to be loaded, and of the lab's own."""
     from core.pretrained.load import LAB_MODELS, MINILM, MINILM_SHA256  # Start here needs no models
 
-    own = {file.parent.name: hashlib.sha256(file.read_bytes()).hexdigest()
-           for file in sorted(LAB_MODELS.glob("*/model.safetensors"))}
+    own = {
+        file.parent.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(LAB_MODELS.glob("*/model.safetensors"))
+    }
     return {MINILM: MINILM_SHA256, **own}
 
 
@@ -102,7 +104,11 @@ def encode(value: Any) -> tuple[str, Arrays] | None:
         tree = json.dumps(_encode(value, arrays), separators=(",", ":"))
     except TypeError:
         return None
-    return None if len(tree) + sum(one.nbytes for one in arrays.values()) > MOST_BYTES else (tree, arrays)
+    return (
+        None
+        if len(tree) + sum(one.nbytes for one in arrays.values()) > MOST_BYTES
+        else (tree, arrays)
+    )
 
 
 def saved_result(key: Key) -> Any:
@@ -115,7 +121,12 @@ def _index() -> dict[str, Path]:
     """The file of each saved result, by the digest of its key."""
     weights = json.dumps(weights_digests())
     metadata = {file: _metadata(file) for file in sorted(FOLDER.glob("*.safetensors"))}
-    return {digest: file for file, trees in metadata.items() if trees.get("weights") == weights for digest in trees}
+    return {
+        digest: file
+        for file, trees in metadata.items()
+        if trees.get("weights") == weights
+        for digest in trees
+    }
 
 
 def _metadata(file: Path) -> dict[str, str]:
@@ -138,6 +149,7 @@ def _digest(key: Key) -> str:
 
 def _encode(value: Any, arrays: Arrays) -> Any:
     """A value as JSON; what JSON lacks becomes an object with the name of its type."""
+
     def parts(values: Any) -> list[Any]:
         return [_encode(part, arrays) for part in values]
 
@@ -151,10 +163,16 @@ def _encode(value: Any, arrays: Arrays) -> Any:
         return _encode(value.item(), arrays)
     if isinstance(value, np.ndarray | torch.Tensor):
         tensor = torch.as_tensor(value).detach().contiguous()
-        name = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode() + tensor.numpy().tobytes()).hexdigest()
+        name = hashlib.sha256(
+            f"{tensor.dtype}{tuple(tensor.shape)}".encode() + tensor.numpy().tobytes()
+        ).hexdigest()
         arrays[name] = tensor.clone()  # equal ones once
         return {"array" if isinstance(value, np.ndarray) else "tensor": name}
-    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith(ROOTS):
+    if (
+        is_dataclass(value)
+        and not isinstance(value, type)
+        and type(value).__module__.startswith(ROOTS)
+    ):
         inner = {part.name: _encode(getattr(value, part.name), arrays) for part in fields(value)}
         return {"class": [type(value).__module__, type(value).__qualname__, inner]}
     raise TypeError(f"{type(value)} is not saved")
@@ -163,7 +181,7 @@ def _encode(value: Any, arrays: Arrays) -> Any:
 def _decode(tree: Any, array: Callable[[str], torch.Tensor]) -> Any:
     if not isinstance(tree, dict):
         return tree
-    (name, value), = tree.items()
+    ((name, value),) = tree.items()
     if name == "class":
         return _object(value, array)
     if name in ("array", "tensor"):
@@ -171,7 +189,8 @@ def _decode(tree: Any, array: Callable[[str], torch.Tensor]) -> Any:
     if name == "dict":
         return {_decode(key, array): _decode(part, array) for key, part in (pair for pair in value)}
     return {"list": list, "tuple": tuple, "frozenset": frozenset, "set": set}[name](
-        _decode(part, array) for part in value)
+        _decode(part, array) for part in value
+    )
 
 
 def _object(saved: tuple[str, str, dict[str, Any]], array: Callable[[str], torch.Tensor]) -> Any:

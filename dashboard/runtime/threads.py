@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import torch
 
-USUAL = torch.get_num_threads()  # what this process began with, whatever another session is doing just now
+USUAL = (
+    torch.get_num_threads()
+)  # what this process began with, whatever another session is doing just now
 
 
 @contextmanager

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
 SPARE_FILES = 128  # open files that are left to runs, models and requests
-MOST_FILES = (65_536, 10_240)  # open files, where the system allows as many; macOS refuses the first
+MOST_FILES = (
+    65_536,
+    10_240,
+)  # open files, where the system allows as many; macOS refuses the first
 UNTAKEN = 120.0  # seconds in which a page takes a file that was uploaded
 
 open_pages: Counter[str] = Counter()  # connected sessions by address
@@ -54,8 +57,10 @@ def no_room(address: str) -> str:
         if open_pages.total() >= now.sessions:
             return f"This copy has {now.sessions} pages open, as many as it serves. Try again in a few minutes."
         if open_pages[address] >= now.address_sessions:
-            return (f"Your network has {now.address_sessions} pages open here, as many as it may. Close some, then try "
-                    "again.")
+            return (
+                f"Your network has {now.address_sessions} pages open here, as many as it may. Close some, then try "
+                "again."
+            )
     return ""
 
 
@@ -82,7 +87,11 @@ class Upload:
 
     def may_go(self, room_is_needed: bool) -> bool:
         """Whether no page took it in time, or, where room is needed, its page was closed."""
-        if room_is_needed and runtime.exists() and not runtime.get_instance().is_active_session(self.session):
+        if (
+            room_is_needed
+            and runtime.exists()
+            and not runtime.get_instance().is_active_session(self.session)
+        ):
             return True
         return not self.taken and time.monotonic() - self.at >= UNTAKEN
 
@@ -97,12 +106,15 @@ def too_much(upload: Upload) -> str:
 
     now = limits()
     for owner, most_bytes, most_files, name in (
-            ("session", now.held_megabytes, now.uploads, "page"),
-            ("address", now.address_held_megabytes, now.address_uploads, "network")):
+        ("session", now.held_megabytes, now.uploads, "page"),
+        ("address", now.address_held_megabytes, now.address_uploads, "network"),
+    ):
         sizes = [one.size for one in uploads if getattr(one, owner) == getattr(upload, owner)]
         if sum(sizes) + upload.size > most_bytes * MB or len(sizes) >= most_files:
-            return (f"The server holds as many uploaded files of your {name} as it may: {byte_size(most_bytes * MB)}, "
-                    f"{most_files} files. Remove some, or reload the page.")
+            return (
+                f"The server holds as many uploaded files of your {name} as it may: {byte_size(most_bytes * MB)}, "
+                f"{most_files} files. Remove some, or reload the page."
+            )
     return ""
 
 

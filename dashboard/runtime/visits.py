@@ -19,7 +19,9 @@ def remember_visit(key: str) -> None:
 def sync_visits() -> tuple[str, ...]:
     """Join the session's pages with those of the link, write them into the link, and return them in path order."""
     linked = st.query_params.get(VISITED, "").split(".")
-    visited = tuple(key for key in PATH if key in linked or key in st.session_state.get(VISITED, ()))
+    visited = tuple(
+        key for key in PATH if key in linked or key in st.session_state.get(VISITED, ())
+    )
     st.session_state[VISITED] = visited
     text = ".".join(visited)
     if text and st.query_params.get(VISITED) != text:

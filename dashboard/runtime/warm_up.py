@@ -14,7 +14,11 @@ from functools import cache
 
 from core.memory import is_small
 
-AT_START = ("torch", "core.attention", "pandas")  # 1.7 s of processor time; Start here needs them, pandas in Streamlit
+AT_START = (
+    "torch",
+    "core.attention",
+    "pandas",
+)  # 1.7 s of processor time; Start here needs them, pandas in Streamlit
 AFTER_A_VISIT = ("transformers.models.bert.modeling_bert",)  # three; what loading any model needs
 IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one second
 
@@ -28,7 +32,9 @@ def at_start() -> None:
 @cache
 def after_a_visit() -> threading.Thread:
     """Begin to import the rest, once, in the first second in which this server has little to do."""
-    thread = threading.Thread(target=_import_when_idle, args=(AFTER_A_VISIT,), daemon=True, name="warm_up")
+    thread = threading.Thread(
+        target=_import_when_idle, args=(AFTER_A_VISIT,), daemon=True, name="warm_up"
+    )
     thread.start()
     return thread
 

@@ -21,17 +21,29 @@ from dashboard.widgets.params import KEEP, show_unreadable
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MOST_MB = 4 * MOST_SIGNS // 1_000_000  # a character has at most four bytes
-SHORT, LONG = 1_000, 4_000  # characters; what is longer is stored for the link; is summed up instead of edited
-UNNAMED = {"label": "The last column", "text": "None: all columns"}  # labels of an empty column name
+SHORT, LONG = (
+    1_000,
+    4_000,
+)  # characters; what is longer is stored for the link; is summed up instead of edited
+UNNAMED = {
+    "label": "The last column",
+    "text": "None: all columns",
+}  # labels of an empty column name
 HEAD_LINES, HEAD_SIGNS = 4, 60
 
 
 def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
-    st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=file_key(key),
-                     type=["txt", "csv", "tsv", "md"], max_upload_size=at_most("upload_megabytes", MOST_MB),
-                     on_change=_take_file, args=(key,), help=param.help)
+    st.file_uploader(
+        f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters",
+        key=file_key(key),
+        type=["txt", "csv", "tsv", "md"],
+        max_upload_size=at_most("upload_megabytes", MOST_MB),
+        on_change=_take_file,
+        args=(key,),
+        help=param.help,
+    )
     value = str(st.session_state.get(key, param.default))
     if len(value) > LONG or data_store.is_reference(value):
         if not data_store.is_reference(value) and value != param.default:
@@ -39,25 +51,50 @@ def data_widget(param: Param, key: str) -> str:
         st.session_state[key] = value  # no widget holds it while it is too long to be edited
         lines, signs, head = _summary(value)
         st.code(head, language=None, wrap_lines=False)
-        st.button("Replace the data", key=f"{key}:clear", type="tertiary", on_click=clear_data, args=(key,))
+        st.button(
+            "Replace the data",
+            key=f"{key}:clear",
+            type="tertiary",
+            on_click=clear_data,
+            args=(key,),
+        )
     else:
-        value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
-                             help=param.help, **KEEP) or ""
+        value = (
+            st.text_area(
+                "Or paste it",
+                param.default,
+                key=key,
+                height=140,
+                max_chars=data_store.INLINE,
+                help=param.help,
+                **KEEP,
+            )
+            or ""
+        )
         lines, signs = len(value.splitlines()), len(value)
-    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. "
-               f"{where_stored()} Nothing in it is executed.")
+    st.caption(
+        f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. "
+        f"{where_stored()} Nothing in it is executed."
+    )
     if trouble := st.session_state.get(f"{key}:trouble"):
         field_error(trouble)
         if st.session_state.get(f"{key}:windows"):
-            st.button("Read it as Windows-1252", key=f"{key}:as-windows", icon=":material/translate:",
-                      on_click=_take_file, args=(key, "cp1252"))
+            st.button(
+                "Read it as Windows-1252",
+                key=f"{key}:as-windows",
+                icon=":material/translate:",
+                on_click=_take_file,
+                args=(key, "cp1252"),
+            )
     show_unreadable(param, value)
     return value
 
 
 def link_data(key: str, default: str) -> None:
     """Put the data into the link: a short text itself, a longer one as a reference to what is stored here."""
-    link_value(key, default, _from_link, lambda text: text if len(text) <= SHORT else data_store.put(text))
+    link_value(
+        key, default, _from_link, lambda text: text if len(text) <= SHORT else data_store.put(text)
+    )
 
 
 def _from_link(text: str) -> str:
@@ -87,7 +124,12 @@ def file_key(key: str) -> str:
 
 def _head(text: str) -> str:
     lines = text.split("\n", HEAD_LINES)[:HEAD_LINES]
-    return "\n".join([*(line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines), "…"])
+    return "\n".join(
+        [
+            *(line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines),
+            "…",
+        ]
+    )
 
 
 def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
@@ -95,8 +137,17 @@ def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
     options = ["", *names]
     if st.session_state.get(key, "") not in options:
         st.session_state.pop(key)  # a column of another table
-    return st.selectbox(param.name, options, key=key, help=param.help, **KEEP,
-                        format_func=lambda name: name or UNNAMED[param.key]) or ""
+    return (
+        st.selectbox(
+            param.name,
+            options,
+            key=key,
+            help=param.help,
+            **KEEP,
+            format_func=lambda name: name or UNNAMED[param.key],
+        )
+        or ""
+    )
 
 
 def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
@@ -113,18 +164,30 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
         link = str(state.get(key, ""))
         linked = list(column_choice(values, ALL)[1]) if link == ALL else _named(link, every)
         state[field] = linked if set(linked) <= set(names) else list(usual)
-    chosen = st.multiselect(param.name, names, key=field, help=(
-        "The columns that the model reads. Dates, constant columns and identifiers are left out at first; add those "
-        "that say something about other rows."), **KEEP)
-    columns = "" if set(chosen) == set(usual) else ",".join(
-        name if "," not in name else str(every.index(name) + 1) for name in chosen)
+    chosen = st.multiselect(
+        param.name,
+        names,
+        key=field,
+        help=(
+            "The columns that the model reads. Dates, constant columns and identifiers are left out at first; add those "
+            "that say something about other rows."
+        ),
+        **KEEP,
+    )
+    columns = (
+        ""
+        if set(chosen) == set(usual)
+        else ",".join(name if "," not in name else str(every.index(name) + 1) for name in chosen)
+    )
     state[key] = state[f"{key}:made"] = columns
     return columns
 
 
 def _named(columns: str, every: tuple[str, ...]) -> list[str]:
     """Columns by name or number, in the spelling of the table; unknown ones stay."""
-    known = {str(i): name for i, name in enumerate(every, 1)} | {name.casefold(): name for name in every}
+    known = {str(i): name for i, name in enumerate(every, 1)} | {
+        name.casefold(): name for name in every
+    }
     return [known.get(name.strip().casefold(), name) for name in columns.split(",")]
 
 

@@ -9,10 +9,25 @@ from functools import partial
 import streamlit as st
 
 from dashboard.charts.paper import FORMATS, WIDTHS, paper_file, why_not
-from dashboard.charts.picture_files import IMAGES, MIME, NUMBERS, Source, csv_file, latex_of, picture_file, suffix_of
+from dashboard.charts.picture_files import (
+    IMAGES,
+    MIME,
+    NUMBERS,
+    Source,
+    csv_file,
+    latex_of,
+    picture_file,
+    suffix_of,
+)
 from dashboard.charts.pictures import Picture
 from dashboard.components.copy_buttons import copy_buttons
-from dashboard.runtime.page_pictures import begin, drawn_components, has_script, page_about, page_pictures
+from dashboard.runtime.page_pictures import (
+    begin,
+    drawn_components,
+    has_script,
+    page_about,
+    page_pictures,
+)
 from dashboard.runtime.page_reset import CURRENT
 from dashboard.runtime.reports import REPORT
 from dashboard.widgets.export_code import code_section
@@ -50,8 +65,13 @@ def _dialog(page: str) -> None:
         st.markdown("This page shows no picture yet.")
         code_section(source_of(page), pictures)
         return
-    key = st.selectbox("Picture", list(pictures), format_func=partial(_title, pictures), key="export:picture",
-                       help="Every map, chart, drawing and table that the page shows now.")
+    key = st.selectbox(
+        "Picture",
+        list(pictures),
+        format_func=partial(_title, pictures),
+        key="export:picture",
+        help="Every map, chart, drawing and table that the page shows now.",
+    )
     picture = pictures[key]
     source = source_of(page, picture)
     sections: dict[str, Callable[[], None]] = {"Picture": partial(_files, picture, source)}
@@ -70,8 +90,14 @@ def _whole_page(source: Source, pictures: dict[str, Picture]) -> None:
     """Draw the button of the page's one HTML file."""
     st.caption("Every picture of the page in one file, alive without a network")
     about = Source(source.page, source.day, page_about(), {})
-    st.download_button("HTML", partial(page_file, about, pictures, drawn_components()), f"{source.page}.html",
-                       "text/html", on_click="ignore", help="Opens in any browser, in both themes.")
+    st.download_button(
+        "HTML",
+        partial(page_file, about, pictures, drawn_components()),
+        f"{source.page}.html",
+        "text/html",
+        on_click="ignore",
+        help="Opens in any browser, in both themes.",
+    )
 
 
 def _files(picture: Picture, source: Source) -> None:
@@ -92,26 +118,40 @@ def _files(picture: Picture, source: Source) -> None:
 
 def _for_a_paper(picture: Picture, source: Source) -> None:
     """Draw the choice of a width and the buttons of the figure that is so wide."""
-    width = st.selectbox("For a paper", list(WIDTHS), key="export:paper",
-                         help="Type of 8 points and titles of the axes; no title and no source, which are for your "
-                              "caption. The SVG has its text as outlines.")
+    width = st.selectbox(
+        "For a paper",
+        list(WIDTHS),
+        key="export:paper",
+        help="Type of 8 points and titles of the axes; no title and no source, which are for your "
+        "caption. The SVG has its text as outlines.",
+    )
     problem = why_not(picture, WIDTHS[width])
     if problem:
         st.caption(problem)
         return
     with st.container(horizontal=True):
         for label, suffix in FORMATS.items():
-            st.download_button(label, partial(paper_file, picture, WIDTHS[width], suffix),
-                               source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix), MIME[suffix],
-                               on_click="ignore", key=f"export:paper:{suffix}")
+            st.download_button(
+                label,
+                partial(paper_file, picture, WIDTHS[width], suffix),
+                source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix),
+                MIME[suffix],
+                on_click="ignore",
+                key=f"export:paper:{suffix}",
+            )
 
 
 def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Callable[[], bytes]]]:
     """What of a picture can be copied: its image, and its table for a spreadsheet or for LaTeX."""
     formats: dict[str, tuple[str, Callable[[], bytes]]] = {
         "Table": ("text", lambda: csv_file(*picture.table(), dialect="excel-tab")),
-        "LaTeX table": ("text", partial(latex_of, picture, source))}
-    return ({"Picture": ("png", partial(picture_file, picture, "PNG, 2 ×", source))} if picture.drawn else {}) | formats
+        "LaTeX table": ("text", partial(latex_of, picture, source)),
+    }
+    return (
+        {"Picture": ("png", partial(picture_file, picture, "PNG, 2 ×", source))}
+        if picture.drawn
+        else {}
+    ) | formats
 
 
 def _title(pictures: dict[str, Picture], key: str) -> str:
@@ -126,5 +166,11 @@ def source_of(page: str, picture: Picture | None = None) -> Source:
 
 def _button(name: str, picture: Picture, source: Source) -> None:
     suffix = suffix_of(name)
-    st.download_button(name, partial(picture_file, picture, name, source), source.file_name(picture.title, suffix),
-                       MIME[suffix], on_click="ignore", key=f"export:{st.session_state[CURRENT]}:{name}")
+    st.download_button(
+        name,
+        partial(picture_file, picture, name, source),
+        source.file_name(picture.title, suffix),
+        MIME[suffix],
+        on_click="ignore",
+        key=f"export:{st.session_state[CURRENT]}:{name}",
+    )

@@ -27,15 +27,30 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
     st.code(text, language="python", height=HEIGHT)
     copy_buttons({"Copy as Python": ("text", text.encode)}, key="export:copy-python")
     with st.container(horizontal=True):
-        st.download_button("Python", text, source.file_name("", "py"), "text/x-python", on_click="ignore",
-                           key="export:python", help="The script above as a file")
-        st.download_button("Notebook", partial(notebook_file, script, source, pictures), source.file_name("", "ipynb"),
-                           NOTEBOOK_TYPE, on_click="ignore", key="export:notebook",
-                           help="The same cells for Jupyter, with the page's pictures")
+        st.download_button(
+            "Python",
+            text,
+            source.file_name("", "py"),
+            "text/x-python",
+            on_click="ignore",
+            key="export:python",
+            help="The script above as a file",
+        )
+        st.download_button(
+            "Notebook",
+            partial(notebook_file, script, source, pictures),
+            source.file_name("", "ipynb"),
+            NOTEBOOK_TYPE,
+            on_click="ignore",
+            key="export:notebook",
+            help="The same cells for Jupyter, with the page's pictures",
+        )
 
 
 def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
     """The notebook, in which each cell that draws already has the page's drawing."""
     used = {cell.picture for cell in script.cells}
-    drawings = {key: picture.svg() for key, picture in pictures.items() if key in used and picture.drawn}
+    drawings = {
+        key: picture.svg() for key, picture in pictures.items() if key in used and picture.drawn
+    }
     return script.notebook(source.line, drawings).encode()

@@ -27,15 +27,19 @@ def table_section(picture: Picture) -> None:
     head, rows = picture.table()
     if len(rows) > MOST_ROWS:
         st.caption(f"The first {MOST_ROWS} of {len(rows):,} rows; a file has all.")
-    st.html(f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
-            f"{table_html(head, rows[:MOST_ROWS])}</div>")
+    st.html(
+        f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
+        f"{table_html(head, rows[:MOST_ROWS])}</div>"
+    )
 
 
 def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table whose first column names its rows; all text is escaped."""
     texts = ([escape(cell_text(value)) for value in row] for row in rows)
-    lines = "".join(f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'
-                    for first, *rest in texts)
+    lines = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'
+        for first, *rest in texts
+    )
     columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     return f"<table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table>"
 

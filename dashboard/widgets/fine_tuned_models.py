@@ -44,7 +44,9 @@ def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTr
     ref = after(data)
     if ref is None or data.config is None:
         return None
-    return reading_of(before(data.config.model), ModelInputs(text)).trace, reading_of(ref, ModelInputs(text)).trace
+    return reading_of(before(data.config.model), ModelInputs(text)).trace, reading_of(
+        ref, ModelInputs(text)
+    ).trace
 
 
 def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:

@@ -19,7 +19,9 @@ def pop_flash(page: str) -> str:
     return str(st.session_state.pop(f"{page}:trouble", ""))
 
 
-def flash_errors(page: str, prefix: str, action: Callable[[], object], *errors: type[Exception]) -> bool:
+def flash_errors(
+    page: str, prefix: str, action: Callable[[], object], *errors: type[Exception]
+) -> bool:
     """Run an action; an error of these types becomes the page's message. Returns whether it succeeded."""
     try:
         action()

@@ -38,7 +38,9 @@ class Question:
 
     def __post_init__(self) -> None:
         if len(self.reasons) != len(self.options) or not 0 <= self.answer < len(self.options):
-            raise ValueError(f"{len(self.options)} options need as many reasons and an answer among them")
+            raise ValueError(
+                f"{len(self.options)} options need as many reasons and an answer among them"
+            )
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,23 @@ def predict(page: str, question: Question) -> bool:
         return True
     with st.container(border=True, gap="small", key=f"{page}:question"):
         paragraph(f"**Predict first.** {question.text}")
-        option = st.pills("Your prediction", (*question.options, SHOW), key=f"{page}:predict",
-                          label_visibility="collapsed", **BOUND)
+        option = st.pills(
+            "Your prediction",
+            (*question.options, SHOW),
+            key=f"{page}:predict",
+            label_visibility="collapsed",
+            **BOUND,
+        )
         if option is None:
             return False
         index = question.answer if option == SHOW else question.options.index(option)
-        verdict = (f"The answer: **{question.options[index]}**." if option == SHOW else
-                   ":green[Right.]" if index == question.answer else ":orange[Not quite.]")
+        verdict = (
+            f"The answer: **{question.options[index]}**."
+            if option == SHOW
+            else ":green[Right.]"
+            if index == question.answer
+            else ":orange[Not quite.]"
+        )
         paragraph(f"{verdict} {question.reasons[index]}")
         return True
 
@@ -83,6 +95,7 @@ def picture(page: str) -> DeltaGenerator:
 
 def in_picture(page: str, show: Callable[[Given], Drawn]) -> Callable[[Given], Drawn]:
     """What `show` draws, in the page's picture."""
+
     def draw(given: Given) -> Drawn:
         with picture(page):
             return show(given)
@@ -100,15 +113,39 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
     st.markdown("**Try this**")
     with st.container(horizontal=True, gap="small"):
         for index, move in enumerate(moves):
-            st.button(move.label, key=f"{page}:try:{index}", on_click=_set_controls, args=(page, move),
-                      help=terms_help(move.label))
+            st.button(
+                move.label,
+                key=f"{page}:try:{index}",
+                on_click=_set_controls,
+                args=(page, move),
+                help=terms_help(move.label),
+            )
     tried: Move | None = st.session_state.get(page + TRIED)
-    if tried is not None and all(st.session_state.get(name, value) == value for name, value in tried.values.items()):
-        drawn = {move.label: move for move in moves}.get(tried.label, tried)  # with the numbers of now
-        with st.container(border=True, horizontal=True, vertical_alignment="top", gap="small", key=f"{page}:notice"):
-            paragraph(f"**Notice:** {drawn.notice} [To the picture](#{_picture_id(page)})", width="stretch")
-            st.button("", icon=":material/close:", type="tertiary", key=f"{page}:close", help="Close this notice",
-                      on_click=close_notices)
+    if tried is not None and all(
+        st.session_state.get(name, value) == value for name, value in tried.values.items()
+    ):
+        drawn = {move.label: move for move in moves}.get(
+            tried.label, tried
+        )  # with the numbers of now
+        with st.container(
+            border=True,
+            horizontal=True,
+            vertical_alignment="top",
+            gap="small",
+            key=f"{page}:notice",
+        ):
+            paragraph(
+                f"**Notice:** {drawn.notice} [To the picture](#{_picture_id(page)})",
+                width="stretch",
+            )
+            st.button(
+                "",
+                icon=":material/close:",
+                type="tertiary",
+                key=f"{page}:close",
+                help="Close this notice",
+                on_click=close_notices,
+            )
         st.html(NOTICE_STYLE)
 
 

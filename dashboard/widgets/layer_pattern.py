@@ -30,8 +30,10 @@ from dashboard.widgets.panels import plain, theme
 from dashboard.widgets.params import KEEP
 from dashboard.widgets.train_with import attention_key
 
-STYLE = ("display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px",
-         "height:18px;border-radius:3px;background:{colour}")
+STYLE = (
+    "display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px",
+    "height:18px;border-radius:3px;background:{colour}",
+)
 SHARED = "box-shadow:inset 0 0 0 6px {colour};background:transparent"  # a hollow cell: no keys of its own
 
 PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
@@ -50,8 +52,14 @@ def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[s
     first = model.required_attention
     _link(name, model)
     problems: list[str] = []
-    popover = cell.popover("Layer pattern", icon=":material/stacks:", width="stretch", on_change="rerun",
-                           key=f"{name}:pattern", help="Give the layers of the model unlike attentions, which repeat.")
+    popover = cell.popover(
+        "Layer pattern",
+        icon=":material/stacks:",
+        width="stretch",
+        on_change="rerun",
+        key=f"{name}:pattern",
+        help="Give the layers of the model unlike attentions, which repeat.",
+    )
     if popover.open:
         with popover:
             _edit(name, model, problems)
@@ -62,15 +70,20 @@ def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[s
     if model.kind == "decoder":
         fields["kv_shared_layers"] = st.session_state.get(f"{name}:kv_shared_layers", 0)
     if model.kind == "transformer":
-        fields |= {place: own and _at(own, first) for place in PLACES
-                   for own in [st.session_state.get(f"{name}:{place}")]}
+        fields |= {
+            place: own and _at(own, first)
+            for place in PLACES
+            for own in [st.session_state.get(f"{name}:{place}")]
+        }
     return fields
 
 
 def adopt_pattern(name: str, model: ModelConfig) -> dict[str, Any]:
     """The session's values for the pattern of a model."""
-    return {f"{name}:{field}": getattr(model, field)
-            for field in ("following", "kv_shared_layers", *PLACES)}
+    return {
+        f"{name}:{field}": getattr(model, field)
+        for field in ("following", "kv_shared_layers", *PLACES)
+    }
 
 
 def pattern_changes(fields: dict[str, Any]) -> list[str]:
@@ -80,19 +93,27 @@ def pattern_changes(fields: dict[str, Any]) -> list[str]:
         changes.append(f"a pattern of {count + 1} layers")
     if shared := fields.get("kv_shared_layers"):
         changes.append(f"{shared} layers with shared keys and values")
-    changes += [f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)]
+    changes += [
+        f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)
+    ]
     return changes
 
 
 def _link(name: str, model: ModelConfig) -> None:
     sizes = (model.d_model, model.num_heads)
-    link_value(f"{name}:following", (), lambda text: pattern_from_text(text, sizes), pattern_to_text)
+    link_value(
+        f"{name}:following", (), lambda text: pattern_from_text(text, sizes), pattern_to_text
+    )
     if model.kind == "decoder":
         link_value(f"{name}:kv_shared_layers", 0, between(*BOUNDS["kv_shared_layers"]))
     if model.kind == "transformer":
         for place in PLACES:
-            link_value(f"{name}:{place}", None, lambda text: pattern_from_text(text, sizes)[0],
-                       lambda config: pattern_to_text([config]))
+            link_value(
+                f"{name}:{place}",
+                None,
+                lambda text: pattern_from_text(text, sizes)[0],
+                lambda config: pattern_to_text([config]),
+            )
 
 
 def _following(name: str) -> Attentions:
@@ -110,25 +131,44 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     first, count_key = model.required_attention, f"{name}:pattern:count"
     _published(name, model)
     st.session_state[count_key] = len(_following(name)) + 1
-    st.number_input("Attentions in the pattern", 1, LONGEST, key=count_key, on_change=_set_count, args=(name, first),
-                    help="The layers take these attentions in turn: with two, every second layer has the second one. "
-                         "The first is the mechanism above.")
+    st.number_input(
+        "Attentions in the pattern",
+        1,
+        LONGEST,
+        key=count_key,
+        on_change=_set_count,
+        args=(name, first),
+        help="The layers take these attentions in turn: with two, every second layer has the second one. "
+        "The first is the mechanism above.",
+    )
     strip = st.empty()
     if (count := len(_following(name))) > 0:
         options = list(range(count))
         shown = f"{name}:pattern:shown"
         if st.session_state.get(shown) not in options:
             st.session_state[shown] = 0
-        index = st.segmented_control("Layer of the pattern", options, key=shown, required=True, **KEEP,
-                                     format_func=lambda index: f"Layer {index + 2}",
-                                     help="Which attention of the pattern the controls below change.")
+        index = st.segmented_control(
+            "Layer of the pattern",
+            options,
+            key=shown,
+            required=True,
+            **KEEP,
+            format_func=lambda index: f"Layer {index + 2}",
+            help="Which attention of the pattern the controls below change.",
+        )
         _editor(name, int(index or 0), first, problems)
     if model.kind == "decoder":
         key, most = f"{name}:kv_shared_layers", model.layers - 1
         st.session_state[key] = min(most, st.session_state.get(key, 0))
-        st.number_input("Layers that share keys and values", 0, most, key=key, **KEEP,
-                        help="The last layers compute no keys and values: each takes those of the last layer before "
-                             "them with the same attention (Gemma 3n).")
+        st.number_input(
+            "Layers that share keys and values",
+            0,
+            most,
+            key=key,
+            **KEEP,
+            help="The last layers compute no keys and values: each takes those of the last layer before "
+            "them with the same attention (Gemma 3n).",
+        )
     if model.kind == "transformer":
         for place, label in PLACES.items():
             _place(name, place, label, first, problems)
@@ -140,12 +180,22 @@ def _published(name: str, model: ModelConfig) -> None:
     known = published(model.kind, model.d_model, model.num_heads)
     first, key = model.required_attention, f"{name}:pattern:published"
     pattern = (first, *(_resized(one, first) for one in _following(name)))
-    same = [card for card, attentions in known.items() if tuple(_at(one, first) for one in attentions) == pattern]
+    same = [
+        card
+        for card, attentions in known.items()
+        if tuple(_at(one, first) for one in attentions) == pattern
+    ]
     st.session_state[key] = same[0] if same else CUSTOM if pattern[1:] else SAME
-    st.selectbox("Pattern", [SAME, *known, *[CUSTOM] * (st.session_state[key] == CUSTOM)], key=key,
-                 on_change=_take_published, args=(name, model), format_func=pattern_label,
-                 help="The pattern of a published model, from its card, with small windows; it sets the mechanism and "
-                      "all that follows.")
+    st.selectbox(
+        "Pattern",
+        [SAME, *known, *[CUSTOM] * (st.session_state[key] == CUSTOM)],
+        key=key,
+        on_change=_take_published,
+        args=(name, model),
+        format_func=pattern_label,
+        help="The pattern of a published model, from its card, with small windows; it sets the mechanism and "
+        "all that follows.",
+    )
 
 
 def pattern_label(key: str) -> str:
@@ -157,9 +207,16 @@ def _take_published(name: str, model: ModelConfig) -> None:
     key = st.session_state[f"{name}:pattern:published"]
     if key == CUSTOM:
         return
-    attentions = published(model.kind, model.d_model, model.num_heads).get(key, (model.required_attention,))
-    st.session_state.update({attention_key(name): attentions[0], f"{name}:following": attentions[1:],
-                             f"{name}:layers": max(model.layers, len(attentions))})
+    attentions = published(model.kind, model.d_model, model.num_heads).get(
+        key, (model.required_attention,)
+    )
+    st.session_state.update(
+        {
+            attention_key(name): attentions[0],
+            f"{name}:following": attentions[1:],
+            f"{name}:layers": max(model.layers, len(attentions)),
+        }
+    )
 
 
 @lru_cache(maxsize=64)
@@ -204,7 +261,11 @@ def _editor(name: str, index: int, first: AttentionConfig, problems: list[str]) 
     following = _following(name)
 
     def store(config: AttentionConfig) -> None:
-        st.session_state[f"{name}:following"] = (*following[:index], config, *following[index + 1:])
+        st.session_state[f"{name}:following"] = (
+            *following[:index],
+            config,
+            *following[index + 1 :],
+        )
 
     _mechanism(f"{name}:pattern:{index}", following[index], first, store, problems)
 
@@ -214,20 +275,40 @@ def _place(name: str, place: str, label: str, first: AttentionConfig, problems: 
     key, toggle = f"{name}:{place}", f"{name}:{place}:own"
     own = st.session_state.get(key)
     st.session_state[toggle] = own is not None
-    st.toggle(f"{label} of its own", key=toggle, on_change=_set_own, args=(key, toggle, first),
-              help="Without it, the decoder has the attention of the layer in the pattern.")
+    st.toggle(
+        f"{label} of its own",
+        key=toggle,
+        on_change=_set_own,
+        args=(key, toggle, first),
+        help="Without it, the decoder has the attention of the layer in the pattern.",
+    )
     if own is not None:
-        _mechanism(f"{key}:editor", own, first, lambda config: st.session_state.__setitem__(key, config), problems)
+        _mechanism(
+            f"{key}:editor",
+            own,
+            first,
+            lambda config: st.session_state.__setitem__(key, config),
+            problems,
+        )
 
 
 def _set_own(key: str, toggle: str, first: AttentionConfig) -> None:
     """Give a place of the decoder the first attention, without positions that are added to the embedding, or none."""
-    plain_position = first if first.position.key not in ("sinusoidal", "learned") else first.with_(position="none")
+    plain_position = (
+        first
+        if first.position.key not in ("sinusoidal", "learned")
+        else first.with_(position="none")
+    )
     st.session_state[key] = plain_position if st.session_state[toggle] else None
 
 
-def _mechanism(key: str, config: AttentionConfig, first: AttentionConfig, store: Callable[[AttentionConfig], None],
-               problems: list[str]) -> None:
+def _mechanism(
+    key: str,
+    config: AttentionConfig,
+    first: AttentionConfig,
+    store: Callable[[AttentionConfig], None],
+    problems: list[str],
+) -> None:
     try:
         config = _at(config, first)
     except ConfigError as error:
@@ -236,7 +317,9 @@ def _mechanism(key: str, config: AttentionConfig, first: AttentionConfig, store:
         config = first
     edited = mechanism(key, config)
     if edited is None:
-        problems.append("An attention of the pattern cannot be trained. The reason is beside one of its axes.")
+        problems.append(
+            "An attention of the pattern cannot be trained. The reason is beside one of its axes."
+        )
     elif edited != config:
         store(edited)
 
@@ -256,11 +339,16 @@ def layer_strip(kinds: Sequence[str], theme: Theme, shared: int = 0, label: str 
     for index, kind in enumerate(kinds):
         hollow = index >= len(kinds) - shared
         style = (STYLE[1] + (";" + SHARED if hollow else "")).format(colour=colours[kind])
-        words = f"Layer {index + 1}: {kind}" + (", with the keys and values of an earlier layer" if hollow else "")
+        words = f"Layer {index + 1}: {kind}" + (
+            ", with the keys and values of an earlier layer" if hollow else ""
+        )
         cells.append(f'<span title="{escape(words)}" style="{style}"></span>')
     legend = "".join(
         f'<span style="display:inline-flex;align-items:center;gap:5px;margin-right:14px"><span style="width:10px;'
         f'height:10px;border-radius:2px;background:{colours[name]}"></span>{escape(name)} × {kinds.count(name)}</span>'
-        for name in names)
-    return (f'<div role="img" aria-label="{escape(label)}: {escape(", ".join(kinds))}"><div style="{STYLE[0]}">'
-            f'{"".join(cells)}</div><div style="font-size:13px;line-height:20px">{legend}</div></div>')
+        for name in names
+    )
+    return (
+        f'<div role="img" aria-label="{escape(label)}: {escape(", ".join(kinds))}"><div style="{STYLE[0]}">'
+        f'{"".join(cells)}</div><div style="font-size:13px;line-height:20px">{legend}</div></div>'
+    )

@@ -52,7 +52,11 @@ def lesson_around(page: str) -> Iterator[None]:
 def begin_again(page: str) -> Mapping[str, Any]:
     """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
     text = st.session_state.get(ACTIVE)
-    for key in [str(key) for key in st.session_state if str(key).startswith("lesson:") and str(key).endswith(":error")]:
+    for key in [
+        str(key)
+        for key in st.session_state
+        if str(key).startswith("lesson:") and str(key).endswith(":error")
+    ]:
         del st.session_state[key]
     return _query(text) if text is not None and decode(text).page == page else {}
 
@@ -82,7 +86,9 @@ def _current(page: str) -> Lesson | None:
         write_short(LINK, text)
     try:
         if len(text) > MOST_LINK and LINK in st.query_params:
-            raise LessonError(f"This link is too long for a lesson: at most {MOST_LINK:,} characters are read.")
+            raise LessonError(
+                f"This link is too long for a lesson: at most {MOST_LINK:,} characters are read."
+            )
         lesson = decode(text)
     except LessonError as error:
         st.warning(plain(str(error)), icon=":material/assignment:")
@@ -97,9 +103,15 @@ def _way_back(text: str) -> None:
     """On another page: a line that leads back to the lesson, or ends it."""
     lesson = decode(text)
     step = step_of(lesson.page)
-    with st.container(horizontal=True, vertical_alignment="center", border=True, gap="small", key="lesson:bar"):
-        st.markdown(f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]", width="stretch")
-        st.page_link(step.path, label=f"Back to {step.title}", icon=step.icon, query_params=_query(text))
+    with st.container(
+        horizontal=True, vertical_alignment="center", border=True, gap="small", key="lesson:bar"
+    ):
+        st.markdown(
+            f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]", width="stretch"
+        )
+        st.page_link(
+            step.path, label=f"Back to {step.title}", icon=step.icon, query_params=_query(text)
+        )
         st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
 
 
@@ -113,12 +125,19 @@ def _introduce(lesson: Lesson) -> None:
     """Hide the lesson's controls, also those in popovers, and draw the title and the teacher's text."""
     classes = [re.sub(r"[^a-zA-Z0-9_-]", "-", name) for name in lesson.hide]
     if classes:
-        st.html(f"<style>{','.join(f'.st-key-{name}' for name in classes)}{{display:none!important}}</style>")
+        st.html(
+            f"<style>{','.join(f'.st-key-{name}' for name in classes)}{{display:none!important}}</style>"
+        )
     with st.container(border=True, gap="small", key="lesson:text"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**Lesson: {plain(lesson.title)}**", width="stretch")
-            st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end,
-                      help="The page stays open, with all its controls.")
+            st.button(
+                "End the lesson",
+                key="lesson:end",
+                type="tertiary",
+                on_click=_end,
+                help="The page stays open, with all its controls.",
+            )
         st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
         if lesson.questions:
             st.caption(f"Questions below the page: {len(lesson.questions)}.")
@@ -127,7 +146,13 @@ def _introduce(lesson: Lesson) -> None:
 def _name_missing(lesson: Lesson) -> None:
     """Say which of the lesson's hidden controls the page lacks."""
     context = get_script_run_ctx()
-    keys = context.shared.widget_user_keys_this_run.snapshot() if context is not None else frozenset(lesson.hide)
+    keys = (
+        context.shared.widget_user_keys_this_run.snapshot()
+        if context is not None
+        else frozenset(lesson.hide)
+    )
     missing = [name for name in lesson.hide if name not in keys]
     if missing:
-        st.caption(f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}.")
+        st.caption(
+            f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}."
+        )

@@ -15,8 +15,11 @@ PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of
 
 def note_controls(page: str, labels: Mapping[str, str]) -> None:
     """Note the controls of the page that a lesson may hide."""
-    own = {key: label for key, label in labels.items()
-           if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")}
+    own = {
+        key: label
+        for key, label in labels.items()
+        if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")
+    }
     st.session_state.setdefault(CONTROLS, {})[page] = own
 
 
@@ -26,7 +29,10 @@ def controls_of(page: str) -> dict[str, str] | None:
     if labels is None:
         return None
     known = list(labels.values())
-    return {key: label if known.count(label) == 1 else f"{label} ({key})" for key, label in labels.items()}
+    return {
+        key: label if known.count(label) == 1 else f"{label} ({key})"
+        for key, label in labels.items()
+    }
 
 
 def note_draft(page: str) -> None:
@@ -39,10 +45,29 @@ def draft_bar(page: str) -> None:
     with st.container():  # also when it is empty, so that nothing below moves to another place
         if st.session_state.get(DRAFT) != page:
             return
-        with st.container(horizontal=True, vertical_alignment="center", border=True, gap="small", key="lesson:drafted"):
-            st.markdown(":small[**Your draft of a lesson** is about this page. Its list of controls to hide is filled "
-                        "now.]", width="stretch")
-            st.page_link(step_of("lessons").path, label="Back to the draft", icon=":material/edit:",
-                         query_params={PART: MAKE})
-            st.button("Close", key="lesson:draft:close", type="tertiary", on_click=note_draft, args=("",),
-                      help="The draft stays under Lessons → Make a lesson.")
+        with st.container(
+            horizontal=True,
+            vertical_alignment="center",
+            border=True,
+            gap="small",
+            key="lesson:drafted",
+        ):
+            st.markdown(
+                ":small[**Your draft of a lesson** is about this page. Its list of controls to hide is filled "
+                "now.]",
+                width="stretch",
+            )
+            st.page_link(
+                step_of("lessons").path,
+                label="Back to the draft",
+                icon=":material/edit:",
+                query_params={PART: MAKE},
+            )
+            st.button(
+                "Close",
+                key="lesson:draft:close",
+                type="tertiary",
+                on_click=note_draft,
+                args=("",),
+                help="The draft stays under Lessons → Make a lesson.",
+            )

@@ -30,7 +30,9 @@ def teacher_markdown(text: str) -> str:
     An image begins with `![`, which stands nowhere in the result; a diagram, which may hold images, is shown as its
     source; a `:help[…]`, whose words would be read as Markdown once more, is no directive.
     """
-    text = FENCE.sub(lambda fence: fence[1] + ("" if "mermaid" in _decoded(fence[2]) else fence[2]), text)
+    text = FENCE.sub(
+        lambda fence: fence[1] + ("" if "mermaid" in _decoded(fence[2]) else fence[2]), text
+    )
     return re.sub(r":+(?=help\[)", "", re.sub(r"!+(?=\[)", "", text))
 
 
@@ -43,12 +45,18 @@ def ask(lesson: Lesson) -> None:
     """Draw the questions, each with its verdict, and the code to hand in."""
     results = _results(lesson)
     for index, question in enumerate(lesson.questions):
-        st.markdown(f"**Question {index + 1}.** {teacher_markdown(question.text)}", width=TEXT_WIDTH)
+        st.markdown(
+            f"**Question {index + 1}.** {teacher_markdown(question.text)}", width=TEXT_WIDTH
+        )
         key = f"lesson:{lesson.id}:answer:{index}"
-        with st.form(f"lesson:{lesson.id}:form:{index}", border=False), st.container(
-                horizontal=True, vertical_alignment="bottom", gap="small"):
+        with (
+            st.form(f"lesson:{lesson.id}:form:{index}", border=False),
+            st.container(horizontal=True, vertical_alignment="bottom", gap="small"),
+        ):
             _answer_field(question, key)
-            st.form_submit_button("Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key))
+            st.form_submit_button(
+                "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
+            )
         _verdict(question, results[index], st.session_state.get(f"{key}:error", ""))
     _hand_in(lesson, results)
 
@@ -105,20 +113,35 @@ def _verdict(question: Question, result: Result, error: str) -> None:
     if error:
         st.markdown(f":orange[{plain(error)}]")
     elif result.right:
-        st.markdown(f":green[**Right**], after {result.tries} {'try' if result.tries == 1 else 'tries'}.")
+        st.markdown(
+            f":green[**Right**], after {result.tries} {'try' if result.tries == 1 else 'tries'}."
+        )
     elif result.tries:
         st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
 
 
 def _hand_in(lesson: Lesson, results: list[Result]) -> None:
     """Draw the name and the line to hand in."""
-    st.markdown(f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}.")
-    name = clean_name(st.text_input("Your name", key=NAME, max_chars=MOST_NAME, width=420, **BOUND,
-                                    help="It goes into the line below and the address of this page.") or "")
+    st.markdown(
+        f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}."
+    )
+    name = clean_name(
+        st.text_input(
+            "Your name",
+            key=NAME,
+            max_chars=MOST_NAME,
+            width=420,
+            **BOUND,
+            help="It goes into the line below and the address of this page.",
+        )
+        or ""
+    )
     if name:
         st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
-        st.caption("Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "
-                   "page holds your progress.")
+        st.caption(
+            "Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "
+            "page holds your progress."
+        )
 
 
 def write_short(name: str, text: str) -> None:

@@ -30,19 +30,30 @@ NONE, COMPOSED = "-", "="  # no third part; a part that is itself composed, whic
 
 Part = tuple[bool, Choice]  # whether it is negated, and what
 
-AXIS_NAMES = {"projection": "Projection", "score": "Score", "position": "Position", "mask": "Mask",
-              "normalizer": "Normalizer", "kernel": "Kernel"}
-AXIS_HELP = {"projection": "Where queries, keys and values come from.", "score": "How a query is compared with a key.",
-             "position": "How the order of the tokens enters.", "normalizer": "How scores become weights.",
-             "kernel": "How attention is computed: exactly, or by a cheaper approximation."}
+AXIS_NAMES = {
+    "projection": "Projection",
+    "score": "Score",
+    "position": "Position",
+    "mask": "Mask",
+    "normalizer": "Normalizer",
+    "kernel": "Kernel",
+}
+AXIS_HELP = {
+    "projection": "Where queries, keys and values come from.",
+    "score": "How a query is compared with a key.",
+    "position": "How the order of the tokens enters.",
+    "normalizer": "How scores become weights.",
+    "kernel": "How attention is computed: exactly, or by a cheaper approximation.",
+}
 OWN = "own"  # the preset of a mechanism that is no preset
 MAX_REPAIRS = 3
 
 Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
 
-def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple(AXES),
-              presets: bool = True) -> AttentionConfig | None:
+def mechanism(
+    key: str, start: AttentionConfig, *, axes: Collection[str] = tuple(AXES), presets: bool = True
+) -> AttentionConfig | None:
     """Draw the editor; returns the mechanism, or None with the reason beside the control.
 
     It starts from `start`, and again when the page passes another one. Its sizes are those of
@@ -50,13 +61,19 @@ def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple
     """
     base = _begin(key, start)
     top = st.container() if presets else None
-    fields: Fields = {name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
+    fields: Fields = {
+        name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)
+    }
     grid = st.grid(min_column_width=210, gap="small")
     cells, broken = {}, False
     for axis in (name for name in AXES if name in axes):
         cells[axis] = grid.container()
         with cells[axis]:
-            fields[axis] = mask_parts(key, base.mask) if axis == "mask" else _axis(key, axis, getattr(base, axis))
+            fields[axis] = (
+                mask_parts(key, base.mask)
+                if axis == "mask"
+                else _axis(key, axis, getattr(base, axis))
+            )
         broken |= _broken(axis, fields[axis])
     config = None if broken else _build(key, fields, cells)
     if top is not None:
@@ -65,9 +82,15 @@ def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple
             picker = f"{key}:preset"
             st.session_state[picker] = preset_of(config) or OWN
             options = [OWN, *(item.key for item in PRESETS)]
-            st.selectbox("Preset", options, key=picker, on_change=_take_preset, args=(key,),
-                         help="A published mechanism. Choosing one sets all six axes.",
-                         format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name))
+            st.selectbox(
+                "Preset",
+                options,
+                key=picker,
+                on_change=_take_preset,
+                args=(key,),
+                help="A published mechanism. Choosing one sets all six axes.",
+                format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name),
+            )
             if config is not None and (known := preset_of(config)):
                 changed = preset(known).changed(config.d_model, config.num_heads)
                 st.caption(plain(" ".join(changed) or preset(known).meaning))
@@ -75,7 +98,11 @@ def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple
                 st.error(plain(error))
     if config is not None:
         st.session_state[f"{key}:mechanism"]["now"] = config
-        details("What cannot be combined with these choices", partial(_explain, config, axes), f"{key}:clashes")
+        details(
+            "What cannot be combined with these choices",
+            partial(_explain, config, axes),
+            f"{key}:clashes",
+        )
     return config
 
 
@@ -108,7 +135,11 @@ def repairs(fields: Fields, error: str) -> list[tuple[str, Choice]]:
     plainest = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
     result: list[tuple[str, Choice]] = []
     for axis, choice in suggested or plainest:
-        if (axis, choice) not in result and choice != fields[axis] and refusal({**fields, axis: choice}) is None:
+        if (
+            (axis, choice) not in result
+            and choice != fields[axis]
+            and refusal({**fields, axis: choice}) is None
+        ):
             result.append((axis, choice))
     return result[:MAX_REPAIRS]
 
@@ -122,11 +153,20 @@ def refusal(fields: Fields) -> str | None:
     return None
 
 
-def clashes(config: AttentionConfig, axes: Collection[str] = tuple(AXES)) -> list[tuple[str, Entry, str]]:
+def clashes(
+    config: AttentionConfig, axes: Collection[str] = tuple(AXES)
+) -> list[tuple[str, Entry, str]]:
     """Every choice that the others rule out: its axis, its entry and the reason."""
-    fields: Fields = {name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
-    pairs = [(axis, item, refusal({**fields, axis: Choice(item.key)}))
-             for axis in AXES if axis in axes for item in AXES[axis] if item.key not in COMPOSITIONS]
+    fields: Fields = {
+        name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)
+    }
+    pairs = [
+        (axis, item, refusal({**fields, axis: Choice(item.key)}))
+        for axis in AXES
+        if axis in axes
+        for item in AXES[axis]
+        if item.key not in COMPOSITIONS
+    ]
     return [(axis, item, error) for axis, item, error in pairs if error]
 
 
@@ -142,11 +182,21 @@ def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
 
 def _axis(key: str, axis: str, base: Choice) -> Choice:
     keys = [item.key for item in AXES[axis]]
-    name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
-                        help=AXIS_HELP.get(axis), format_func=lambda key: entry_label(entry(axis, key)))
+    name = st.selectbox(
+        AXIS_NAMES[axis],
+        keys,
+        keys.index(base.key),
+        key=f"{key}:{axis}",
+        **KEEP,
+        help=AXIS_HELP.get(axis),
+        format_func=lambda key: entry_label(entry(axis, key)),
+    )
     item = entry(axis, name)
-    return Choice.of(name, *parts_from(axis, item, base, f"{key}:{axis}", KEEP),
-                     **params_from(item, base, f"{key}:{axis}", KEEP))
+    return Choice.of(
+        name,
+        *parts_from(axis, item, base, f"{key}:{axis}", KEEP),
+        **params_from(item, base, f"{key}:{axis}", KEEP),
+    )
 
 
 def entry_label(item: Entry) -> str:
@@ -156,8 +206,11 @@ def entry_label(item: Entry) -> str:
 
 def _broken(axis: str, choice: Choice) -> bool:
     item = entry(axis, choice.key)
-    own = any(unreadable(param, dict(choice.params)[param.key]) for param in item.params
-              if is_text(param) and param.key in dict(choice.params))
+    own = any(
+        unreadable(param, dict(choice.params)[param.key])
+        for param in item.params
+        if is_text(param) and param.key in dict(choice.params)
+    )
     return own or any(_broken(axis, part) for part in choice.parts)
 
 
@@ -170,13 +223,20 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
     with cells[named[0]] if named else st.container():
         st.error(plain(error))
         for axis, choice in repairs(fields, error):
-            st.button(f"Use {axis} = {choice_text(choice, axis)}", key=f"{key}:repair:{axis}:{choice.key}",
-                      on_click=adopt, args=(key, AttentionConfig(**{**fields, axis: choice})))
+            st.button(
+                f"Use {axis} = {choice_text(choice, axis)}",
+                key=f"{key}:repair:{axis}:{choice.key}",
+                on_click=adopt,
+                args=(key, AttentionConfig(**{**fields, axis: choice})),
+            )
     return None
 
 
 def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
-    lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}" for axis, item, error in clashes(config, axes)]
+    lines = [
+        f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}"
+        for axis, item, error in clashes(config, axes)
+    ]
     st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
 
 
@@ -189,7 +249,9 @@ def preset_of(config: AttentionConfig | None) -> str | None:
     """The preset of a mechanism at its own size, whatever its dropout, or None."""
     if config is None:
         return None
-    return _presets_at(config.d_model, config.num_heads).get(replace(config, dropout=0.0) if config.dropout else config)
+    return _presets_at(config.d_model, config.num_heads).get(
+        replace(config, dropout=0.0) if config.dropout else config
+    )
 
 
 @lru_cache(maxsize=32)
@@ -222,8 +284,15 @@ def mask_parts(key: str, base: Choice) -> Choice:
     """Draw the widgets and return their mask."""
     join, parts = split(base)
     names = list(JOINS)
-    operator = st.selectbox("Mask", names, names.index(join), format_func=JOINS.__getitem__,
-                            key=f"{key}:mask:join", help="One mask, or two or three that are joined", **KEEP)
+    operator = st.selectbox(
+        "Mask",
+        names,
+        names.index(join),
+        format_func=JOINS.__getitem__,
+        key=f"{key}:mask:join",
+        help="One mask, or two or three that are joined",
+        **KEEP,
+    )
     masks = []
     for index in range(1 if operator == "one" else MAX_PARTS):
         part = _part(f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1)
@@ -264,15 +333,31 @@ def _negated(choice: Choice) -> Part:
 
 def _part(key: str, index: int, default: Part, optional: bool) -> Part | None:
     negated, base = default
-    options = [NONE] * optional + [item.key for item in AXES["mask"] if item.key not in COMPOSITIONS]
+    options = [NONE] * optional + [
+        item.key for item in AXES["mask"] if item.key not in COMPOSITIONS
+    ]
     options += [COMPOSED] * bool(base.parts)
     first = options.index(COMPOSED if base.parts else base.key)
-    name = st.selectbox(f"Mask {index + 1}", options, first, format_func=lambda name: _label(name, base), key=key,
-                        label_visibility="collapsed", help="Which keys each query may attend to", **KEEP)
+    name = st.selectbox(
+        f"Mask {index + 1}",
+        options,
+        first,
+        format_func=lambda name: _label(name, base),
+        key=key,
+        label_visibility="collapsed",
+        help="Which keys each query may attend to",
+        **KEEP,
+    )
     if name == NONE:
         return None
-    part = base if name == COMPOSED else Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
-    negated = st.toggle("Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP)
+    part = (
+        base
+        if name == COMPOSED
+        else Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
+    )
+    negated = st.toggle(
+        "Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP
+    )
     return negated, part
 
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from core.trace import AttentionTrace  # at run time torch would come with it
 
 
-def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]) -> bytes:
+def page_file(
+    source: Source, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]
+) -> bytes:
     """One HTML file of a page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
     charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
     svgs = figure_svgs({key: one.whole_spec() for key, one in charts.items()})
@@ -36,7 +38,9 @@ def page_file(source: Source, pictures: Mapping[str, Picture], drawn: Mapping[st
     return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
 
 
-def live_part(key: str, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]) -> Part | None:
+def live_part(
+    key: str, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]
+) -> Part | None:
     """A picture as a component draws it: all heads of a trace that fits into a file, else what the page shows."""
     picture = pictures[key]
     trace = _whole_trace(picture)
@@ -61,6 +65,8 @@ def _whole_trace(picture: Picture) -> AttentionTrace | None:
 
 def _trace_part(trace: AttentionTrace, pictures: Mapping[str, Picture]) -> Part:
     """All heads of a trace, at the head and the row that the reader picked."""
-    shown = [one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace]
+    shown = [
+        one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace
+    ]
     row = next((one.row for one in shown if one.row is not None), None)
     return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)

@@ -47,8 +47,14 @@ SCROLL_STYLE = """<style>
 DARK_STYLE = f"<style>[data-testid^=stBaseButton-primary] {{ color: {PAGE['dark']} }}</style>"
 
 
-def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, first: bool = True,
-          copy_link: str = COPY_LINK) -> None:
+def title(
+    name: str,
+    lead: str,
+    beside: Callable[[], object] = lambda: None,
+    *,
+    first: bool = True,
+    copy_link: str = COPY_LINK,
+) -> None:
     """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before.
 
     `beside` draws a button of the page's own before them; `copy_link` names what the link holds.
@@ -61,13 +67,27 @@ def title(name: str, lead: str, beside: Callable[[], object] = lambda: None, *, 
         beside()
         return
     with st.container(gap=None):
-        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom", gap=None):
+        with st.container(
+            horizontal=True,
+            horizontal_alignment="distribute",
+            vertical_alignment="bottom",
+            gap=None,
+        ):
             st.markdown(f"# {name}", width="content")
-            with st.container(horizontal=True, vertical_alignment="bottom", width="content", gap="xsmall"):
+            with st.container(
+                horizontal=True, vertical_alignment="bottom", width="content", gap="xsmall"
+            ):
                 beside()
-                page_actions(key=f"{page}:actions", presenting=presenting(), theme=theme(), on_present=toggle,
-                             on_export=export.request, on_reset=request_reset, cookie=reports.cookie(),
-                             label=copy_link)
+                page_actions(
+                    key=f"{page}:actions",
+                    presenting=presenting(),
+                    theme=theme(),
+                    on_present=toggle,
+                    on_export=export.request,
+                    on_reset=request_reset,
+                    cookie=reports.cookie(),
+                    label=copy_link,
+                )
         paragraph(lead)
     st.html(TERM_STYLE + SCROLL_STYLE + (DARK_STYLE if theme() == "dark" else ""))
     export.show_where_requested(name)
@@ -92,7 +112,10 @@ def field_error(error: object) -> None:
 
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:
     """Draw the small title of a chart, which explains its terms, and after it a legend in HTML."""
-    column.markdown(f":small[{explain_markdown(f'**{text}**')}{legend and '&ensp;'}{legend}]", unsafe_allow_html=True)
+    column.markdown(
+        f":small[{explain_markdown(f'**{text}**')}{legend and '&ensp;'}{legend}]",
+        unsafe_allow_html=True,
+    )
 
 
 def theme() -> Theme:
@@ -104,8 +127,10 @@ def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
     page_pictures.note_fact(text)
     size = "17px/25px" if len(text) > 180 else "19px/28px"
-    st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0;overflow-wrap:anywhere">'
-            f"{_as_html(text, PICK[theme()])}</p>")
+    st.html(
+        f"<p style=\"font:400 {size} 'Source Serif', serif;margin:0;overflow-wrap:anywhere\">"
+        f"{_as_html(text, PICK[theme()])}</p>"
+    )
 
 
 def _as_html(text: str, accent: str) -> str:
@@ -151,7 +176,9 @@ def details(label: str, draw: Callable[[], object], key: str | None = None) -> N
 
 def placeholder(text: str, height: int = 420) -> None:
     """A box of the figures' size with a line of text."""
-    with st.container(border=True, height=height, vertical_alignment="center", horizontal_alignment="center"):
+    with st.container(
+        border=True, height=height, vertical_alignment="center", horizontal_alignment="center"
+    ):
         st.caption(text)
 
 

@@ -18,17 +18,22 @@ from dashboard.widgets.panels import field_error
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
 
-def keep_heads(d_model: str, heads: Callable[[int], str], fits: Callable[[int], Sequence[int]]) -> dict[str, Any]:
+def keep_heads(
+    d_model: str, heads: Callable[[int], str], fits: Callable[[int], Sequence[int]]
+) -> dict[str, Any]:
     """The options of the d_model widget of key `d_model` by which its changes keep the heads that were chosen.
 
     Where these do not divide the new d_model, the largest number below them of `fits(d_model)` is shown until they do.
     `heads(d_model)` is the key of the heads' widget, whose value the page tells by `note_heads`.
     """
+
     def keep() -> None:
         state = st.session_state
         if (noted := state.get(f"{d_model}:heads")) is not None:
             width, chosen = state[d_model], noted[0]
-            shown = max((number for number in fits(width) if number <= chosen), default=fits(width)[0])
+            shown = max(
+                (number for number in fits(width) if number <= chosen), default=fits(width)[0]
+            )
             state[heads(width)], state[f"{d_model}:heads"] = shown, (chosen, width, shown)
 
     return {"on_change": keep}
@@ -43,38 +48,64 @@ def note_heads(d_model: str, width: int, heads: int) -> int:
 
 def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[str, Value]:
     """Draw a widget for each of the entry's parameters except `exclude`; returns their values."""
-    return {param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
-            for param in item.params if param.key not in exclude}
+    return {
+        param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
+        for param in item.params
+        if param.key not in exclude
+    }
 
 
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
     """The values that those widgets will have, before they are drawn."""
-    return {param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default) for param in item.params}
+    return {
+        param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default)
+        for param in item.params
+    }
 
 
 def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> dict[str, Value]:
     """The same, starting from another choice's values where it is of that entry."""
     values = dict(base.params) if base.key == item.key else {}
-    return {param.key: param_widget(replace(param, default=values.get(param.key, param.default)),
-                                    key=f"{key}:{item.key}:{param.key}", keep=keep) for param in item.params}
+    return {
+        param.key: param_widget(
+            replace(param, default=values.get(param.key, param.default)),
+            key=f"{key}:{item.key}:{param.key}",
+            keep=keep,
+        )
+        for param in item.params
+    }
 
 
 def joinable(axis: str) -> list[Entry]:
     """The entries that a composed choice of the axis can join; of positions those that rotate or change scores."""
-    return [item for item in AXES[axis] if not item.parts and (axis != "position" or item.enters in ("q, k", "scores"))]
+    return [
+        item
+        for item in AXES[axis]
+        if not item.parts and (axis != "position" or item.enters in ("q, k", "scores"))
+    ]
 
 
-def parts_from(axis: str, item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> tuple[Choice, ...]:
+def parts_from(
+    axis: str, item: Entry, base: Choice, key: str, keep: dict[str, Any]
+) -> tuple[Choice, ...]:
     """Draw the parts of a composed choice, starting from those of another choice of that entry, else from its own."""
     start = base.parts if base.key == item.key and base.parts else item.parts
-    return tuple(_part(axis, part, f"Part {n + 1}", part_key(key, item.key, n), keep) for n, part in enumerate(start))
+    return tuple(
+        _part(axis, part, f"Part {n + 1}", part_key(key, item.key, n), keep)
+        for n, part in enumerate(start)
+    )
 
 
 def parts_in_session(axis: str, item: Entry, *, key: str) -> tuple[Choice, ...]:
     """The parts that those widgets will have, before they are drawn, where they start from the entry's own."""
-    names = [st.session_state.get(part_key(key, item.key, n), part.key) for n, part in enumerate(item.parts)]
-    return tuple(Choice.of(name, **params_in_session(entry(axis, name), key=part_key(key, item.key, n)))
-                 for n, name in enumerate(names))
+    names = [
+        st.session_state.get(part_key(key, item.key, n), part.key)
+        for n, part in enumerate(item.parts)
+    ]
+    return tuple(
+        Choice.of(name, **params_in_session(entry(axis, name), key=part_key(key, item.key, n)))
+        for n, name in enumerate(names)
+    )
 
 
 def part_key(key: str, name: str, number: int) -> str:
@@ -83,8 +114,15 @@ def part_key(key: str, name: str, number: int) -> str:
 
 def _part(axis: str, base: Choice, label: str, key: str, keep: dict[str, Any]) -> Choice:
     names = [item.key for item in joinable(axis)]
-    name = st.selectbox(label, names, names.index(base.key), key=key, format_func=lambda name: entry(axis, name).name,
-                        help="One of the choices that act together", **keep)
+    name = st.selectbox(
+        label,
+        names,
+        names.index(base.key),
+        key=key,
+        format_func=lambda name: entry(axis, name).name,
+        help="One of the choices that act together",
+        **keep,
+    )
     return Choice.of(name, **params_from(entry(axis, name), base, key, keep))
 
 
@@ -104,11 +142,15 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
         show_unreadable(param, typed)
         return typed
     number: Any = type(param.default)
-    low, high, step = (None if bound is None else number(bound) for bound in (param.low, param.high, param.step))
+    low, high, step = (
+        None if bound is None else number(bound) for bound in (param.low, param.high, param.step)
+    )
     short = low is not None and high is not None and step is not None and high - low <= 100 * step
     if number is float and not short:
         shared["format"] = "%g"  # 10000, not 10000.00
-    return (st.slider if short else st.number_input)(param.name, low, high, number(param.default), step, **shared)
+    return (st.slider if short else st.number_input)(
+        param.name, low, high, number(param.default), step, **shared
+    )
 
 
 def is_text(param: Param) -> bool:

@@ -22,4 +22,7 @@ def plugin_problems() -> Iterator[None]:
         yield
     finally:
         for problem in plugins.problems:
-            place.warning(f"{plain(problem)} Correct it and start the dashboard again.", icon=":material/extension:")
+            place.warning(
+                f"{plain(problem)} Correct it and start the dashboard again.",
+                icon=":material/extension:",
+            )

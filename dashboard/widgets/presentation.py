@@ -67,8 +67,15 @@ def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
     return points[0] if points else None
 
 
-def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, drawn: tuple[Spec, Any] | None = None,
-               **options: Any) -> Any:
+def draw_chart(
+    place: Any,
+    spec: Spec,
+    data: Any = None,
+    *,
+    alt: str,
+    drawn: tuple[Spec, Any] | None = None,
+    **options: Any,
+) -> Any:
     """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`.
 
     `drawn` is the same figure for the browser, with what changes in its data.
@@ -78,4 +85,6 @@ def draw_chart(place: Any, spec: Spec, data: Any = None, *, alt: str, drawn: tup
     spec, data = (ordered(drawn[0]), drawn[1]) if drawn else (spec, data)
     if "selection_mode" in options:
         spec = each_press_counts(spec)
-    return place.vega_lite_chart(data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options)
+    return place.vega_lite_chart(
+        data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options
+    )

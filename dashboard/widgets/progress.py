@@ -62,7 +62,9 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
     values: dict[Item, Value] = measurements(key, about)
     left = [item for item in todo if item not in values]
-    slot = st.empty()  # always, so that what comes after it keeps its place, and the keyboard's focus
+    slot = (
+        st.empty()
+    )  # always, so that what comes after it keeps its place, and the keyboard's focus
     if left and state["going"] is not False:
         st.session_state[MEASURED] = True
         if _in_fragment.get():
@@ -87,7 +89,9 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
 class _Bar:
     """How many of the items are measured, with Stop, once the work has lasted for QUIET seconds."""
 
-    def __init__(self, key: str, slot: st.delta_generator.DeltaGenerator, done: int, count: int, noun: str) -> None:
+    def __init__(
+        self, key: str, slot: st.delta_generator.DeltaGenerator, done: int, count: int, noun: str
+    ) -> None:
         self.key, self.slot, self.done, self.count, self.noun = key, slot, done, count, noun
         self._next = time.monotonic() + QUIET
         self._progress: st.delta_generator.DeltaGenerator | None = None
@@ -100,7 +104,13 @@ class _Bar:
         if self._progress is None:
             with self.slot.container(horizontal=True, vertical_alignment="center"):
                 self._progress = st.progress(self.done / self.count, words)
-                st.button("Stop", key=f"{self.key}:stop", icon=":material/stop:", on_click=_set, args=(self.key, False))
+                st.button(
+                    "Stop",
+                    key=f"{self.key}:stop",
+                    icon=":material/stop:",
+                    on_click=_set,
+                    args=(self.key, False),
+                )
         else:
             self._progress.progress(self.done / self.count, words)
         self._next = time.monotonic() + SHOW_EVERY
@@ -114,12 +124,20 @@ def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value], 
     return seconds
 
 
-def _offer(key: str, slot: st.delta_generator.DeltaGenerator, left: int, count: int, each: float, noun: str) -> None:
+def _offer(
+    key: str, slot: st.delta_generator.DeltaGenerator, left: int, count: int, each: float, noun: str
+) -> None:
     """Draw the button that measures the rest, with the time it takes."""
     seconds = max(1, round(left * each))
     with slot.container(horizontal=True, vertical_alignment="center"):
-        st.button(f"Measure {left} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
-                  args=(key, True), help=f"About {seconds} s here. Stop keeps what was measured.")
+        st.button(
+            f"Measure {left} {noun}",
+            key=f"{key}:go",
+            icon=":material/speed:",
+            on_click=_set,
+            args=(key, True),
+            help=f"About {seconds} s here. Stop keeps what was measured.",
+        )
         st.caption(f"{count - left} of {count} {noun} measured; the rest takes about {seconds} s.")
 
 

@@ -12,15 +12,19 @@ from dashboard.charts.palette import CATEGORIES
 from dashboard.widgets.panels import theme
 from dashboard.widgets.role_scores import HeadRoles
 
-STYLE = ("<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"
-         ".role-line span{display:flex;gap:6px;align-items:center;white-space:nowrap}"
-         ".role-line .quiet{opacity:.62}</style>")
+STYLE = (
+    "<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"
+    ".role-line span{display:flex;gap:6px;align-items:center;white-space:nowrap}"
+    ".role-line .quiet{opacity:.62}</style>"
+)
 
 
 def swatch(index: int) -> str:
     """A role's mark in a table of roles."""
-    return (f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;'
-            f'background:{CATEGORIES[theme()][index]}"></span>')
+    return (
+        f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;'
+        f'background:{CATEGORIES[theme()][index]}"></span>'
+    )
 
 
 def role_line(roles: HeadRoles, heads: int) -> None:
@@ -28,10 +32,14 @@ def role_line(roles: HeadRoles, heads: int) -> None:
     count = Counter(roles.values())
     items = []
     for index, role in enumerate(ROLES):
-        corner = (f'<div style="width:0;height:0;border-left:12px solid transparent;'
-                  f'border-bottom:12px solid {CATEGORIES[theme()][index]}"></div>')
+        corner = (
+            f'<div style="width:0;height:0;border-left:12px solid transparent;'
+            f'border-bottom:12px solid {CATEGORIES[theme()][index]}"></div>'
+        )
         if count[index]:
-            items.append(f'<span title="{escape(role.meaning, quote=True)}">{corner}{escape(role.name)} '
-                         f"{count[index]}</span>")
+            items.append(
+                f'<span title="{escape(role.meaning, quote=True)}">{corner}{escape(role.name)} '
+                f"{count[index]}</span>"
+            )
     items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
     st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from core.pretrained import ModelInputs, Reading
-from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example, read_all, role_inputs, score_roles
+from core.roles import (
+    ROLES,
+    Example,
+    RoleInputs,
+    RoleScores,
+    clearest_example,
+    read_all,
+    role_inputs,
+    score_roles,
+)
 from core.trace import Kind
 from dashboard.runtime.cache import remembered, shared
 from dashboard.runtime.threads import one_thread
@@ -13,13 +22,17 @@ from dashboard.widgets.model_picker.models import is_small
 HeadRoles = dict[tuple[int, int], int]
 
 
-def inputs_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleInputs:
+def inputs_of(
+    ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
+) -> RoleInputs:
     """The inputs on which roles are measured; the page's own alone where there is no set (sound, arrays)."""
     inputs = RoleInputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
     return inputs if inputs.givens else RoleInputs((page_inputs,), "input above")
 
 
-def role_scores_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleScores:
+def role_scores_of(
+    ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
+) -> RoleScores:
     """Every role's score in every head, over what `inputs_of` names."""
     return shared(_role_scores, ref, inputs_of(ref, page_inputs, kind, own), kind)
 
@@ -33,7 +46,9 @@ def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> boo
     """Whether `roles_of` takes no time."""
     if kind == "cross" or ref.source == "array":
         return True
-    return remembered(_inputs, ref, kind, ()) and remembered(_role_scores, ref, inputs_of(ref, page_inputs, kind), kind)
+    return remembered(_inputs, ref, kind, ()) and remembered(
+        _role_scores, ref, inputs_of(ref, page_inputs, kind), kind
+    )
 
 
 def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
@@ -41,7 +56,9 @@ def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading,
     return shared(_readings, ref, inputs, kind)
 
 
-def examples_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
+def examples_of(
+    ref: ModelRef, inputs: RoleInputs, kind: Kind
+) -> dict[int, tuple[Reading, Example]]:
     """For each role that can be measured: the clearest example of its best head, and its reading."""
     return shared(_examples, ref, inputs, kind)
 
@@ -51,7 +68,10 @@ def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[
     out = {}
     for index, role in enumerate(ROLES):
         best = scores.best(index)
-        if best is not None and (example := clearest_example(readings, kind, role, *best)) is not None:
+        if (
+            best is not None
+            and (example := clearest_example(readings, kind, role, *best)) is not None
+        ):
             out[index] = readings[example.reading], example
     return out
 

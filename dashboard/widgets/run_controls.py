@@ -22,8 +22,18 @@ from dashboard.widgets.panels import plain
 RunState = Literal["live", "paused", "ended"]
 
 
-def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, start: str, start_key: str,
-                config: object, proceed: Callable[[Run], object], restart_help: Mapping[RunState, str]) -> None:
+def run_buttons(
+    row: DeltaGenerator,
+    run: Run,
+    page: str,
+    state: RunState,
+    *,
+    start: str,
+    start_key: str,
+    config: object,
+    proceed: Callable[[Run], object],
+    restart_help: Mapping[RunState, str],
+) -> None:
     """Draw Start, Stop or Continue by the run's state, with Pause, and Restart in the states of `restart_help`.
 
     Start and Restart mark a press (see ``pressed``) of a run with `config`, None where the settings do not fit;
@@ -31,15 +41,30 @@ def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, st
     """
     if state == "live":
         stop_button(row, page, end_run, run)
-        row.button("", icon=":material/pause:", key=f"{page}:pause", help="Pause; Continue resumes from the same step",
-                   on_click=end_run, args=(run, "pause"))
+        row.button(
+            "",
+            icon=":material/pause:",
+            key=f"{page}:pause",
+            help="Pause; Continue resumes from the same step",
+            on_click=end_run,
+            args=(run, "pause"),
+        )
     elif state == "paused":
         continue_button(row, page, proceed, run)
     else:
-        start_button(row, start, key=start_key, disabled=config is None, on_click=press, args=(page,))
+        start_button(
+            row, start, key=start_key, disabled=config is None, on_click=press, args=(page,)
+        )
     if state in restart_help:
-        row.button("", icon=":material/replay:", key=f"{page}:again", help=restart_help[state],
-                   disabled=config is None or _goes_on(page, config), on_click=press, args=(page,))
+        row.button(
+            "",
+            icon=":material/replay:",
+            key=f"{page}:again",
+            help=restart_help[state],
+            disabled=config is None or _goes_on(page, config),
+            on_click=press,
+            args=(page,),
+        )
 
 
 def state_of(run: Run, status: Status) -> RunState:
@@ -53,7 +78,9 @@ def anothers_note(run: Run) -> bool:
     """Say of a run of another person what one may do with it; whether it is one."""
     another = bool(people.owner(run)) and not people.mine(run)
     if another:
-        st.caption("This run belongs to another person. You can look at it and export it, but not change it.")
+        st.caption(
+            "This run belongs to another person. You can look at it and export it, but not change it."
+        )
     return another
 
 
@@ -75,26 +102,59 @@ def _goes_on(page: str, config: object) -> bool:
 
 def start_button(container: Any, label: str, **options: Any) -> None:
     """The primary button that starts runs; `options` are those of st.button."""
-    container.button(label, icon=":material/play_arrow:", type="primary", width="stretch", **options)
+    container.button(
+        label, icon=":material/play_arrow:", type="primary", width="stretch", **options
+    )
 
 
 def stop_button(container: Any, page: str, stop: Callable[..., object], *args: Any) -> None:
-    container.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=f"{page}:stop", on_click=stop,
-                 args=args)
+    container.button(
+        "Stop",
+        icon=":material/stop:",
+        type="primary",
+        width="stretch",
+        key=f"{page}:stop",
+        on_click=stop,
+        args=args,
+    )
 
 
-def continue_button(container: Any, page: str, proceed: Callable[..., object], *args: Any, label: str = "Continue",
-                    primary: bool = True) -> None:
-    container.button(label, icon=":material/resume:", type="primary" if primary else "secondary", width="stretch",
-                 key=f"{page}:continue", on_click=proceed, args=args)
+def continue_button(
+    container: Any,
+    page: str,
+    proceed: Callable[..., object],
+    *args: Any,
+    label: str = "Continue",
+    primary: bool = True,
+) -> None:
+    container.button(
+        label,
+        icon=":material/resume:",
+        type="primary" if primary else "secondary",
+        width="stretch",
+        key=f"{page}:continue",
+        on_click=proceed,
+        args=args,
+    )
 
 
-def start_run(page: str, config: object, start: Callable[[], Run], show: Callable[[Run], None],
-              *errors: type[Exception]) -> None:
+def start_run(
+    page: str,
+    config: object,
+    start: Callable[[], Run],
+    show: Callable[[Run], None],
+    *errors: type[Exception],
+) -> None:
     """Start a run of these settings and show it; a full queue and these errors become the page's message."""
     runs: list[Run] = []
-    if flash_errors(page, "The run could not be started: ", lambda: runs.append(start()), jobs.QueueFull, OSError,
-                    *errors):
+    if flash_errors(
+        page,
+        "The run could not be started: ",
+        lambda: runs.append(start()),
+        jobs.QueueFull,
+        OSError,
+        *errors,
+    ):
         st.session_state[f"{page}:started"] = config, runs[0]
         show(runs[0])
         wait(lambda: runs[0].records() or runs[0].status().state == "queued")
@@ -109,8 +169,14 @@ def end_run(run: Run, how: str = "stop") -> None:
 
 def continue_run(page: str, run: Run, **changes: Any) -> bool:
     """Continue an ended run, with changes to its config; whether that was possible."""
-    done = flash_errors(page, "The run could not continue: ", lambda: jobs.resume(run, **changes), jobs.QueueFull,
-                        ConfigError, OSError)
+    done = flash_errors(
+        page,
+        "The run could not continue: ",
+        lambda: jobs.resume(run, **changes),
+        jobs.QueueFull,
+        ConfigError,
+        OSError,
+    )
     if done:
         wait(lambda: run.status().state == "running" and run.alive())
     return done
@@ -120,10 +186,15 @@ def limits_line(steps: bool = True) -> None:
     """On a public copy: what a run may take, before it is started; one without `steps` continues in a next turn."""
     if hosted():
         now = limits()
-        most = (f"a run may take {now.steps:,} steps and {now.seconds} s" if steps else
-                f"a run stops after {now.seconds} s, and Continue gives it as many again")
-        st.caption(f"This is a public copy. Here {most}, and you may have {now.under_way} runs at once. Nobody else "
-                   "sees yours without its link.")
+        most = (
+            f"a run may take {now.steps:,} steps and {now.seconds} s"
+            if steps
+            else f"a run stops after {now.seconds} s, and Continue gives it as many again"
+        )
+        st.caption(
+            f"This is a public copy. Here {most}, and you may have {now.under_way} runs at once. Nobody else "
+            "sees yours without its link."
+        )
 
 
 def show_flash(page: str) -> None:
@@ -132,13 +203,21 @@ def show_flash(page: str) -> None:
         st.warning(plain(message))
 
 
-def show_progress(run: Run, status: Status, *, ending: str, progress: Callable[[], tuple[float, str]],
-                  name: str = "Waiting for a free worker") -> None:
+def show_progress(
+    run: Run,
+    status: Status,
+    *,
+    ending: str,
+    progress: Callable[[], tuple[float, str]],
+    name: str = "Waiting for a free worker",
+) -> None:
     """How far a run is: `ending` in Markdown once it has ended, its place in the queue, or a progress bar."""
     if status.ended:
         (st.error if status.state == "failed" else st.caption)(ending)
     elif place := jobs.place(run):
-        seconds = "" if place.seconds is None else f", starts in about {about_duration(place.seconds)}"
+        seconds = (
+            "" if place.seconds is None else f", starts in about {about_duration(place.seconds)}"
+        )
         st.progress(0.0, f"{name}: number {place.number} in the queue{seconds}")
     else:
         st.progress(*progress())

@@ -11,49 +11,120 @@ from core.decoding import Strategy, beam_steps, sample_steps
 from dashboard.widgets.panels import details, source_panel
 from dashboard.widgets.params import BOUND
 
-STRATEGIES: dict[str, Strategy] = {"Greedy": "greedy", "Beam": "beam", "Sampling": "sampling"}  # by label
+STRATEGIES: dict[str, Strategy] = {
+    "Greedy": "greedy",
+    "Beam": "beam",
+    "Sampling": "sampling",
+}  # by label
 PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, meaning
-    "greedy": ("Greedy", "Sutskever et al. 2014", "https://arxiv.org/abs/1409.3215",
-               "Greedy decoding selects the most probable token at each step and never revises it."),
-    "beam": ("Beam", "Wu et al. 2016, section 7", "https://arxiv.org/abs/1609.08144",
-             "Beam search keeps the best partial outputs; the length penalty divides by a power of the length, because "
-             "long outputs have a lower probability."),
-    "sampling": ("Sampling", "Holtzman et al. 2020", "https://arxiv.org/abs/1904.09751",
-                 "Top-p (nucleus) sampling draws from the fewest tokens that together have probability p, without the "
-                 "unreliable tail; top-k sampling is from Fan et al. 2018."),
+    "greedy": (
+        "Greedy",
+        "Sutskever et al. 2014",
+        "https://arxiv.org/abs/1409.3215",
+        "Greedy decoding selects the most probable token at each step and never revises it.",
+    ),
+    "beam": (
+        "Beam",
+        "Wu et al. 2016, section 7",
+        "https://arxiv.org/abs/1609.08144",
+        "Beam search keeps the best partial outputs; the length penalty divides by a power of the length, because "
+        "long outputs have a lower probability.",
+    ),
+    "sampling": (
+        "Sampling",
+        "Holtzman et al. 2020",
+        "https://arxiv.org/abs/1904.09751",
+        "Top-p (nucleus) sampling draws from the fewest tokens that together have probability p, without the "
+        "unreliable tail; top-k sampling is from Fan et al. 2018.",
+    ),
 }
 TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 
-def strategy_settings(strategy: str, cells: Sequence[Any], key: Callable[[str], str], *, max_width: int,
-                      penalty: tuple[str, float, str]) -> dict[str, Any]:
+def strategy_settings(
+    strategy: str,
+    cells: Sequence[Any],
+    key: Callable[[str], str],
+    *,
+    max_width: int,
+    penalty: tuple[str, float, str],
+) -> dict[str, Any]:
     """A strategy's settings, one a cell; `penalty` is the label, default and help of the length penalty."""
     if strategy == "Greedy":
         return {}
     if strategy == "Sampling":
         return _sampling_settings(cells, key)
     label, default, meaning = penalty
-    return {"width": cells[0].slider("Width", 1, max_width, 4, key=key("width"), **BOUND,
-                                     help="The number of partial outputs that are kept at each step."),
-            "length_penalty": cells[1].slider(label, 0.0, 2.0, default, 0.1, key=key("penalty"), **BOUND,
-                                              help=meaning)}
+    return {
+        "width": cells[0].slider(
+            "Width",
+            1,
+            max_width,
+            4,
+            key=key("width"),
+            **BOUND,
+            help="The number of partial outputs that are kept at each step.",
+        ),
+        "length_penalty": cells[1].slider(
+            label, 0.0, 2.0, default, 0.1, key=key("penalty"), **BOUND, help=meaning
+        ),
+    }
 
 
 def sample_count(most: int, default: int, key: Callable[[str], str]) -> dict[str, Any]:
     """The fields of the number of samples and the seed."""
-    return {"samples": st.slider("Samples", 1, most, default, key=key("samples"), **BOUND,
-                                 help="The number of outputs that are sampled."),
-            "seed": st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND,
-                                    help="The same seed gives the same samples.")}
+    return {
+        "samples": st.slider(
+            "Samples",
+            1,
+            most,
+            default,
+            key=key("samples"),
+            **BOUND,
+            help="The number of outputs that are sampled.",
+        ),
+        "seed": st.number_input(
+            "Seed",
+            0,
+            10_000,
+            0,
+            key=key("seed"),
+            **BOUND,
+            help="The same seed gives the same samples.",
+        ),
+    }
 
 
 def _sampling_settings(cells: Sequence[Any], key: Callable[[str], str]) -> dict[str, Any]:
-    return {"temperature": cells[0].select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
-                                                  help="Below 1 the distribution is sharper, above 1 flatter."),
-            "top_k": cells[1].number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
-                                           help="Sample from the k most probable tokens; 0 means all."),
-            "top_p": cells[2].slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
-                                     help="Sample from the fewest tokens that together have this probability.")}
+    return {
+        "temperature": cells[0].select_slider(
+            "Temperature",
+            TEMPERATURES,
+            1.0,
+            key=key("temperature"),
+            **BOUND,
+            help="Below 1 the distribution is sharper, above 1 flatter.",
+        ),
+        "top_k": cells[1].number_input(
+            "Top-k",
+            0,
+            1000,
+            0,
+            key=key("top_k"),
+            **BOUND,
+            help="Sample from the k most probable tokens; 0 means all.",
+        ),
+        "top_p": cells[2].slider(
+            "Top-p",
+            0.05,
+            1.0,
+            1.0,
+            0.05,
+            key=key("top_p"),
+            **BOUND,
+            help="Sample from the fewest tokens that together have this probability.",
+        ),
+    }
 
 
 def sources(strategy: Strategy, key: str) -> None:

@@ -51,5 +51,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
     body = "".join(row(cells, index) for index, cells in enumerate(rows))
     st.html(STYLE)  # apart, since it never changes: a rerun then sends and cleans the rows alone
     style = "lab-table wrap" if wrap else "lab-table"
-    st.html(f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'  # keys scroll it
-            f"<thead>{row(head, None)}</thead><tbody>{body}</tbody></table></div>")
+    st.html(
+        f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'  # keys scroll it
+        f"<thead>{row(head, None)}</thead><tbody>{body}</tbody></table></div>"
+    )

@@ -33,25 +33,50 @@ class Stop:
 
 
 STOPS = (
-    Stop("why", "Each point is a translator, with **one vector** or with **attention**. All of them translate most "
-                "short sentences without a mistake. Predict below what happens to long sentences."),
-    Stop("one_query", "Here **cat** is the query: it is compared with every word. Predict below which word gets the "
-                      "largest weight, then pick **5 Normalize**: the blue bars are the weights. This model is not "
-                      "trained yet.",
-         {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat"}),
-    Stop("heads", "A trained model has many heads: Head 0, Head 1 and so on, each with its own map. A row is a word "
-                  "that attends; the more a cell stands out, the larger its weight. In Head 1, **it** attends most "
-                  "to **animal**."),
-    Stop("positions", "Attention alone does not know the order of words: shuffle them, and the output of each word "
-                      "stays the same. With positions it changes, by the numbers below the words.",
-         {"positions:position": "Sinusoidal · 2017", "positions:idea": "Shuffle the words",
-          "positions:tokens": SENTENCE}),
-    Stop("masks", "A model that predicts the next word must not see it. ✓ means may attend, ✕ may not: each word "
-                  "attends to itself and to the words before it.", {"masks:tokens": SENTENCE}),
-    Stop("transformer", "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
-                        "blocks are attention. Press a block to see what it computes."),
-    Stop("train", "This small model learned to write letters in reverse order. The map shows which letter it attends "
-                  "to for each that it writes: an anti-diagonal. Press Train to watch one form."),
+    Stop(
+        "why",
+        "Each point is a translator, with **one vector** or with **attention**. All of them translate most "
+        "short sentences without a mistake. Predict below what happens to long sentences.",
+    ),
+    Stop(
+        "one_query",
+        "Here **cat** is the query: it is compared with every word. Predict below which word gets the "
+        "largest weight, then pick **5 Normalize**: the blue bars are the weights. This model is not "
+        "trained yet.",
+        {"one:start": "simple", "one:tokens": SENTENCE, "one:query": "cat"},
+    ),
+    Stop(
+        "heads",
+        "A trained model has many heads: Head 0, Head 1 and so on, each with its own map. A row is a word "
+        "that attends; the more a cell stands out, the larger its weight. In Head 1, **it** attends most "
+        "to **animal**.",
+    ),
+    Stop(
+        "positions",
+        "Attention alone does not know the order of words: shuffle them, and the output of each word "
+        "stays the same. With positions it changes, by the numbers below the words.",
+        {
+            "positions:position": "Sinusoidal · 2017",
+            "positions:idea": "Shuffle the words",
+            "positions:tokens": SENTENCE,
+        },
+    ),
+    Stop(
+        "masks",
+        "A model that predicts the next word must not see it. ✓ means may attend, ✕ may not: each word "
+        "attends to itself and to the words before it.",
+        {"masks:tokens": SENTENCE},
+    ),
+    Stop(
+        "transformer",
+        "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
+        "blocks are attention. Press a block to see what it computes.",
+    ),
+    Stop(
+        "train",
+        "This small model learned to write letters in reverse order. The map shows which letter it attends "
+        "to for each that it writes: an anti-diagonal. Press Train to watch one form.",
+    ),
 )
 
 
@@ -79,7 +104,9 @@ def bar(page: str) -> None:
     """Draw the bar above a page while a tour runs: the sentence, Back, Next and Skip."""
     if not running():
         return
-    here = [index for index, stop in enumerate(STOPS) if stop.page == page]  # also by the sidebar or the Back button
+    here = [
+        index for index, stop in enumerate(STOPS) if stop.page == page
+    ]  # also by the sidebar or the Back button
     if here and here[0] != st.session_state[AT]:
         _put_back()
     at = st.session_state[AT] = here[0] if here else st.session_state[AT]
@@ -91,14 +118,24 @@ def bar(page: str) -> None:
     with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         if st.button("Back", key="tour:back", disabled=at == 0, help="The stop before this one"):
             go(at - 1)
-        if st.button("Finish" if at == last else "Next stop", key="tour:next", icon=":material/arrow_forward:",
-                     help="End the tour on Start here" if at == last else "The next stop of the tour"):
+        if st.button(
+            "Finish" if at == last else "Next stop",
+            key="tour:next",
+            icon=":material/arrow_forward:",
+            help="End the tour on Start here" if at == last else "The next stop of the tour",
+        ):
             if at < last:
                 go(at + 1)
             _end()
             st.switch_page(step_of("start").path, query_params={})
-        st.button("Skip", key="tour:skip", type="tertiary", help="End the tour; this page stays open", on_click=_end,
-                  args=(page,))
+        st.button(
+            "Skip",
+            key="tour:skip",
+            type="tertiary",
+            help="End the tour; this page stays open",
+            on_click=_end,
+            args=(page,),
+        )
     st.html(STYLE)
 
 

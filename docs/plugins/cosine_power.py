@@ -15,9 +15,17 @@ def score(q, k, power):
     return SCALE * cosine.sign() * cosine.abs().clamp(min=1e-6) ** power
 
 
-register("score", Entry(
-    "cosine_power", "Cosine power", lambda config: partial(score, **config.score.kwargs),
-    r"8\,\operatorname{sign}(c)\,|c|^p,\quad c = \hat q_i^\top \hat k_j",
-    "The cosine of query and key to a power: only keys that point the same way score high.", "", 2026,
-    params=(Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine"),),
-    short="cos(q, k)^p"))
+register(
+    "score",
+    Entry(
+        "cosine_power",
+        "Cosine power",
+        lambda config: partial(score, **config.score.kwargs),
+        r"8\,\operatorname{sign}(c)\,|c|^p,\quad c = \hat q_i^\top \hat k_j",
+        "The cosine of query and key to a power: only keys that point the same way score high.",
+        "",
+        2026,
+        params=(Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine"),),
+        short="cos(q, k)^p",
+    ),
+)

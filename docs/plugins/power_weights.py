@@ -12,12 +12,25 @@ def normalize(scores, mask, power):
     as a mean, has to fill them itself: scores.masked_fill(~mask, 0).
     """
     positive = scores.relu() ** power
-    return positive / positive.sum(-1, keepdim=True).clamp(min=1e-6)  # a row without a positive score is 0
+    return positive / positive.sum(-1, keepdim=True).clamp(
+        min=1e-6
+    )  # a row without a positive score is 0
 
 
-register("normalizer", Entry(
-    "power_weights", "Power weights", lambda config: partial(normalize, **config.normalizer.kwargs),
-    r"w_{ij} = \max(0, s_{ij})^p / \textstyle\sum_k \max(0, s_{ik})^p",
-    "Positive scores to a power, divided by their sum: keys with a negative score get no weight at all.", "", 2026,
-    params=(Param("power", "Power", 1.5, 1.0, 4.0, 0.25, meaning="exponent of the positive scores"),),
-    short="max(0, s)^{power} / Σ", traits=frozenset({"at most one"})))
+register(
+    "normalizer",
+    Entry(
+        "power_weights",
+        "Power weights",
+        lambda config: partial(normalize, **config.normalizer.kwargs),
+        r"w_{ij} = \max(0, s_{ij})^p / \textstyle\sum_k \max(0, s_{ik})^p",
+        "Positive scores to a power, divided by their sum: keys with a negative score get no weight at all.",
+        "",
+        2026,
+        params=(
+            Param("power", "Power", 1.5, 1.0, 4.0, 0.25, meaning="exponent of the positive scores"),
+        ),
+        short="max(0, s)^{power} / Σ",
+        traits=frozenset({"at most one"}),
+    ),
+)

@@ -15,8 +15,10 @@ from dashboard.charts.numbers import byte_size, operations
 from dashboard.navigation import step_of
 
 D_MODEL, HEADS, LENGTH = 64, 4, 512
-SIZES = (f"For d_model {D_MODEL}, {HEADS} heads and {LENGTH} tokens attending to {LENGTH}, in one forward pass from "
-         "the heads' q, k and v to their outputs: FLOPs of matrix products, peak memory, FLOPs with twice the tokens. ")
+SIZES = (
+    f"For d_model {D_MODEL}, {HEADS} heads and {LENGTH} tokens attending to {LENGTH}, in one forward pass from "
+    "the heads' q, k and v to their outputs: FLOPs of matrix products, peak memory, FLOPs with twice the tokens. "
+)
 CHOICES = "Parameters are those of the choice alone; one that does not fit the default has beside it what it needs."
 
 
@@ -29,48 +31,98 @@ def pages() -> dict[str, str]:
 def axis_page(axis: str) -> str:
     title = AXIS_NAMES[axis].removesuffix("s") + "s"
     entries = sorted(AXES[axis], key=lambda item: item.year)
-    rows = [f"| [{plain(item.name)}](#{item.key}) | {item.year} | {cost_cells(axis, config_of(axis, item.key))} |"
-            for item in entries]
+    rows = [
+        f"| [{plain(item.name)}](#{item.key}) | {item.year} | {cost_cells(axis, config_of(axis, item.key))} |"
+        for item in entries
+    ]
     head = [f"# {title}\n", f"{len(entries)} choices, by year.\n", *cost_head("choice")]
-    return "\n".join([*head, *rows, "", SIZES + CHOICES, "", *(entry_section(axis, item) for item in entries)])
+    return "\n".join(
+        [*head, *rows, "", SIZES + CHOICES, "", *(entry_section(axis, item) for item in entries)]
+    )
 
 
 def entry_section(axis: str, item: Entry) -> str:
     """The name, equation, meaning, paper and parameters of a choice."""
-    lines = [f"## {plain(item.name)} {{ #{item.key} }}", "", "$$", item.latex, "$$", "",
-             f"{plain(item.meaning)} {paper(item)}", "", f"`{axis}=\"{item.key}\"`" + beside(axis, item.key), ""]
+    lines = [
+        f"## {plain(item.name)} {{ #{item.key} }}",
+        "",
+        "$$",
+        item.latex,
+        "$$",
+        "",
+        f"{plain(item.meaning)} {paper(item)}",
+        "",
+        f'`{axis}="{item.key}"`' + beside(axis, item.key),
+        "",
+    ]
     if item.params:
         lines += ["| parameter | meaning | default | values |", "| --- | --- | --- | --- |"]
-        lines += [f"| `{param.key}` | {plain(param.meaning)} | {plain(str(param.default))} | {bounds(param)} |"
-                  for param in item.params] + [""]
+        lines += [
+            f"| `{param.key}` | {plain(param.meaning)} | {plain(str(param.default))} | {bounds(param)} |"
+            for param in item.params
+        ] + [""]
     return "\n".join(lines)
 
 
 def presets_page() -> str:
-    rows = [f"| [{plain(item.name)}](#{item.key}) | {item.year} | {cost_cells(None, item.config(D_MODEL))} |"
-            for item in PRESETS]
-    return "\n".join(["# Published mechanisms\n", f"{len(PRESETS)} presets, by year. Each is a choice on all six axes, "
-                      "for instance `preset(\"mistral\").config(d_model=64, num_heads=4)`.\n", *cost_head("preset"),
-                      *rows, "", SIZES, "", *map(preset_section, PRESETS)])
+    rows = [
+        f"| [{plain(item.name)}](#{item.key}) | {item.year} | {cost_cells(None, item.config(D_MODEL))} |"
+        for item in PRESETS
+    ]
+    return "\n".join(
+        [
+            "# Published mechanisms\n",
+            f"{len(PRESETS)} presets, by year. Each is a choice on all six axes, "
+            'for instance `preset("mistral").config(d_model=64, num_heads=4)`.\n',
+            *cost_head("preset"),
+            *rows,
+            "",
+            SIZES,
+            "",
+            *map(preset_section, PRESETS),
+        ]
+    )
 
 
 def preset_section(item: Preset) -> str:
     """A preset with its six choices, and what it changed."""
     config = item.config(D_MODEL)
-    choices = " · ".join(f"**{title}** {plain(name(axis, getattr(config, axis), full=True))}"
-                         for axis, title in AXIS_NAMES.items())
+    choices = " · ".join(
+        f"**{title}** {plain(name(axis, getattr(config, axis), full=True))}"
+        for axis, title in AXIS_NAMES.items()
+    )
     changed = [f"- {plain(sentence)}" for sentence in item.changed(D_MODEL)]
     against = ["Against the Transformer of 2017:", "", *changed, ""] if changed else []
-    return "\n".join([f"## {plain(item.name)} {{ #{item.key} }}", "", choices, "", paper(item), "", *against,
-                      f"`preset(\"{item.key}\")`", ""])
+    return "\n".join(
+        [
+            f"## {plain(item.name)} {{ #{item.key} }}",
+            "",
+            choices,
+            "",
+            paper(item),
+            "",
+            *against,
+            f'`preset("{item.key}")`',
+            "",
+        ]
+    )
 
 
 def terms() -> str:
     """The words of the field that the pages explain."""
-    rows = [f"| {plain(term.name)} | {plain(term.text)} | {plain(step_of(term.page).title)} |"
-            for term in sorted(TERMS, key=lambda term: term.name.lower())]
-    return "\n".join(["# Terms\n", "What the pages underline and explain, and a page that shows it.\n",
-                      "| term | is | page |", "| --- | --- | --- |", *rows])
+    rows = [
+        f"| {plain(term.name)} | {plain(term.text)} | {plain(step_of(term.page).title)} |"
+        for term in sorted(TERMS, key=lambda term: term.name.lower())
+    ]
+    return "\n".join(
+        [
+            "# Terms\n",
+            "What the pages underline and explain, and a page that shows it.\n",
+            "| term | is | page |",
+            "| --- | --- | --- |",
+            *rows,
+        ]
+    )
 
 
 def config_of(axis: str, key: str) -> AttentionConfig:
@@ -85,8 +137,10 @@ def cost_at(config: AttentionConfig, length: int) -> Cost:
 
 
 def cost_head(first: str) -> list[str]:
-    return [f"| {first} | year | parameters | cached a token | FLOPs | memory | FLOPs, text × 2 |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    return [
+        f"| {first} | year | parameters | cached a token | FLOPs | memory | FLOPs, text × 2 |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
 
 
 def cost_cells(axis: str | None, config: AttentionConfig) -> str:
@@ -94,12 +148,19 @@ def cost_cells(axis: str | None, config: AttentionConfig) -> str:
     cost, longer = (cost_at(config, length) for length in (LENGTH, 2 * LENGTH))
     learned = parameters(config)
     count = sum(learned.values()) if axis is None else learned[axis]
-    return " | ".join([f"{count:,}", str(config.sizes.cache), operations(cost.flops), byte_size(cost.bytes),
-                       f"× {longer.flops / cost.flops:.1f}"])
+    return " | ".join(
+        [
+            f"{count:,}",
+            str(config.sizes.cache),
+            operations(cost.flops),
+            byte_size(cost.bytes),
+            f"× {longer.flops / cost.flops:.1f}",
+        ]
+    )
 
 
 def beside(axis: str, key: str) -> str:
-    others = [f"`{other}=\"{one}\"`" for other, one in needs(axis, key).items()]
+    others = [f'`{other}="{one}"`' for other, one in needs(axis, key).items()]
     return f", which needs for instance {' and '.join(others)}" if others else ""
 
 

@@ -1,6 +1,6 @@
 """`make gallery`: pictures of the pages at first sight, as Export writes them, and the page that shows them.
 
-    python -m docs.site.gallery          into docs/gallery/
+python -m docs.site.gallery          into docs/gallery/
 """
 
 from __future__ import annotations
@@ -16,13 +16,31 @@ from dashboard.navigation import STEPS, step_of
 FOLDER = Path(__file__).resolve().parents[1] / "gallery"
 MAX_BYTES = 100_000
 PICTURES = {  # page → what Export calls the picture
-    "start": "start:translation", "one_query": "one:view", "heads": "heads:one",
-    "positions": "positions:hands", "masks": "masks:maps", "transformer": "transformer:stacks", "train": "train:loss",
-    "scores": "scores:maps0", "mechanisms": "mechanisms:difference", "cache": "cache:sizes", "sweeps": "sweeps:lines",
-    "decode": "decode:tree", "compare": "compare:apart", "efficient": "efficient:ms", "cards": "cards:sizes",
-    "pretrained": "pretrained:head", "inside_weight": "inside_weight:meeting", "evidence": "evidence:grid",
-    "lens": "lens:grid", "circuits": "circuits:graph", "head_roles": "head_roles:roles", "corpus": "corpus:scatter",
-    "generate": "generate:tree", "two_models": "two_models:maps:self", "fine_tune": "fine_tune:maps:self",
+    "start": "start:translation",
+    "one_query": "one:view",
+    "heads": "heads:one",
+    "positions": "positions:hands",
+    "masks": "masks:maps",
+    "transformer": "transformer:stacks",
+    "train": "train:loss",
+    "scores": "scores:maps0",
+    "mechanisms": "mechanisms:difference",
+    "cache": "cache:sizes",
+    "sweeps": "sweeps:lines",
+    "decode": "decode:tree",
+    "compare": "compare:apart",
+    "efficient": "efficient:ms",
+    "cards": "cards:sizes",
+    "pretrained": "pretrained:head",
+    "inside_weight": "inside_weight:meeting",
+    "evidence": "evidence:grid",
+    "lens": "lens:grid",
+    "circuits": "circuits:graph",
+    "head_roles": "head_roles:roles",
+    "corpus": "corpus:scatter",
+    "generate": "generate:tree",
+    "two_models": "two_models:maps:self",
+    "fine_tune": "fine_tune:maps:self",
 }
 
 
@@ -37,18 +55,30 @@ def files() -> Iterator[tuple[str, bytes]]:
     """Each picture's file and what is in it; ValueError for one that is too large for a site."""
     for page in PICTURES:
         picture = picture_of(page)
-        data = picture_file(picture, "SVG", Source(step_of(page).title, date.today().isoformat(), picture.about, {}))
+        data = picture_file(
+            picture, "SVG", Source(step_of(page).title, date.today().isoformat(), picture.about, {})
+        )
         if len(data) > MAX_BYTES:
-            raise ValueError(f"{page}: {len(data):,} bytes; a picture of the gallery has at most {MAX_BYTES:,}.")
+            raise ValueError(
+                f"{page}: {len(data):,} bytes; a picture of the gallery has at most {MAX_BYTES:,}."
+            )
         yield f"{page}.svg", data
 
 
 def markdown() -> str:
     """The page of the site: every picture under the name of its page."""
-    parts = [f"## {step.title}\n\n{step.invite}\n\n![A picture of the page {step.title}](gallery/{step.key}.svg)\n"
-             for step in STEPS if step.key in PICTURES]
-    return "\n".join(["# Gallery\n", "What the pages show at first sight, as *Export* beside their titles writes it.\n",
-                      *parts])
+    parts = [
+        f"## {step.title}\n\n{step.invite}\n\n![A picture of the page {step.title}](gallery/{step.key}.svg)\n"
+        for step in STEPS
+        if step.key in PICTURES
+    ]
+    return "\n".join(
+        [
+            "# Gallery\n",
+            "What the pages show at first sight, as *Export* beside their titles writes it.\n",
+            *parts,
+        ]
+    )
 
 
 def main() -> None:

@@ -14,7 +14,9 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.compatible import config_with, example, needs
 
 C = 24
-torch._dynamo.config.fake_tensor_cache_enabled = False  # with symbolic lengths it costs more than it saves
+torch._dynamo.config.fake_tensor_cache_enabled = (
+    False  # with symbolic lengths it costs more than it saves
+)
 NAMES = [f"{axis}-{item.key}" for axis in AXES for item in AXES[axis]]
 
 
@@ -28,7 +30,9 @@ class Traced(nn.Module):
 
 
 def inputs(batch, length):
-    return torch.randn(batch, length, C), torch.arange(length) < torch.randint(1, length + 1, (batch, 1))
+    return torch.randn(batch, length, C), torch.arange(length) < torch.randint(
+        1, length + 1, (batch, 1)
+    )
 
 
 def compiles(model):
@@ -39,7 +43,9 @@ def compiles(model):
         result = torch.compile(model, fullgraph=True, backend="eager")(*given)
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
-    torch._dynamo.allow_in_graph(einops.rearrange)  # traced once with the rest, since it takes half the time
+    torch._dynamo.allow_in_graph(
+        einops.rearrange
+    )  # traced once with the rest, since it takes half the time
     return None if torch.allclose(result, model(*given), rtol=1e-4, atol=1e-5) else "other numbers"
 
 
@@ -48,11 +54,17 @@ def exports(model):
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=400)
     sizes = {0: batch, 1: length}
     try:
-        graph = torch.export.export(model, inputs(2, 5), dynamic_shapes=(sizes, sizes), strict=False).module()
+        graph = torch.export.export(
+            model, inputs(2, 5), dynamic_shapes=(sizes, sizes), strict=False
+        ).module()
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
     given = inputs(3, 17)
-    return None if torch.allclose(graph(*given), model(*given), rtol=1e-4, atol=1e-5) else "other numbers"
+    return (
+        None
+        if torch.allclose(graph(*given), model(*given), rtol=1e-4, atol=1e-5)
+        else "other numbers"
+    )
 
 
 def alone(name):
@@ -75,7 +87,9 @@ def together(names):
     while left:
         chosen: dict[str, Choice] = {}
         taken: list[list[str]] = []
-        for axis in sorted(AXES, key=("kernel", "position").__contains__, reverse=True):  # what goes with least first
+        for axis in sorted(
+            AXES, key=("kernel", "position").__contains__, reverse=True
+        ):  # what goes with least first
             for choice, keys in candidates(axis, [key for other, key in left if other == axis]):
                 try:
                     config = AttentionConfig(C, 4, **chosen | {axis: choice})
@@ -93,7 +107,10 @@ def together(names):
 def main(failing):
     """The report; `failing` names what is expected to fail, each as choice:way."""
     report: dict[str, dict[str, str | None]] = {name: {} for name in NAMES}
-    for way, run in {"export": exports, "fullgraph": compiles}.items():  # exported before any eager call
+    for way, run in {
+        "export": exports,
+        "fullgraph": compiles,
+    }.items():  # exported before any eager call
         for config, names in together([name for name in NAMES if f"{name}:{way}" not in failing]):
             fails = run(Traced(config)) is not None
             for name in names:

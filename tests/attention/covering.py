@@ -8,7 +8,9 @@ from core.attention import AXES, AttentionConfig, ConfigError
 from tests.attention.drawing import C, H, plain
 
 Item = tuple[str, str]  # axis, key
-ITEMS: dict[str, list[Item]] = {axis: [(axis, entry.key) for entry in entries] for axis, entries in AXES.items()}
+ITEMS: dict[str, list[Item]] = {
+    axis: [(axis, entry.key) for entry in entries] for axis, entries in AXES.items()
+}
 
 
 def build(items: Collection[Item]) -> AttentionConfig:
@@ -31,13 +33,24 @@ def pairs() -> dict[tuple[Item, Item], str | None]:
 
 def rows(without: Collection[Item] = ()) -> list[tuple[Item, ...]]:
     """A covering array of strength two, greedy and deterministic, over the choices that are not in `without`."""
-    fits = {frozenset(pair) for pair, refusal in pairs().items() if refusal is None and not set(pair) & set(without)}
+    fits = {
+        frozenset(pair)
+        for pair, refusal in pairs().items()
+        if refusal is None and not set(pair) & set(without)
+    }
     left, array = dict.fromkeys(pair for pair in pairs() if frozenset(pair) in fits), []
     while left:
         row = list(next(iter(left)))
         for axis in AXES:
-            fitting = [item for item in ITEMS[axis] if all(frozenset((item, other)) in fits for other in row)]
-            new = {item: sum((a, b) in left or (b, a) in left for a in (item,) for b in row) for item in fitting}
+            fitting = [
+                item
+                for item in ITEMS[axis]
+                if all(frozenset((item, other)) in fits for other in row)
+            ]
+            new = {
+                item: sum((a, b) in left or (b, a) in left for a in (item,) for b in row)
+                for item in fitting
+            }
             for item in sorted(new, key=new.get, reverse=True)[:4]:
                 if new[item] and builds([*row, item]):
                     row.append(item)

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 
 B, T, S, C, H = 2, 5, 7, 24, 3
-COMPOSED = {"and": (Choice("causal"), Choice.of("local", window=1)),
-            "or": (Choice("causal"), Choice.of("local", window=1)), "not": (Choice("causal"),)}
+COMPOSED = {
+    "and": (Choice("causal"), Choice.of("local", window=1)),
+    "or": (Choice("causal"), Choice.of("local", window=1)),
+    "not": (Choice("causal"),),
+}
 
 
 FITTING = {"grouped_query": {"kv_heads": 1}}  # what must follow from H, which two do not divide
@@ -16,7 +19,9 @@ FITTING = {"grouped_query": {"kv_heads": 1}}  # what must follow from H, which t
 
 def plain(axis, key):
     """A choice with its defaults; a composed mask gets parts."""
-    return Choice.of(key, *(COMPOSED.get(key, ()) if axis == "mask" else ()), **FITTING.get(key, {}))
+    return Choice.of(
+        key, *(COMPOSED.get(key, ()) if axis == "mask" else ()), **FITTING.get(key, {})
+    )
 
 
 def perturbed(layer):
@@ -44,25 +49,35 @@ def value_of(param):
     if isinstance(param.default, bool):
         return st.booleans()
     if isinstance(param.default, int):
-        low = max(int(param.low), S) if param.key == "max_len" else int(param.low)  # a table must reach the inputs' end
+        low = (
+            max(int(param.low), S) if param.key == "max_len" else int(param.low)
+        )  # a table must reach the inputs' end
         return st.integers(low, max(low, min(int(param.high), 64)))
     return st.floats(max(param.low, 0.05), min(param.high, 1e4))
 
 
 def choices(axis, entries):
     """A choice of these entries with parameters inside their bounds."""
+
     def fill(entry):
         strategy = st.fixed_dictionaries({param.key: value_of(param) for param in entry.params})
         return strategy.map(lambda params: Choice.of(entry.key, **params))
+
     return st.sampled_from(entries).flatmap(fill)
 
 
 def masks():
     leaves = choices("mask", [entry for entry in AXES["mask"] if entry.key not in COMPOSED])
-    return st.recursive(leaves, lambda part: st.one_of(
-        part.map(lambda p: Choice.of("not", p)),
-        st.tuples(st.sampled_from(["and", "or"]), st.lists(part, min_size=1, max_size=3)).map(
-            lambda pair: Choice.of(pair[0], *pair[1]))), max_leaves=4)
+    return st.recursive(
+        leaves,
+        lambda part: st.one_of(
+            part.map(lambda p: Choice.of("not", p)),
+            st.tuples(st.sampled_from(["and", "or"]), st.lists(part, min_size=1, max_size=3)).map(
+                lambda pair: Choice.of(pair[0], *pair[1])
+            ),
+        ),
+        max_leaves=4,
+    )
 
 
 @st.composite
@@ -70,7 +85,9 @@ def configs(draw, **fixed):
     """Up to three axes chosen at random besides those fixed, the others as they are by default."""
     free = [axis for axis in AXES if axis not in fixed]
     axes = draw(st.lists(st.sampled_from(free), max_size=3, unique=True))
-    chosen = {axis: draw(masks() if axis == "mask" else choices(axis, AXES[axis])) for axis in axes} | fixed
+    chosen = {
+        axis: draw(masks() if axis == "mask" else choices(axis, AXES[axis])) for axis in axes
+    } | fixed
     try:
         return AttentionConfig(C, draw(st.sampled_from([1, 2, 3, 4, 6])), **chosen)
     except ConfigError:

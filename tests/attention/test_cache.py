@@ -16,7 +16,13 @@ from tests.cases import each
 
 B, T, C, H = 2, 11, 24, 3
 PARTS = (4, 1, 3, 1, 2)  # a prefill, and tokens that come alone or together
-STORED = {"identity": C, "multi_head": 2 * C, "multi_query": 2 * C // H, "gated": 2 * C, "latent": 32 + 8}
+STORED = {
+    "identity": C,
+    "multi_head": 2 * C,
+    "multi_query": 2 * C // H,
+    "gated": 2 * C,
+    "latent": 32 + 8,
+}
 
 
 STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
@@ -48,8 +54,17 @@ def test_the_cache_holds_the_numbers_of_its_projection(key):
 
 
 @each("key", STATES)
-@each("beside", [{}, {"position": "rope"}, {"projection": "latent"}, {"projection": "gated", "position": "learned"},
-                 {"projection": Choice.of("grouped_query", kv_heads=1)}, {"score": "cosine"}])
+@each(
+    "beside",
+    [
+        {},
+        {"position": "rope"},
+        {"projection": "latent"},
+        {"projection": "gated", "position": "learned"},
+        {"projection": Choice.of("grouped_query", kv_heads=1)},
+        {"score": "cosine"},
+    ],
+)
 def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
     """Random parts of 1 to 13 of 37 tokens, chunks of 8: the state is all that is stored, and its size stays."""
     config = AttentionConfig(C, H, kernel=Choice.of(key, chunk=8), mask="causal", **beside)
@@ -62,13 +77,19 @@ def test_a_state_gives_what_the_whole_text_gives_in_any_parts(key, beside):
             parts[:1] = (parts[0] - (last := lots.randint(1, 13)), last)
         in_parts, cache = read_in_parts(layer, x, parts)
         torch.testing.assert_close(in_parts, whole, rtol=1e-4, atol=2e-5)
-        assert cache.heads == () and cache.inputs is None and cache.numbers == numbers == cache.state[0].numel()
+        assert (
+            cache.heads == ()
+            and cache.inputs is None
+            and cache.numbers == numbers == cache.state[0].numel()
+        )
 
 
 @each("key", STATES)
 def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
     layer = Attention(AttentionConfig(C, H, kernel=key, mask="causal")).eval()
-    width = {"linear": 8 * 9, "performer": 128 * 9}.get(key, 8 * 8)  # features × (value and 1), else key × value
+    width = {"linear": 8 * 9, "performer": 128 * 9}.get(
+        key, 8 * 8
+    )  # features × (value and 1), else key × value
     sizes = [layer.step(torch.randn(1, length, C))[1].numbers for length in (1, 7, 300)]
     assert sizes == [H * width] * 3
     _, cache = layer.step(torch.randn(B, 5, C))
@@ -77,10 +98,19 @@ def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
 
 
 def test_each_kernel_carries_a_state_or_says_why_not():
-    reasons = {item.key: why_no_state(config_with({"kernel": item.key} | needs("kernel", item.key), C, 3).with_(
-        mask=Choice("causal"))) for item in AXES["kernel"] if item.key not in ("linformer", "nystrom")}
+    reasons = {
+        item.key: why_no_state(
+            config_with({"kernel": item.key} | needs("kernel", item.key), C, 3).with_(
+                mask=Choice("causal")
+            )
+        )
+        for item in AXES["kernel"]
+        if item.key not in ("linformer", "nystrom")
+    }
     assert sorted(key for key, reason in reasons.items() if reason is None) == sorted(STATES)
-    assert set(STATELESS) == {item.key for item in AXES["kernel"] if not item.traits & {"state", "same"}}
+    assert set(STATELESS) == {
+        item.key for item in AXES["kernel"] if not item.traits & {"state", "same"}
+    }
     assert "grows" in reasons["log_linear"] and "each key by itself" in reasons["exact"]
 
 
@@ -91,11 +121,16 @@ def test_a_state_is_not_carried_where_its_keys_may_change():
     for other, word in ({"position": ntk, "mask": "causal"}, "rotates"), ({}, "later ones"):
         config = AttentionConfig(C, H, kernel="linear").with_(**other)
         cache = read_in_parts(Attention(config), x)[1]
-        assert word in why_no_state(config) and cache.state is None and cache.heads[0].shape[-2] == T
+        assert (
+            word in why_no_state(config) and cache.state is None and cache.heads[0].shape[-2] == T
+        )
 
 
 def test_recorded_steps_keep_the_keys_and_a_state_cannot_be_recorded_after():
-    layer, x = Attention(AttentionConfig(C, H, kernel="gated_delta", mask="causal")).eval(), torch.randn(B, T, C)
+    layer, x = (
+        Attention(AttentionConfig(C, H, kernel="gated_delta", mask="causal")).eval(),
+        torch.randn(B, T, C),
+    )
     first, cache = layer.step(x[:, :6], record=True)
     later, _ = layer.step(x[:, 6:], cache, record=True)
     torch.testing.assert_close(later.weights, layer(x).weights[:, :, 6:])
@@ -106,10 +141,14 @@ def test_recorded_steps_keep_the_keys_and_a_state_cannot_be_recorded_after():
 
 def test_a_linear_state_by_hand():
     """elu + 1 of keys 1 and 2 is 2 and 3: the state is 2·1 + 3·2 = 8 of values and 2 + 3 = 5 of weights."""
-    layer = Attention(AttentionConfig(1, 1, projection="identity", score="dot", kernel="linear", mask="causal"))
+    layer = Attention(
+        AttentionConfig(1, 1, projection="identity", score="dot", kernel="linear", mask="causal")
+    )
     _, cache = layer.step(torch.tensor([[[1.0]]]))
     second, cache = layer.step(torch.tensor([[[2.0]]]), cache)
-    assert cache.state.flatten().tolist() == [8.0, 5.0] and second.merged.item() == pytest.approx(8 / 5)
+    assert cache.state.flatten().tolist() == [8.0, 5.0] and second.merged.item() == pytest.approx(
+        8 / 5
+    )
 
 
 def test_a_position_that_reads_the_tokens_stores_them_too():
@@ -125,7 +164,9 @@ def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones
     x = torch.randn(B, T, C, dtype=torch.float64)
     assert isinstance(layer.projection, Latent) and layer.projection.absorbs
     steps, _ = layer.step(x)
-    assert steps.v.shape == (B, H, T, 5 + 4), "every head reads what is stored, the latents with their shared key"
+    assert steps.v.shape == (B, H, T, 5 + 4), (
+        "every head reads what is stored, the latents with their shared key"
+    )
     results = []
     for out in (read_in_parts(layer, x)[0], layer(x).merged):
         layer.zero_grad()
@@ -137,16 +178,22 @@ def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones
 
 def test_latents_are_expanded_where_the_score_or_the_position_reads_heads():
     for other in ({"score": "cosine"}, {"position": "shaw"}):
-        assert not Attention(AttentionConfig(C, H, projection="latent").with_(**other)).projection.absorbs
+        assert not Attention(
+            AttentionConfig(C, H, projection="latent").with_(**other)
+        ).projection.absorbs
 
 
 @each("score", ["scaled_dot", "qk_norm"])
 def test_keys_are_stored_as_they_are_once_rotated_unless_their_angles_change(score):
     x, ntk = torch.randn(B, T, C), Choice.of("ntk_rope", original=32)
     for position, rotated in (("rope", True), (ntk, False)):
-        layer = Attention(AttentionConfig(C, H, score=score, position=position, mask="causal")).eval()
+        layer = Attention(
+            AttentionConfig(C, H, score=score, position=position, mask="causal")
+        ).eval()
         stored, whole = read_in_parts(layer, x)[1].heads[0], layer(x)
-        torch.testing.assert_close(stored, whole.k if rotated else layer.projection(x, x)[1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            stored, whole.k if rotated else layer.projection(x, x)[1], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_a_layer_that_takes_keys_takes_them_normed_and_rotated():
@@ -158,15 +205,20 @@ def test_a_layer_that_takes_keys_takes_them_normed_and_rotated():
     _, cache = source.step(x)
     steps, own = taker.step(x, record=True, kv=cache.heads)
     torch.testing.assert_close(steps.k, source(x).k)
-    last, _ = taker.step(x[:, -1:], taker.step(x[:, :-1], kv=source.step(x[:, :-1])[1].heads)[1], kv=cache.heads)
+    last, _ = taker.step(
+        x[:, -1:], taker.step(x[:, :-1], kv=source.step(x[:, :-1])[1].heads)[1], kv=cache.heads
+    )
     torch.testing.assert_close(last.merged, steps.merged[:, -1:])
     assert own.heads == ()
 
 
 @each("kv_heads", [1, 2, 3, 6])
 def test_one_token_reads_the_heads_of_keys_without_repeating_them(kv_heads):
-    layer = Attention(AttentionConfig(C, 6, Choice.of("grouped_query", kv_heads=kv_heads), position="rope",
-                                      mask="causal")).eval()
+    layer = Attention(
+        AttentionConfig(
+            C, 6, Choice.of("grouped_query", kv_heads=kv_heads), position="rope", mask="causal"
+        )
+    ).eval()
     x = torch.randn(B, T, C)
     steps, _ = layer.step(x[:, -1:], layer.step(x[:, :-1])[1])
     assert steps.k.shape == (B, kv_heads, T, C // 6) and steps.mask is None
@@ -179,7 +231,9 @@ def test_two_tokens_by_hand():
     first, cache = layer.step(torch.tensor([[[1.0]]]))
     second, cache = layer.step(torch.tensor([[[2.0]]]), cache)
     assert first.merged.item() == 1.0
-    assert second.merged.item() == pytest.approx((1 * 7.389056 + 2 * 54.59815) / (7.389056 + 54.59815), abs=1e-6)
+    assert second.merged.item() == pytest.approx(
+        (1 * 7.389056 + 2 * 54.59815) / (7.389056 + 54.59815), abs=1e-6
+    )
     assert isinstance(cache, Cache) and cache.heads[0].flatten().tolist() == [1.0, 2.0]
 
 
@@ -200,7 +254,9 @@ UNUSED = {"context": torch.ones(B, T, C), "mask": WHOLE[:1], "key_mask": WHOLE, 
 @each("key", [item.key for item in AXES["kernel"] if item.key not in ("linformer", "nystrom")])
 @each("name", UNUSED)
 def test_what_a_step_would_not_use_is_refused(name, key, record):
-    layer = Attention(config_with({"kernel": key} | needs("kernel", key), C, 3).with_(mask=Choice("causal"))).eval()
+    layer = Attention(
+        config_with({"kernel": key} | needs("kernel", key), C, 3).with_(mask=Choice("causal"))
+    ).eval()
     x = torch.randn(B, T, C)
     for cache in (Cache(), layer.step(x, record=record)[1]):
         with pytest.raises(ValueError, match=name):
@@ -215,8 +271,14 @@ def test_keys_that_a_step_would_not_use_are_refused(change):
         layer.step(torch.randn(B, T, C), kv=(torch.randn(B, H, T, C // H),) * 2)
 
 
-ARGUMENTS = {"mask": torch.arange(T) < 4, "scale": 2.0, "temperature": 3.0, "bias": torch.randn(H, T, T),
-             "dropout": 0.5, "normalizer": Softmax(2.0)}
+ARGUMENTS = {
+    "mask": torch.arange(T) < 4,
+    "scale": 2.0,
+    "temperature": 3.0,
+    "bias": torch.randn(H, T, T),
+    "dropout": 0.5,
+    "normalizer": Softmax(2.0),
+}
 
 
 @each("beside", [{}, {"temperature": 2.0}, {"normalizer": Softmax()}])
@@ -226,7 +288,9 @@ def test_each_argument_of_attend_counts_or_is_refused(name, kernel, beside):
     q, k, v = torch.randn(3, B, H, T, 8)
     try:
         with_it = attend(q, k, v, kernel=kernel, **beside | {name: ARGUMENTS[name]}).out
-        without = attend(q, k, v, kernel=kernel, **{key: value for key, value in beside.items() if key != name}).out
+        without = attend(
+            q, k, v, kernel=kernel, **{key: value for key, value in beside.items() if key != name}
+        ).out
     except ConfigError:
         return
     assert not torch.allclose(with_it, without)

@@ -16,8 +16,14 @@ T = 67  # more than the rows that are sorted on the CPU
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 # A formula is checked for numbers that are not finite, entmax is solved to a tolerance, and the gates of gla and kda
 # are computed another way where one is strong. For each such answer a GPU ends its work, and then waits for more.
-ASKING = {("position", "formula"), ("position", "and"), ("mask", "formula"), ("normalizer", "entmax"),
-          ("kernel", "gla"), ("kernel", "kda")}
+ASKING = {
+    ("position", "formula"),
+    ("position", "and"),
+    ("mask", "formula"),
+    ("normalizer", "entmax"),
+    ("kernel", "gla"),
+    ("kernel", "kda"),
+}
 MOVES = ("_to_copy", "copy_")  # moving from one device to another is their work
 
 
@@ -25,9 +31,13 @@ class OneDevice(TorchDispatchMode):
     """Raises where one operation is given tensors of two devices; a single number may come from anywhere."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dim()]
+        tensors = [
+            t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dim()
+        ]
         devices = {t.device.type for t in tensors}
-        assert len(devices) < 2 or any(name in str(func) for name in MOVES), f"{func} is given tensors of {devices}"
+        assert len(devices) < 2 or any(name in str(func) for name in MOVES), (
+            f"{func} is given tensors of {devices}"
+        )
         return func(*args, **(kwargs or {}))
 
 
@@ -61,7 +71,11 @@ def test_the_device_is_kept_and_few_choices_wait_for_a_value(axis, key, record, 
     with monkeypatch.context() as patch, OneDevice():
         asked = answers(patch)
         steps = layer(torch.randn(B, T, C, device="meta"), key_mask=key_mask, record=record)
-    types = {name: t.device.type for name, t in vars(steps).items() if isinstance(t, torch.Tensor) and t.dim()}
+    types = {
+        name: t.device.type
+        for name, t in vars(steps).items()
+        if isinstance(t, torch.Tensor) and t.dim()
+    }
     assert set(types.values()) == {"meta"}, types
     assert bool(asked) == ((axis, key) in ASKING)
 

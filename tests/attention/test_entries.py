@@ -11,7 +11,19 @@ from tests.attention.drawing import B, C, H, T, plain, run
 from tests.cases import each
 
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
-TENSORS = ("q", "k", "v", "raw", "scores", "masked", "normalized", "weights", "position_values", "out", "merged")
+TENSORS = (
+    "q",
+    "k",
+    "v",
+    "raw",
+    "scores",
+    "masked",
+    "normalized",
+    "weights",
+    "position_values",
+    "out",
+    "merged",
+)
 
 
 def finite(x, context, steps):
@@ -24,8 +36,11 @@ def finite(x, context, steps):
 
 def test_every_pair_is_built_or_refused_by_name():
     """Whatever the two axes, the pair makes a config, or ConfigError names both and a way out."""
-    wrong = [reason for (one, other), reason in covering.pairs().items()
-             if reason and not (one[1] in reason and other[1] in reason and "take" in reason)]
+    wrong = [
+        reason
+        for (one, other), reason in covering.pairs().items()
+        if reason and not (one[1] in reason and other[1] in reason and "take" in reason)
+    ]
     assert not wrong
 
 
@@ -51,6 +66,7 @@ def test_every_pair_runs_on_one_sequence():
 
 def test_every_pair_runs_across_two_sequences():
     """The same without the choices that refuse two sequences alone: they would hide the others of their row."""
+
     def refuses(item):
         try:
             run(covering.build([item]), cross=True, add_positions=True)
@@ -76,9 +92,14 @@ def test_the_dtype_is_kept(axis, key, dtype):
 @each(("axis", "key"), ENTRIES)
 def test_every_entry_computes_in_bfloat16(axis, key):
     """As a run with precision = bf16 calls it: linear maps give halves, and what is added to them may be float32."""
-    layer, x = Attention(AttentionConfig(C, H, **{axis: plain(axis, key)})), torch.randn(B, T, C, requires_grad=True)
+    layer, x = (
+        Attention(AttentionConfig(C, H, **{axis: plain(axis, key)})),
+        torch.randn(B, T, C, requires_grad=True),
+    )
     with torch.autocast("cpu", torch.bfloat16):
-        merged = layer(x, key_mask=torch.arange(T) < torch.tensor([4, 3])[:, None], record=False).merged
+        merged = layer(
+            x, key_mask=torch.arange(T) < torch.tensor([4, 3])[:, None], record=False
+        ).merged
     merged.float().sum().backward()
     assert merged.isfinite().all() and x.grad.isfinite().all()
 
@@ -91,7 +112,9 @@ def test_presets_at_every_edge(preset, shape):
     try:
         steps = layer(torch.randn(1, queries, C), torch.randn(1, keys, C))
     except ConfigError as refusal:
-        assert (queries != keys or layer.config.projection.key == "short_conv") and "take" in str(refusal)
+        assert (queries != keys or layer.config.projection.key == "short_conv") and "take" in str(
+            refusal
+        )
         return
     assert steps.merged.shape == (1, queries, C) and steps.merged.isfinite().all()
 

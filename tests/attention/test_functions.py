@@ -49,8 +49,15 @@ def results(layer, record):
 
 
 @each("record", [True, False])
-@each(("axis", "function", "own"), [("score", scaled_dot, "scaled_dot"), ("mask", causal, "causal"),
-                                    ("position", alibi, "alibi"), ("normalizer", softmax, "softmax")])
+@each(
+    ("axis", "function", "own"),
+    [
+        ("score", scaled_dot, "scaled_dot"),
+        ("mask", causal, "causal"),
+        ("position", alibi, "alibi"),
+        ("normalizer", softmax, "softmax"),
+    ],
+)
 def test_a_function_gives_what_the_labs_own_choice_gives(axis, function, own, record):
     theirs = results(layer(config=AttentionConfig(C, H, **{axis: own})), record)
     for one, other in zip(results(layer(**{axis: function}), record), theirs, strict=True):
@@ -96,39 +103,68 @@ def test_a_normalizer_may_use_half_precision_and_never_weighs_what_is_masked():
 
     attention = layer(normalizer=thirds, mask=causal).bfloat16()
     weights = attention(torch.randn(B, T, C, dtype=torch.bfloat16)).weights
-    assert weights.dtype == torch.bfloat16 and not weights.triu(1).any() and weights.tril().sum() > 0
+    assert (
+        weights.dtype == torch.bfloat16 and not weights.triu(1).any() and weights.tril().sum() > 0
+    )
 
 
 def test_it_decodes_token_by_token_as_it_reads_at_once():
     attention, x = layer(mask=causal, position=alibi, score=scaled_dot), torch.randn(B, T, C)
     cache, parts = None, []
     for t in range(T):
-        steps, cache = attention.step(x[:, t:t + 1], cache)
+        steps, cache = attention.step(x[:, t : t + 1], cache)
         parts.append(steps.merged)
     torch.testing.assert_close(torch.cat(parts, 1), attention(x).merged)
 
 
-@each(("given", "words"), [
-    ({"scores": scaled_dot}, "Attention has no scores; it takes projection, score, position"),
-    ({"score": "dot"}, r"score = 'dot' is a key; name it in the config: AttentionConfig\(score='dot'\)"),
-    ({"score": 3}, r"score = 3; expected a function of \(q, k\) or an instance of Score"),
-    ({"score": Bilinear}, r"score = Bilinear is a class; .*call it, Bilinear\(…\)"),
-    ({"score": lambda q: q}, r"takes \(q\); expected a function of \(q, k\)"),
-    ({"projection": nn.Linear(C, C)}, "projection = Linear; expected an instance of Projection"),
-])
+@each(
+    ("given", "words"),
+    [
+        ({"scores": scaled_dot}, "Attention has no scores; it takes projection, score, position"),
+        (
+            {"score": "dot"},
+            r"score = 'dot' is a key; name it in the config: AttentionConfig\(score='dot'\)",
+        ),
+        ({"score": 3}, r"score = 3; expected a function of \(q, k\) or an instance of Score"),
+        ({"score": Bilinear}, r"score = Bilinear is a class; .*call it, Bilinear\(…\)"),
+        ({"score": lambda q: q}, r"takes \(q\); expected a function of \(q, k\)"),
+        (
+            {"projection": nn.Linear(C, C)},
+            "projection = Linear; expected an instance of Projection",
+        ),
+    ],
+)
 def test_what_is_no_choice_is_refused_in_words(given, words):
     with pytest.raises(ConfigError, match=words):
         layer(**given)
 
 
-@each(("given", "words"), [
-    ({"score": lambda q, k: q}, r"returned a tensor \(2, 3, 5, 11\); expected \(B, H, T, S\) = \(2, 3, 5, 7\)"),
-    ({"score": lambda q, k: None}, "returned None; expected a tensor"),
-    ({"mask": lambda i, j: i - j}, "returned torch.int64; expected torch.bool with True = may attend"),
-    ({"mask": lambda i, j: j.new_ones(5, 6, dtype=torch.bool)}, r"\(5, 6\); expected broadcastable to"),
-    ({"position": lambda i, j: torch.zeros(4, 1, 1)}, r"\(4, 1, 1\); expected broadcastable to \(H, T, S\)"),
-    ({"normalizer": lambda scores, mask: scores.sum(-1)}, r"\(2, 3, 5\); expected \(B, H, T, S\)"),
-])
+@each(
+    ("given", "words"),
+    [
+        (
+            {"score": lambda q, k: q},
+            r"returned a tensor \(2, 3, 5, 11\); expected \(B, H, T, S\) = \(2, 3, 5, 7\)",
+        ),
+        ({"score": lambda q, k: None}, "returned None; expected a tensor"),
+        (
+            {"mask": lambda i, j: i - j},
+            "returned torch.int64; expected torch.bool with True = may attend",
+        ),
+        (
+            {"mask": lambda i, j: j.new_ones(5, 6, dtype=torch.bool)},
+            r"\(5, 6\); expected broadcastable to",
+        ),
+        (
+            {"position": lambda i, j: torch.zeros(4, 1, 1)},
+            r"\(4, 1, 1\); expected broadcastable to \(H, T, S\)",
+        ),
+        (
+            {"normalizer": lambda scores, mask: scores.sum(-1)},
+            r"\(2, 3, 5\); expected \(B, H, T, S\)",
+        ),
+    ],
+)
 def test_what_a_function_returns_is_checked_when_it_runs(given, words):
     attention = layer(**given)
     with pytest.raises(ConfigError, match=words):
@@ -136,7 +172,9 @@ def test_what_a_function_returns_is_checked_when_it_runs(given, words):
 
 
 def test_one_axis_has_one_choice():
-    with pytest.raises(ConfigError, match="mask = causal is given, and the config has mask = padding"):
+    with pytest.raises(
+        ConfigError, match="mask = causal is given, and the config has mask = padding"
+    ):
         layer(config=AttentionConfig(C, H, mask="padding"), mask=causal)
     with pytest.raises(ConfigError, match="kernel = fused knows no score .*take kernel = exact"):
         layer(config=AttentionConfig(C, H, kernel="fused"), score=scaled_dot)

@@ -28,7 +28,11 @@ def small(key):
 
 
 def masks(key):
-    return [mask for mask in ("none", "padding", "causal") if not entry("kernel", key).refuse(_config(key, mask))]
+    return [
+        mask
+        for mask in ("none", "padding", "causal")
+        if not entry("kernel", key).refuse(_config(key, mask))
+    ]
 
 
 def _config(key, mask):
@@ -57,16 +61,22 @@ def test_linear_worked_by_hand():
 
 def test_performer_worked_by_hand():
     """With one direction w = 1, D = 1: φ(x) = e^(x − x²/2), so keys 0 and 1 weigh 1 and e^(1/2)."""
-    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel=Choice.of("performer", features=1)))
+    layer = Attention(
+        AttentionConfig(1, 1, "identity", "dot", kernel=Choice.of("performer", features=1))
+    )
     layer.kernel.directions.fill_(1.0)
     q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([0.3], [0.0, 1.0], [0.0, 1.0]))
     want = math.exp(0.5) / (1 + math.exp(0.5))
-    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(want, abs=1e-4)  # ε = 1e-4
+    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(
+        want, abs=1e-4
+    )  # ε = 1e-4
 
 
 def test_linformer_worked_by_hand():
     """E mixes both keys into their sum 1, F both values into their mean 2: one mixed key takes all the weight."""
-    layer = Attention(AttentionConfig(1, 1, "identity", kernel=Choice.of("linformer", rank=1, max_len=2)))
+    layer = Attention(
+        AttentionConfig(1, 1, "identity", kernel=Choice.of("linformer", rank=1, max_len=2))
+    )
     with torch.no_grad():
         layer.kernel.to_key.copy_(torch.ones(2, 1))
         layer.kernel.to_value.copy_(torch.full((2, 1), 0.5))
@@ -76,10 +86,14 @@ def test_linformer_worked_by_hand():
 
 def test_nystrom_of_constant_stretches_is_exact():
     """Landmarks that equal their stretches lose nothing: the low-rank form is the softmax itself."""
-    layer = Attention(AttentionConfig(4, 1, "identity", kernel=Choice.of("nystrom", landmarks=2, rounds=30)))
+    layer = Attention(
+        AttentionConfig(4, 1, "identity", kernel=Choice.of("nystrom", landmarks=2, rounds=30))
+    )
     two = torch.tensor([[[[1.0, 0, 2, 0], [0, 1.0, 0, -1]]]]).repeat_interleave(3, dim=2)
     v = torch.randn(1, 1, 6, 4)
-    torch.testing.assert_close(layer.kernel(layer.kernel_inputs(two, two, v)).out, attend(two, two, v).out)
+    torch.testing.assert_close(
+        layer.kernel(layer.kernel_inputs(two, two, v)).out, attend(two, two, v).out
+    )
 
 
 def test_retention_worked_by_hand():
@@ -100,7 +114,9 @@ def test_the_gated_delta_rule_worked_by_hand():
         for weight in layer.kernel.parameters():
             weight.zero_()  # σ(0) = 1/2, and softplus(0) = log 2
     q, k, v = (torch.tensor(x).reshape(1, 1, 2, 1) for x in ([1.0, -3.0], [2.0, 5.0], [4.0, 7.0]))
-    steps = layer.kernel(replace(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1)), record=True))
+    steps = layer.kernel(
+        replace(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1)), record=True)
+    )
     torch.testing.assert_close(steps.out.flatten(), torch.tensor([2.0, -4.0]), rtol=1e-5, atol=0)
     want = torch.tensor([[0.5, 0], [-0.125, -0.5]])
     torch.testing.assert_close(steps.weights[0, 0], want, rtol=1e-5, atol=0)
@@ -119,7 +135,9 @@ def test_the_gated_delta_rule_needs_the_layer_and_its_x():
     with pytest.raises(ConfigError, match="take Attention\\(config\\), or kernel = linear"):
         attend(q, k, v, kernel="gated_delta")
     layer = Attention(AttentionConfig(C, H, kernel="gated_delta"))
-    with pytest.raises(ConfigError, match="x, which is not given here; give it, or take kernel = ret"):
+    with pytest.raises(
+        ConfigError, match="x, which is not given here; give it, or take kernel = ret"
+    ):
         layer.kernel(layer.kernel_inputs(q, k, v))
 
 
@@ -138,7 +156,10 @@ def test_a_hidden_key_leaves_the_state_as_it_is():
 @each(("key", "mask"), [(key, mask) for key in IMPLIED for mask in masks(key)])
 def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
     layer = Attention(AttentionConfig(C, H, mask=mask, kernel=small(key))).double()
-    x, real = torch.randn(B, T, C, dtype=torch.float64), torch.arange(T) < torch.tensor([[11], [30]])
+    x, real = (
+        torch.randn(B, T, C, dtype=torch.float64),
+        torch.arange(T) < torch.tensor([[11], [30]]),
+    )
     steps = layer(x, key_mask=real)
     assert steps.implied and steps.weights.shape == (B, H, T, T)
     torch.testing.assert_close(steps.weights @ steps.v, steps.out)
@@ -153,14 +174,19 @@ def test_padding_at_the_end_changes_nothing(key):
     x, length = torch.randn(1, T, C), 23
     alone = layer(x[:, :length], record=False).merged
     for filled in (x, x.index_fill(1, torch.arange(length, T), 1e4)):
-        together = layer(filled, key_mask=torch.arange(T)[None] < length, record=False).merged[:, :length]
+        together = layer(filled, key_mask=torch.arange(T)[None] < length, record=False).merged[
+            :, :length
+        ]
         torch.testing.assert_close(together, alone, rtol=1e-4, atol=2e-5)
 
 
 @each("key", [key for key in IMPLIED if "causal" in masks(key)])
 def test_a_later_input_changes_no_earlier_output(key):
     """Not even through a stabiliser, which no gradient shows; to rounding where the decays choose the products."""
-    layer, x = Attention(AttentionConfig(C, H, mask="causal", kernel=small(key))), torch.randn(1, T, C)
+    layer, x = (
+        Attention(AttentionConfig(C, H, mask="causal", kernel=small(key))),
+        torch.randn(1, T, C),
+    )
     other = x.clone()
     other[:, 20:] = 30 * torch.randn(1, T - 20, C)
     rounding = {"rtol": 1e-5, "atol": 1e-6} if key in ("gla", "kda") else {"rtol": 0, "atol": 0}
@@ -180,9 +206,14 @@ def test_more_random_features_come_closer():
     def error(features):
         wrong = []
         for seed in range(8):
-            config = AttentionConfig(64, 4, "identity", kernel=Choice.of("performer", features=features, seed=seed))
-            wrong.append(Attention(config)(x).weights - Attention(config.with_(kernel="exact"))(x).weights)
+            config = AttentionConfig(
+                64, 4, "identity", kernel=Choice.of("performer", features=features, seed=seed)
+            )
+            wrong.append(
+                Attention(config)(x).weights - Attention(config.with_(kernel="exact"))(x).weights
+            )
         return torch.stack(wrong).square().mean().sqrt().item()
+
     assert 5 < error(32) / error(2048) < 11
 
 
@@ -190,14 +221,25 @@ def test_the_random_directions_are_orthogonal_and_as_long_as_gaussian_ones():
     drawn = orthogonal_gaussian(4000, 8, seed=1)
     squares = drawn[:8] @ drawn[:8].T
     torch.testing.assert_close(squares, squares.diagonal().diag(), rtol=0, atol=1e-5)
-    assert drawn.square().sum(1).mean() == pytest.approx(8, rel=0.05)  # χ² with 8 degrees of freedom: mean 8, spread 4
+    assert drawn.square().sum(1).mean() == pytest.approx(
+        8, rel=0.05
+    )  # χ² with 8 degrees of freedom: mean 8, spread 4
     assert drawn.square().sum(1).std() == pytest.approx(4, rel=0.1)
     assert torch.equal(drawn, orthogonal_gaussian(4000, 8, seed=1))
 
 
 @each("key", IMPLIED)
-@each("axes", [{"normalizer": "sparsemax"}, {"score": "additive"}, {"position": "alibi"},
-                                  {"mask": "local"}, {"projection": "differential"}, {"dropout": 0.1}])
+@each(
+    "axes",
+    [
+        {"normalizer": "sparsemax"},
+        {"score": "additive"},
+        {"position": "alibi"},
+        {"mask": "local"},
+        {"projection": "differential"},
+        {"dropout": 0.1},
+    ],
+)
 def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
     axis, value = next(iter(axes.items()))
     with pytest.raises(ConfigError) as error:
@@ -231,26 +273,35 @@ def test_the_reach_of_a_composed_mask():
 
 def test_block_sparse_computes_the_blocks_that_the_mask_touches():
     """16 tokens in blocks of 4: a band of ±1 touches the neighbours' corners, 4 + 2·3 blocks of 16 cells."""
+
     def band(rows):
         return (torch.arange(16)[rows, None] - torch.arange(16)).abs() <= 1
+
     places = MaskGeometry(16, 16, 0, band)
     assert touched_blocks(places, 4)[1] == (slice(0, 12),)
     met = gathered_areas(Area.whole(16, 16, masked=True), 4, touched_blocks(places, 4))
     assert sum(count * area.cells for area, count in met.items()) == 10 * 16
 
 
-@each("mask", [Choice("causal"), Choice.of("local", window=3), Choice.of("causal_local", lookback=5)])
+@each(
+    "mask", [Choice("causal"), Choice.of("local", window=3), Choice.of("causal_local", lookback=5)]
+)
 @each(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
 def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
     padded = torch.arange(keys)[None] < real
-    places = MaskGeometry(queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows])
+    places = MaskGeometry(
+        queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows]
+    )
     for size in (1, 4, 16, 64):
         assert visible_blocks(mask, places, size, real) == touched_blocks(places, size)
 
 
 @each("mask", ["none", "causal"])
 def test_a_bias_a_head_leaves_pytorchs_kernel_fused(mask):
-    layer, x = Attention(AttentionConfig(C, H, position="alibi", mask=mask, kernel="fused")), torch.randn(B, T, C)
+    layer, x = (
+        Attention(AttentionConfig(C, H, position="alibi", mask=mask, kernel="fused")),
+        torch.randn(B, T, C),
+    )
     with torch.no_grad(), torch.profiler.profile() as profile:
         layer(x, record=False)
     called = {event.key for event in profile.key_averages()}
@@ -261,16 +312,24 @@ def test_a_bias_a_head_leaves_pytorchs_kernel_fused(mask):
 @each("backward", [False, True])
 def test_chunked_never_holds_a_matrix(backward):
     """What it holds beyond output and gradients is the same at T and 4·T; exact holds matrices of T²."""
-    config = AttentionConfig(32, 2, "identity", mask="causal", kernel=Choice.of("chunked", block=64))
+    config = AttentionConfig(
+        32, 2, "identity", mask="causal", kernel=Choice.of("chunked", block=64)
+    )
     beyond = []
     for length in (256, 1024):
-        layer, heads = Attention(config), [torch.randn(1, 2, length, 16, requires_grad=backward) for _ in range(3)]
+        layer, heads = (
+            Attention(config),
+            [torch.randn(1, 2, length, 16, requires_grad=backward) for _ in range(3)],
+        )
 
         def work(layer=layer, heads=heads):
             with torch.set_grad_enabled(backward):
                 out = layer.kernel(layer.kernel_inputs(*heads)).out
                 return torch.autograd.grad(out.sum(), heads) if backward else out
-        linear = 2 * length * 16 * FLOAT * (7 if backward else 1.1)  # out, its gradient, and three of them twice
+
+        linear = (
+            2 * length * 16 * FLOAT * (7 if backward else 1.1)
+        )  # out, its gradient, and three of them twice
         beyond.append(peak_bytes(work) - linear)
     assert beyond[1] < 1.5 * beyond[0]
     assert beyond[1] < 2 * 1024 * 1024 * FLOAT / 4
@@ -278,14 +337,20 @@ def test_chunked_never_holds_a_matrix(backward):
 
 @each("key", ["local", "block_sparse"])
 def test_a_band_is_linear_in_length_in_cells_and_memory(key):
-    config = AttentionConfig(32, 2, "identity", mask=Choice.of("local", window=16), kernel=Choice.of(key, block=32))
+    config = AttentionConfig(
+        32, 2, "identity", mask=Choice.of("local", window=16), kernel=Choice.of(key, block=32)
+    )
     flops, held = [], []
     for length in (512, 2048):
-        layer, heads = Attention(config), [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)]
+        layer, heads = (
+            Attention(config),
+            [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)],
+        )
         flops.append(attention_cost(config, length, length).flops)
 
         def work(layer=layer, heads=heads):
             return torch.autograd.grad(layer.kernel(layer.kernel_inputs(*heads)).out.sum(), heads)
+
         held.append(peak_bytes(work))
     assert flops[1] / flops[0] == pytest.approx(4, rel=0.05)
     assert held[1] / held[0] == pytest.approx(4, rel=0.05)

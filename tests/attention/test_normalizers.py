@@ -13,7 +13,9 @@ SIZES = each("keys", [S, 67])  # short rows may be computed in another way than 
 
 
 def normalizer(key, **params):
-    return entry("normalizer", key).build(AttentionConfig(C, H, normalizer=Choice.of(key, **params)))
+    return entry("normalizer", key).build(
+        AttentionConfig(C, H, normalizer=Choice.of(key, **params))
+    )
 
 
 def drawn(keys=S, spread=2.0):
@@ -45,7 +47,9 @@ def test_what_is_masked_cannot_be_felt(key, keys):
     own = normalizer(key)
     broken = scores.detach().clone()
     at = (~mask).expand_as(broken).nonzero()
-    for place, value in zip(at, [float("nan"), float("inf"), -float("inf"), 1e30] * len(at), strict=False):
+    for place, value in zip(
+        at, [float("nan"), float("inf"), -float("inf"), 1e30] * len(at), strict=False
+    ):
         broken[tuple(place)] = value
     broken.requires_grad_()
     torch.testing.assert_close(own(broken, mask), own(scores, mask))
@@ -76,7 +80,9 @@ def test_rows_sum_to_what_the_entry_says(key, spread, keys):
     if "sums to one" in traits:
         torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-5, atol=1e-5)
     elif "at most one" in traits:
-        assert (sums <= 1 + 1e-6).all() and (spread > 10 or (sums < 1 - 1e-4).any() or entry("normalizer", key).source)
+        assert (sums <= 1 + 1e-6).all() and (
+            spread > 10 or (sums < 1 - 1e-4).any() or entry("normalizer", key).source
+        )
     elif "mixes heads" not in traits and not entry("normalizer", key).source:
         assert spread < 1 or (sums > 1.1).any()
 
@@ -93,8 +99,15 @@ def test_half_precision_is_computed_in_full(key, dtype):
 
 
 @SIZES
-@each("key", [e.key for e in AXES["normalizer"] if e.key != "softcap"  # there it divides the capped scores
-              and any(param.key == "temperature" for param in e.params)])
+@each(
+    "key",
+    [
+        e.key
+        for e in AXES["normalizer"]
+        if e.key != "softcap"  # there it divides the capped scores
+        and any(param.key == "temperature" for param in e.params)
+    ],
+)
 def test_temperature_divides_the_scores(key, keys):
     scores, mask = drawn(keys)
     cool = normalizer(key, temperature=0.25)(scores, mask)
@@ -111,8 +124,10 @@ def test_edges(key, shape):
 def test_a_strided_view_is_read_right(key):
     scores, _ = drawn(67)
     flat = scores.detach()
-    torch.testing.assert_close(normalizer(key)(flat.transpose(0, 2)[:, :, :1].expand(5, 3, 4, 67), None),
-                               normalizer(key)(flat.transpose(0, 2)[:, :, :1].expand(5, 3, 4, 67).contiguous(), None))
+    torch.testing.assert_close(
+        normalizer(key)(flat.transpose(0, 2)[:, :, :1].expand(5, 3, 4, 67), None),
+        normalizer(key)(flat.transpose(0, 2)[:, :, :1].expand(5, 3, 4, 67).contiguous(), None),
+    )
 
 
 @each("key", ["sparsemax", "entmax15"])
@@ -131,7 +146,12 @@ BY_HAND = [
     ("softmax", {"temperature": 0.5}, [0.0, 1.0], [1 / (1 + E**2), E**2 / (1 + E**2)]),
     # tanh(1/2)·2 = 0.9242 instead of 1
     ("softcap", {"cap": 2.0}, [0.0, 1.0], [1 / (1 + E**0.92423431), 1 - 1 / (1 + E**0.92423431)]),
-    ("softcap", {"cap": 2.0, "temperature": 0.5}, [0.0, 1.0], [1 / (1 + E**1.84846862), 1 - 1 / (1 + E**1.84846862)]),
+    (
+        "softcap",
+        {"cap": 2.0, "temperature": 0.5},
+        [0.0, 1.0],
+        [1 / (1 + E**1.84846862), 1 - 1 / (1 + E**1.84846862)],
+    ),
     # two keys: e^(0.5·log 2) = √2
     ("scalable_softmax", {"start": 0.5}, [0.0, 1.0], [1 / (1 + 2**0.5), 2**0.5 / (1 + 2**0.5)]),
     ("scalable_softmax", {"start": 1.0, "temperature": 0.5}, [0.0, 1.0], [1 / 5, 4 / 5]),
@@ -175,19 +195,27 @@ def test_entmax_goes_from_softmax_to_sparsemax():
     """As α grows the weights leave those of softmax, and at 2 they are sparsemax's."""
     scores, mask = drawn(67, 0.5)
     soft = normalizer("softmax")(scores, mask)
-    away = [(normalizer("entmax", alpha=a)(scores, mask) - soft).abs().max().item() for a in (1.05, 1.3, 1.7, 2.0)]
+    away = [
+        (normalizer("entmax", alpha=a)(scores, mask) - soft).abs().max().item()
+        for a in (1.05, 1.3, 1.7, 2.0)
+    ]
     assert away == sorted(away) and away[0] < 0.05 < 0.2 < away[-1]
-    torch.testing.assert_close(normalizer("entmax", alpha=2.0)(scores, mask), normalizer("sparsemax")(scores, mask))
+    torch.testing.assert_close(
+        normalizer("entmax", alpha=2.0)(scores, mask), normalizer("sparsemax")(scores, mask)
+    )
 
 
 def test_hard_learns_by_softmax_or_not_at_all():
     scores, mask = drawn()
     seed = torch.randn(scores.shape)
-    for gradient, target in (("straight_through", normalizer("softmax")(scores, mask)), ("none", None)):
+    for gradient, target in (
+        ("straight_through", normalizer("softmax")(scores, mask)),
+        ("none", None),
+    ):
         weights = normalizer("hard", gradient=gradient)(scores, mask)
         if target is None:
             assert not weights.requires_grad
             continue
-        mine, = torch.autograd.grad((weights * seed).sum(), scores)
-        theirs, = torch.autograd.grad((target * seed).sum(), scores)
+        (mine,) = torch.autograd.grad((weights * seed).sum(), scores)
+        (theirs,) = torch.autograd.grad((target * seed).sum(), scores)
         torch.testing.assert_close(mine, theirs)

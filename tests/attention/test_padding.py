@@ -18,20 +18,33 @@ T, S = 5, 7
 H = 4
 REAL = torch.tensor([[True, True, False, True, False, True, False], [True] * 7])
 ENTRIES = [(axis, item.key) for axis in AXES for item in AXES[axis]]
-FILLINGS = {"random": lambda x: torch.randn_like(x), "huge": lambda x: 1e30 * torch.randn_like(x),
-            "NaN": lambda x: torch.full_like(x, torch.nan), "∞": lambda x: torch.full_like(x, torch.inf)}
+FILLINGS = {
+    "random": lambda x: torch.randn_like(x),
+    "huge": lambda x: 1e30 * torch.randn_like(x),
+    "NaN": lambda x: torch.full_like(x, torch.nan),
+    "∞": lambda x: torch.full_like(x, torch.inf),
+}
 
 
 def layer_of(axis, key):
     beside = {other: plain(other, name) for other, name in needs(axis, key).items()}
-    return perturbed(Attention(AttentionConfig(C, H, **beside | {axis: plain(axis, key)}), add_positions=True))
+    return perturbed(
+        Attention(AttentionConfig(C, H, **beside | {axis: plain(axis, key)}), add_positions=True)
+    )
 
 
 def felt(layer, x, context, real, rows, record):
     """What the visible rows get, and the gradients of it in all inputs and weights."""
-    x, context = x.clone().requires_grad_(), None if context is None else context.clone().requires_grad_()
+    x, context = (
+        x.clone().requires_grad_(),
+        None if context is None else context.clone().requires_grad_(),
+    )
     out = layer(x, context, key_mask=real, record=record).merged[rows]
-    inputs = [x, *([] if context is None else [context]), *(w for w in layer.parameters() if w.requires_grad)]
+    inputs = [
+        x,
+        *([] if context is None else [context]),
+        *(w for w in layer.parameters() if w.requires_grad),
+    ]
     return out, torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
 
 
@@ -52,7 +65,9 @@ def test_what_padding_holds_is_felt_by_nobody(axis, key, cross):
             assert got[0].isfinite().all(), name
             assert all(grad.isfinite().all() for grad in got[1] if grad is not None), name
             if clean is not None:
-                torch.testing.assert_close(got[0], clean, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name))
+                torch.testing.assert_close(
+                    got[0], clean, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name)
+                )
             clean = got[0] if clean is None else clean
 
 
@@ -63,7 +78,9 @@ def test_a_text_without_a_real_key_gives_zeros_and_finite_gradients(axis, key):
         x = torch.randn(B, S, C, requires_grad=True)
         steps = layer(x, key_mask=real, record=record)
         assert not steps.out[1].any()
-        grads = torch.autograd.grad(steps.merged.square().sum(), [x, *layer.parameters()], allow_unused=True)
+        grads = torch.autograd.grad(
+            steps.merged.square().sum(), [x, *layer.parameters()], allow_unused=True
+        )
         assert all(grad.isfinite().all() for grad in grads if grad is not None)
 
 
@@ -77,9 +94,13 @@ def test_forgetting_counts_no_gate_of_a_hidden_key():
 
 
 def test_block_sparse_reads_the_end_of_a_text_beyond_its_block():
-    config = AttentionConfig(8, 1, mask=Choice.of("local_p", window=2), kernel=Choice.of("block_sparse", block=4))
+    config = AttentionConfig(
+        8, 1, mask=Choice.of("local_p", window=2), kernel=Choice.of("block_sparse", block=4)
+    )
     layer, x, real = Attention(config), torch.randn(1, 12, 8), torch.arange(12)[None] < 9
-    torch.testing.assert_close(layer(x, key_mask=real, record=False).out, layer(x, key_mask=real).out)
+    torch.testing.assert_close(
+        layer(x, key_mask=real, record=False).out, layer(x, key_mask=real).out
+    )
 
 
 BLOCKS = pytest.mark.parametrize("key", ["chunked", "local", "block_sparse"])
@@ -95,7 +116,10 @@ def agrees_with_exact(config, queries, keys, real):
     inputs = layer.kernel_inputs(q, k, v, x, context, key_mask=real)
     got, want = layer.kernel(inputs).out, exact(replace(inputs, record=True)).out
     torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5)
-    a, b = (torch.autograd.grad(out.square().sum(), context, retain_graph=True)[0] for out in (got, want))
+    a, b = (
+        torch.autograd.grad(out.square().sum(), context, retain_graph=True)[0]
+        for out in (got, want)
+    )
     torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4 * max(1.0, b.abs().max().item()))
 
 
@@ -105,7 +129,9 @@ def test_every_rule_reads_the_whole_and_not_its_block(key, axis):
     """Each mask and position that the kernel takes, in small blocks, under random key masks, T ≠ S."""
     for at, item in enumerate(AXES[axis]):
         try:
-            config = AttentionConfig(C, H, kernel=Choice.of(key, block=1 + at % 7), **{axis: plain(axis, item.key)})
+            config = AttentionConfig(
+                C, H, kernel=Choice.of(key, block=1 + at % 7), **{axis: plain(axis, item.key)}
+            )
         except ConfigError as refusal:
             assert f"kernel = {key}" in str(refusal)
             continue

@@ -21,8 +21,12 @@ JUMPS = {"lightning", "moba", "local_p", "nsa", "top_k", "hard"}
 
 
 def config_of(axis, key):
-    return AttentionConfig(C, H, **{other: plain(other, name) for other, name in needs(axis, key).items()} | {
-        axis: plain(axis, key)})
+    return AttentionConfig(
+        C,
+        H,
+        **{other: plain(other, name) for other, name in needs(axis, key).items()}
+        | {axis: plain(axis, key)},
+    )
 
 
 def layer_of(config, dtype=torch.float32):
@@ -46,14 +50,25 @@ class Single(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         for x in tree_leaves(out):
-            if isinstance(x, torch.Tensor) and x.dtype in NARROW and bool((x.isfinite() & (x != x.round())).any()):
-                frames = [frame for frame in traceback.extract_stack() if "/core/" in frame.filename]
-                self.lines.add(f"{frames[-1].filename}:{frames[-1].lineno} {func}" if frames else str(func))
+            if (
+                isinstance(x, torch.Tensor)
+                and x.dtype in NARROW
+                and bool((x.isfinite() & (x != x.round())).any())
+            ):
+                frames = [
+                    frame for frame in traceback.extract_stack() if "/core/" in frame.filename
+                ]
+                self.lines.add(
+                    f"{frames[-1].filename}:{frames[-1].lineno} {func}" if frames else str(func)
+                )
         return out
 
 
 def singles(config):
-    layer, x = layer_of(config, torch.float64), torch.randn(2, 11, C, dtype=torch.float64, requires_grad=True)
+    layer, x = (
+        layer_of(config, torch.float64),
+        torch.randn(2, 11, C, dtype=torch.float64, requires_grad=True),
+    )
     with Single() as seen:
         for record in (True, False):
             layer(x, key_mask=all_real(x), record=record).merged.square().sum().backward()
@@ -70,23 +85,37 @@ def test_a_double_layer_computes_nothing_in_single(axis, key):
             lines |= singles(config.with_(mask=mask))
         except ConfigError as refusal:
             assert "mask = causal" in str(refusal)
-    assert all("bias.py" in line for line in lines) if key == "t5" else not lines  # T5's buckets are whole numbers
+    assert (
+        all("bias.py" in line for line in lines) if key == "t5" else not lines
+    )  # T5's buckets are whole numbers
     assert [name for name, x in layer_of(config).named_buffers() if x.is_floating_point()] == (
-        ["kernel.directions"] if key == "performer" else []), "a table in a buffer is rounded when the layer is"
+        ["kernel.directions"] if key == "performer" else []
+    ), "a table in a buffer is rounded when the layer is"
 
 
 @each("beside", BESIDE)
-@each("key", [item.key for item in AXES["position"] if item.enters not in ("", "x") and item.key not in ("and", "t5")])
+@each(
+    "key",
+    [
+        item.key
+        for item in AXES["position"]
+        if item.enters not in ("", "x") and item.key not in ("and", "t5")
+    ],
+)
 def test_joined_positions_of_a_double_layer_compute_nothing_in_single(key, beside):
     try:
-        config = AttentionConfig(C, H, position=Choice.of("and", plain("position", beside), plain("position", key)))
+        config = AttentionConfig(
+            C, H, position=Choice.of("and", plain("position", beside), plain("position", key))
+        )
     except ConfigError:
         return
     assert not singles(config)
 
 
 @each("scale", [1.0, 2.0, 4.0])
-@each(("axis", "key"), [pair for pair in ENTRIES if pair[1] != "hard"])  # the gradient of hard is the softmax's
+@each(
+    ("axis", "key"), [pair for pair in ENTRIES if pair[1] != "hard"]
+)  # the gradient of hard is the softmax's
 def test_the_gradient_is_that_of_the_output(axis, key, scale):
     """Along a random direction of x and of all weights, by central differences in fp64."""
     layer = layer_of(config_of(axis, key), torch.float64)
@@ -94,12 +123,15 @@ def test_the_gradient_is_that_of_the_output(axis, key, scale):
     inputs = [x, *(weight for weight in layer.parameters() if weight.requires_grad)]
     weights = torch.randn(2, 7, C, dtype=torch.float64)
     for record in (True, False):
+
         def loss(record=record):
             return (layer(x, key_mask=all_real(x), record=record).merged * weights).sum()
 
         grads = torch.autograd.grad(loss(), inputs, allow_unused=True)
         along = [torch.randn_like(value) for value in inputs]
-        slope = sum((grad * way).sum() for grad, way in zip(grads, along, strict=True) if grad is not None)
+        slope = sum(
+            (grad * way).sum() for grad, way in zip(grads, along, strict=True) if grad is not None
+        )
         step, sides = 1e-6, []
         with torch.no_grad():
             for sign in (1, -2):
@@ -126,7 +158,9 @@ def test_half_precision_keeps_the_result(axis, key, dtype):
             want = copy.deepcopy(source).double()(inputs.double(), key_mask=all_real(x)).merged
             error = (out.double() - want).abs().amax(-1) / want.abs().max()  # of each token
             close = error < 16 * torch.finfo(dtype).eps
-            assert close.double().mean() > 0.8 if key in JUMPS else close.all(), f"{error.max():.3g}"
+            assert close.double().mean() > 0.8 if key in JUMPS else close.all(), (
+                f"{error.max():.3g}"
+            )
 
 
 @each("key", [item.key for item in AXES["kernel"] if item.traits & {"implied"}])
@@ -135,19 +169,28 @@ def test_scores_near_ten_thousand_have_finite_gradients(key, gate):
     """Whatever the gates are: with some of these a chunk fades by nearly e^80, and the next by more."""
     layer, x = layer_of(config_of("kernel", key)), (100.0 * torch.randn(2, 64, C)).requires_grad_()
     with torch.no_grad():
-        for name, weight in layer.kernel.named_parameters() if isinstance(layer.kernel, torch.nn.Module) else ():
+        for name, weight in (
+            layer.kernel.named_parameters() if isinstance(layer.kernel, torch.nn.Module) else ()
+        ):
             if name.startswith("forget"):
                 weight.fill_(gate if name.endswith("bias") else 0.0)
             elif name == "log_rate":
                 weight.zero_()
     steps = layer(x, key_mask=all_real(x), record=False)
-    grads = torch.autograd.grad(steps.merged.square().sum(), [x, *layer.parameters()], allow_unused=True)
-    assert steps.merged.isfinite().all() and all(grad.isfinite().all() for grad in grads if grad is not None)
+    grads = torch.autograd.grad(
+        steps.merged.square().sum(), [x, *layer.parameters()], allow_unused=True
+    )
+    assert steps.merged.isfinite().all() and all(
+        grad.isfinite().all() for grad in grads if grad is not None
+    )
 
 
 REAL = 9
 LENGTHS = [10, 32, 33, 65, 130]  # across chunks, blocks and landmarks
-BY_LENGTH = {"ntk_rope", "long_rope"}  # the angles are those of the longest text, its padding included
+BY_LENGTH = {
+    "ntk_rope",
+    "long_rope",
+}  # the angles are those of the longest text, its padding included
 
 
 @each("cross", [False, True])
@@ -162,8 +205,13 @@ def test_padding_of_any_length_changes_nothing(axis, key, cross):
         for length in [REAL, *LENGTHS]:
             padded = torch.cat((x, torch.randn(2, length - REAL, C, dtype=torch.float64)), 1)
             real = (torch.arange(length) < REAL).expand(2, -1)
-            out = layer(queries, padded, key_mask=real, record=record) if cross else layer(
-                padded, key_mask=real, record=record)
+            out = (
+                layer(queries, padded, key_mask=real, record=record)
+                if cross
+                else layer(padded, key_mask=real, record=record)
+            )
             got = out.merged if cross else out.merged[:, :REAL]
             want = got if want is None else want
-            torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, msg=partial("{}: {}".format, length))
+            torch.testing.assert_close(
+                got, want, rtol=1e-9, atol=1e-9, msg=partial("{}: {}".format, length)
+            )

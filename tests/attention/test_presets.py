@@ -5,7 +5,16 @@ import json
 import pytest
 import torch
 
-from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice, ConfigError, entry, preset
+from core.attention import (
+    AXES,
+    PRESETS,
+    Attention,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    entry,
+    preset,
+)
 from core.attention.presets import AXIS_NAMES
 from core.attention.presets.base import name, sentence
 from tests.cases import each
@@ -20,14 +29,18 @@ def test_builds_runs_and_survives_json(item, size, heads):
     config = item.config(size, heads)
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     for record in (True, False):
-        merged = Attention(config, add_positions=True)(torch.randn(2, 7, size), record=record).merged
+        merged = Attention(config, add_positions=True)(
+            torch.randn(2, 7, size), record=record
+        ).merged
         assert merged.shape == (2, 7, size) and merged.isfinite().all()
 
 
 def test_in_order_of_year():
     years = [item.year for item in PRESETS]
     assert years == sorted(years) and years[0] == 2014
-    assert len({item.key for item in PRESETS}) == len({item.name for item in PRESETS}) == len(PRESETS)
+    assert (
+        len({item.key for item in PRESETS}) == len({item.name for item in PRESETS}) == len(PRESETS)
+    )
 
 
 def test_no_two_are_the_same():
@@ -54,15 +67,24 @@ def test_says_what_it_changed_and_only_that(item):
 
 def test_a_kernel_or_projection_with_places_of_its_own_is_said():
     """Order is not invisible to it, though the axis of positions has none."""
-    for key, owner in (("gated_deltanet", "Gated delta rule"), ("minimax", "Retention"), ("deepseek_v2", "Latent")):
-        sentence = next(sentence for sentence in preset(key).changed() if sentence.startswith("Positions"))
+    for key, owner in (
+        ("gated_deltanet", "Gated delta rule"),
+        ("minimax", "Retention"),
+        ("deepseek_v2", "Latent"),
+    ):
+        sentence = next(
+            sentence for sentence in preset(key).changed() if sentence.startswith("Positions")
+        )
         assert sentence.startswith(f"Positions: only those of {owner}")
     assert "RoPE" in preset("retnet").changed()[1]
 
 
 def test_the_sentences_come_from_the_entries():
     sentences = preset("alibi").changed()
-    assert sentences[0] == f"Positions: ALiBi instead of Sinusoidal. {entry('position', 'alibi').meaning}"
+    assert (
+        sentences[0]
+        == f"Positions: ALiBi instead of Sinusoidal. {entry('position', 'alibi').meaning}"
+    )
     assert sentences[1] == f"Masks: Causal. {entry('mask', 'causal').meaning}"
 
 
@@ -70,14 +92,25 @@ def test_parameters_are_said_where_they_differ():
     plain = USUAL.with_(projection=Choice.of("multi_head", bias=False)).projection
     assert sentence("projection", USUAL.projection, plain) == "Projections: Multi-head, with bias."
     yarn = preset("gpt_oss").config().position
-    assert name("position", yarn, full=True) == "YaRN (factor 32, original length 4,096, base 150,000)"
+    assert (
+        name("position", yarn, full=True) == "YaRN (factor 32, original length 4,096, base 150,000)"
+    )
     both = Choice.of("and", Choice("causal"), Choice.of("local", window=5))
     assert name("mask", both, full=True) == "Causal and Local window (window 5)"
 
 
 def test_numbers_follow_the_sizes():
-    assert [preset("llama3").config(64, heads).kv_heads for heads in (1, 2, 4, 8, 16)] == [1, 1, 1, 2, 4]
-    assert preset("mistral").config(60, 6).kv_heads == 1 and preset("gemma2").config(60, 6).kv_heads == 3
+    assert [preset("llama3").config(64, heads).kv_heads for heads in (1, 2, 4, 8, 16)] == [
+        1,
+        1,
+        1,
+        2,
+        4,
+    ]
+    assert (
+        preset("mistral").config(60, 6).kv_heads == 1
+        and preset("gemma2").config(60, 6).kv_heads == 3
+    )
     latent = preset("deepseek_v2").config(64, 8).projection
     assert (latent["latent"], latent["rope"]) == (32, 4)
     with pytest.raises(ConfigError, match="num_heads = 5 does not divide d_model = 64"):

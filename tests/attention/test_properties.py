@@ -29,7 +29,11 @@ def test_rows_sum_to_what_the_normalizer_promises(config, cross):
         assert cross, "what was built runs on one sequence"
         return
     weights = steps.weights if steps.normalized is None else steps.normalized
-    allowed = torch.ones_like(weights, dtype=torch.bool) if steps.mask is None else steps.mask.expand_as(weights)
+    allowed = (
+        torch.ones_like(weights, dtype=torch.bool)
+        if steps.mask is None
+        else steps.mask.expand_as(weights)
+    )
     rows, sees = weights.sum(-1), allowed.any(-1).float()
     if config.has("normalizer", "sums to one"):
         torch.testing.assert_close(rows, sees, rtol=1e-4, atol=1e-4)
@@ -48,7 +52,9 @@ def test_no_nan_in_any_output_or_gradient(config, cross, record):
         return
     assert steps.merged.isfinite().all()
     steps.merged.sum().backward()
-    grads = [inputs.grad for inputs in (x, context) if inputs is not None and inputs.grad is not None]
+    grads = [
+        inputs.grad for inputs in (x, context) if inputs is not None and inputs.grad is not None
+    ]
     assert grads and all(grad.isfinite().all() for grad in grads)
 
 
@@ -59,7 +65,7 @@ def test_a_row_that_sees_nothing_gives_zeros_and_no_gradient(key):
     mask[2] = False
     steps = layer(x, mask=mask)
     assert not steps.weights[:, :, 2].any() and not steps.out[:, :, 2].any()
-    felt, = torch.autograd.grad(steps.out[:, :, 2].sum(), x, retain_graph=True)
+    (felt,) = torch.autograd.grad(steps.out[:, :, 2].sum(), x, retain_graph=True)
     assert not felt.any()
     steps.merged.sum().backward()
     assert x.grad.isfinite().all()
@@ -76,7 +82,7 @@ def test_a_query_feels_exactly_what_its_mask_allows(config):
     allowed = allowed.expand(B, steps.out.shape[1], T, T)
     out = steps.weights.detach() @ v
     for i in range(T):
-        felt, = torch.autograd.grad(out[:, :, i].sum(), v, retain_graph=True)
+        (felt,) = torch.autograd.grad(out[:, :, i].sum(), v, retain_graph=True)
         assert not (felt.abs().sum(-1) > 0)[~allowed[:, :, i]].any()
 
 
@@ -85,8 +91,8 @@ def test_causal_by_gradient(config, record):
     """The output at i does not change with any input after i."""
     x, _, steps = run(config, record=record)
     for i in range(T - 1):
-        felt, = torch.autograd.grad(steps.merged[:, i].sum(), x, retain_graph=True)
-        assert not felt[:, i + 1:].any()
+        (felt,) = torch.autograd.grad(steps.merged[:, i].sum(), x, retain_graph=True)
+        assert not felt[:, i + 1 :].any()
 
 
 @given(configs(position=Choice("none"), mask=Choice("none")), st.permutations(range(T)))
@@ -95,12 +101,17 @@ def test_without_positions_order_is_invisible(config, order):
     if config.has("projection", "own positions") or config.has("kernel", "own positions"):
         return
     layer, x = Attention(config).eval(), torch.randn(B, T, C)
-    torch.testing.assert_close(layer(x[:, order]).merged, layer(x).merged[:, order], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        layer(x[:, order]).merged, layer(x).merged[:, order], rtol=1e-4, atol=1e-5
+    )
 
 
 @each("position", [e.key for e in AXES["position"] if e.key != "none"])
 def test_with_positions_order_is_seen(position):
-    layer, x = Attention(AttentionConfig(C, H, position=position), add_positions=True).eval(), torch.randn(B, T, C)
+    layer, x = (
+        Attention(AttentionConfig(C, H, position=position), add_positions=True).eval(),
+        torch.randn(B, T, C),
+    )
     for weight in layer.position.parameters():  # tables start small, or at zero
         torch.nn.init.normal_(weight)
     order = torch.tensor([1, 0, 2, 3, 4])
@@ -119,14 +130,18 @@ def test_kernels_of_the_same_weights_agree_with_exact(key, data):
     torch.testing.assert_close(fast.merged, exact.merged, rtol=1e-4, atol=2e-5)
     fast.merged.square().sum().backward()
     exact.merged.square().sum().backward()
-    largest = max(1.0, y.grad.abs().max().item())  # a temperature near zero makes gradients that are hundreds large
+    largest = max(
+        1.0, y.grad.abs().max().item()
+    )  # a temperature near zero makes gradients that are hundreds large
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=2e-4 * largest)
 
 
 @given(configs(kernel=EXACT))
 def test_what_nobody_looks_at_is_fused_where_it_can_be(config):
     """A model that trains gets the same output as the one whose steps are drawn."""
-    assert (Attention(config).fast_kernel is Attention(config).kernel) == (why_not_fused(config) is not None)
+    assert (Attention(config).fast_kernel is Attention(config).kernel) == (
+        why_not_fused(config) is not None
+    )
 
 
 @each("axis", [axis for axis in AXES if axis != "mask"])
@@ -142,6 +157,7 @@ def test_every_choice_decodes_by_steps_as_it_reads_at_once(axis):
             continue  # it decodes by Attention.step alone
         layer, x = Attention(config).eval(), torch.randn(1, T, C)
         whole = layer(x).merged
-        steps = [layer(x[:, t:t + 1], x[:, :t + 1], offset=t).merged for t in range(T)]
-        torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5,
-                                   msg=partial("{}: {}".format, item.key))
+        steps = [layer(x[:, t : t + 1], x[:, : t + 1], offset=t).merged for t in range(T)]
+        torch.testing.assert_close(
+            torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, item.key)
+        )

@@ -5,7 +5,17 @@ import json
 import pytest
 import torch
 
-from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, Entry, Param, entry, register
+from core.attention import (
+    AXES,
+    Attention,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    Entry,
+    Param,
+    entry,
+    register,
+)
 from core.attention.basics import MultiHead, split_heads
 from core.attention.cache import append
 from core.attention.compatible import config_with, needs
@@ -23,8 +33,18 @@ def cosine_power(q, k, power=3.0):
 
 
 def made(key="variant", build=lambda config, *parts: cosine_power, **fields):
-    return Entry(**{"key": key, "name": "Variant", "build": build, "latex": "x", "meaning": MEANING, "paper": "",
-                    "year": 2026} | fields)
+    return Entry(
+        **{
+            "key": key,
+            "name": "Variant",
+            "build": build,
+            "latex": "x",
+            "meaning": MEANING,
+            "paper": "",
+            "year": 2026,
+        }
+        | fields
+    )
 
 
 @pytest.fixture
@@ -38,15 +58,25 @@ def axes():
 
 def test_a_registered_choice_is_one_like_any_other(axes):
     power = Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine")
-    register("score", made(
-        build=lambda config: lambda q, k: cosine_power(q, k, config.score["power"]), params=(power,)))
+    register(
+        "score",
+        made(
+            build=lambda config: lambda q, k: cosine_power(q, k, config.score["power"]),
+            params=(power,),
+        ),
+    )
     config = AttentionConfig(33, 3, score=Choice.of("variant", power=2.0), mask="causal")
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     steps = Attention(config)(torch.randn(2, 5, 33))
     torch.testing.assert_close(steps.raw, cosine_power(steps.q, steps.k, 2.0))
-    assert entry("score", "variant").name == "Variant (plug-in)" and entry("score", "variant") in axes["score"]
+    assert (
+        entry("score", "variant").name == "Variant (plug-in)"
+        and entry("score", "variant") in axes["score"]
+    )
     usual = config.with_(score="scaled_dot")
-    assert attention_cost(config, 5, 7).flops == attention_cost(usual, 5, 7).flops, "one product of q and k in each"
+    assert attention_cost(config, 5, 7).flops == attention_cost(usual, 5, 7).flops, (
+        "one product of q and k in each"
+    )
     assert parameters(config)["score"] == 0
     with pytest.raises(ConfigError, match="power = 12; expected 1 to 9"):
         AttentionConfig(score=Choice.of("variant", power=12.0))
@@ -66,36 +96,57 @@ class Convolved(MultiHead):
     def convolved(self, x, before=None):
         keys = self.key(x).mT if before is None else torch.cat((before.mT, self.key(x).mT), -1)
         keys = torch.nn.functional.pad(keys, (4, 0))
-        keys = torch.nn.functional.conv1d(keys, self.taps, groups=len(keys[0]))[..., -x.shape[1]:]
+        keys = torch.nn.functional.conv1d(keys, self.taps, groups=len(keys[0]))[..., -x.shape[1] :]
         return split_heads(keys.mT, self.num_heads)
 
     def forward(self, x, context, offset=0):
-        return self.queries(x), self.convolved(context), split_heads(self.value(context), self.num_heads)
+        return (
+            self.queries(x),
+            self.convolved(context),
+            split_heads(self.value(context), self.num_heads),
+        )
 
     def extend(self, x, stored, offset, **given):
         if not self.stores:
             return super().extend(x, stored, offset, **given)
         before = stored[2] if stored else None
-        k, v = append(stored[:2], (self.convolved(x, before), split_heads(self.value(x), self.num_heads)))
-        return self.queries(x), k, v, (k, v, *append(() if before is None else (before,), (self.key(x),)))
+        k, v = append(
+            stored[:2], (self.convolved(x, before), split_heads(self.value(x), self.num_heads))
+        )
+        return (
+            self.queries(x),
+            k,
+            v,
+            (k, v, *append(() if before is None else (before,), (self.key(x),))),
+        )
 
 
 def test_a_cache_without_what_later_tokens_read_is_refused(axes):
     """At its first weights the convolution is the identity, and every cache is right."""
+
     class Forgets(Convolved):
         stores = False
 
     def item(build):
         return made(build=build, traits=frozenset({"one sequence"}))
 
-    with pytest.raises(ConfigError, match="with a cache, it gives another output than for the whole text"):
+    with pytest.raises(
+        ConfigError, match="with a cache, it gives another output than for the whole text"
+    ):
         register("projection", item(Forgets))
     assert "variant" not in [one.key for one in axes["projection"]]
     register("projection", item(Convolved))
 
 
-@each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries
-                          if "reads length" not in item.traits])
+@each(
+    ("axis", "key"),
+    [
+        (axis, item.key)
+        for axis, entries in AXES.items()
+        for item in entries
+        if "reads length" not in item.traits
+    ],
+)
 def test_every_choice_of_the_labs_own_passes_the_trial_of_caches(axis, key):
     _read_in_parts(axis, config_with({axis: plain(axis, key)} | needs(axis, key), 24, 3))
 
@@ -110,7 +161,9 @@ def test_registering_draws_no_random_number(axes):
 
 def test_a_key_has_one_entry(axes):
     register("score", made())
-    with pytest.raises(ConfigError, match="registered already, by test_register.py; .*replace=True"):
+    with pytest.raises(
+        ConfigError, match="registered already, by test_register.py; .*replace=True"
+    ):
         register("score", made())
     count = len(axes["score"])
     register("score", made(name="Other"), replace=True)
@@ -119,36 +172,78 @@ def test_a_key_has_one_entry(axes):
         register("score", made("dot"), replace=True)
 
 
-@each(("axis", "item", "words"), [
-    ("scores", made(), "axis = 'scores'; expected one of projection, score"),
-    ("score", 3, "takes an Entry; got 3"),
-    ("score", made("Two words"), "key = 'Two words'; expected up to 40 lower-case letters"),
-    ("score", made(build=3), "score = variant: build = 3; expected a function"),
-    ("score", made(meaning="Short."), "expected a sentence of more than 20 characters"),
-    ("score", made(latex=""), "latex = ''; expected a text"),
-    ("score", made(year="2026"), "year = '2026'; expected a whole number"),
-    ("score", made(params=[1]), r"params = \[1\]; expected a tuple of Param"),
-    ("score", made(params=(Param("p", "P", 2.0, meaning="power"),)), "p is a number without low, high and step"),
-    ("score", made(params=(Param("p", "P", 2.0, 0.0, 1.0, 0.1, meaning="power"),)), "p = 2; expected 0 to 1"),
-    ("score", made(traits=frozenset({"products"})), "trait 'products'; the traits of this axis are product"),
-    ("position", made(), "enters = ''; expected one of 'x', 'q, k', 'scores'"),
-])
+@each(
+    ("axis", "item", "words"),
+    [
+        ("scores", made(), "axis = 'scores'; expected one of projection, score"),
+        ("score", 3, "takes an Entry; got 3"),
+        ("score", made("Two words"), "key = 'Two words'; expected up to 40 lower-case letters"),
+        ("score", made(build=3), "score = variant: build = 3; expected a function"),
+        ("score", made(meaning="Short."), "expected a sentence of more than 20 characters"),
+        ("score", made(latex=""), "latex = ''; expected a text"),
+        ("score", made(year="2026"), "year = '2026'; expected a whole number"),
+        ("score", made(params=[1]), r"params = \[1\]; expected a tuple of Param"),
+        (
+            "score",
+            made(params=(Param("p", "P", 2.0, meaning="power"),)),
+            "p is a number without low, high and step",
+        ),
+        (
+            "score",
+            made(params=(Param("p", "P", 2.0, 0.0, 1.0, 0.1, meaning="power"),)),
+            "p = 2; expected 0 to 1",
+        ),
+        (
+            "score",
+            made(traits=frozenset({"products"})),
+            "trait 'products'; the traits of this axis are product",
+        ),
+        ("position", made(), "enters = ''; expected one of 'x', 'q, k', 'scores'"),
+    ],
+)
 def test_a_malformed_entry_is_refused_by_its_field(axes, axis, item, words):
     with pytest.raises(ConfigError, match=words):
         register(axis, item)
 
 
-@each(("axis", "build", "words"), [
-    ("score", lambda config: 3, r"score = 3; expected a function of \(q, k\) or an instance of Score"),
-    ("score", lambda: cosine_power, "TypeError: .* takes 0 positional arguments but 1 was given"),
-    ("score", lambda config: lambda q, k: q, r"returned a tensor \(2, 3, 5, 8\); expected"),
-    ("score", lambda config: lambda q, k: 1 / 0, r"test_register.py, line \d+: ZeroDivisionError: division by zero"),
-    ("score", lambda config: lambda q, k: (q @ k.mT).log(), "output is not finite"),
-    ("mask", lambda config, parts: lambda i, j: i - j, "expected torch.bool with True = may attend"),
-    ("kernel", lambda config: lambda inputs: inputs.v, "AttributeError"),
-    ("normalizer", lambda config: lambda s, mask: s / s.sum(-1, keepdim=True), "Masked keys change the weights"),
-    ("normalizer", lambda config: lambda s, mask: s.masked_fill(~mask, 0) ** 1.5, "output is not finite"),
-])
+@each(
+    ("axis", "build", "words"),
+    [
+        (
+            "score",
+            lambda config: 3,
+            r"score = 3; expected a function of \(q, k\) or an instance of Score",
+        ),
+        (
+            "score",
+            lambda: cosine_power,
+            "TypeError: .* takes 0 positional arguments but 1 was given",
+        ),
+        ("score", lambda config: lambda q, k: q, r"returned a tensor \(2, 3, 5, 8\); expected"),
+        (
+            "score",
+            lambda config: lambda q, k: 1 / 0,
+            r"test_register.py, line \d+: ZeroDivisionError: division by zero",
+        ),
+        ("score", lambda config: lambda q, k: (q @ k.mT).log(), "output is not finite"),
+        (
+            "mask",
+            lambda config, parts: lambda i, j: i - j,
+            "expected torch.bool with True = may attend",
+        ),
+        ("kernel", lambda config: lambda inputs: inputs.v, "AttributeError"),
+        (
+            "normalizer",
+            lambda config: lambda s, mask: s / s.sum(-1, keepdim=True),
+            "Masked keys change the weights",
+        ),
+        (
+            "normalizer",
+            lambda config: lambda s, mask: s.masked_fill(~mask, 0) ** 1.5,
+            "output is not finite",
+        ),
+    ],
+)
 def test_an_entry_that_cannot_run_is_not_added(axes, axis, build, words):
     count = len(axes[axis])
     with pytest.raises(ConfigError, match=f"(?s){axis} = variant was not added. .*{words}"):

@@ -73,7 +73,9 @@ def test_a_key_hidden_from_all_may_hold_anything(kernel, shape):
     q, k, v = heads()
     mask = (torch.arange(S) < T).expand(shape)
     clean = attend(q, k, v, mask, kernel=kernel).out
-    k, v = (x.detach().index_fill(2, torch.arange(T, S), float("nan")).requires_grad_() for x in (k, v))
+    k, v = (
+        x.detach().index_fill(2, torch.arange(T, S), float("nan")).requires_grad_() for x in (k, v)
+    )
     out = attend(q, k, v, mask, kernel=kernel).out
     torch.testing.assert_close(out, clean)
     out.square().sum().backward()
@@ -96,7 +98,9 @@ def test_true_means_may_attend(kernel):
     q, k, v = heads()
     only_first = torch.zeros(T, S, dtype=torch.bool)
     only_first[:, 0] = True
-    torch.testing.assert_close(attend(q, k, v, only_first, kernel=kernel).out, v[:, :, :1].expand(B, H, T, D))
+    torch.testing.assert_close(
+        attend(q, k, v, only_first, kernel=kernel).out, v[:, :, :1].expand(B, H, T, D)
+    )
 
 
 @each("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
@@ -112,10 +116,16 @@ def test_causal_is_top_left_unless_there_is_a_cache(kernel):
     layer = Attention(AttentionConfig(33, H, mask="causal", kernel=kernel)).eval()
     x, context = torch.randn(B, T, 33), torch.randn(B, S, 33)
     steps = layer(x, context)
-    torch.testing.assert_close(steps.out, F.scaled_dot_product_attention(steps.q, steps.k, steps.v, is_causal=True),
-                               rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        steps.out,
+        F.scaled_dot_product_attention(steps.q, steps.k, steps.v, is_causal=True),
+        rtol=1e-5,
+        atol=1e-5,
+    )
     cached = layer(x, context, offset=S - T)
-    want = F.scaled_dot_product_attention(cached.q, cached.k, cached.v, attn_mask=causal(T, S, S - T))
+    want = F.scaled_dot_product_attention(
+        cached.q, cached.k, cached.v, attn_mask=causal(T, S, S - T)
+    )
     torch.testing.assert_close(cached.out, want, rtol=1e-5, atol=1e-5)
 
 
@@ -123,15 +133,22 @@ def test_causal_is_top_left_unless_there_is_a_cache(kernel):
 @each("position", ["none", "rope", "alibi"])
 def test_decoding_with_a_cache_is_the_whole_pass(position, kernel):
     """The last queries, asked with their offset, get what they get when all are asked at once."""
-    layer = Attention(AttentionConfig(24, H, mask="causal", position=position, kernel=kernel)).eval()
+    layer = Attention(
+        AttentionConfig(24, H, mask="causal", position=position, kernel=kernel)
+    ).eval()
     x = torch.randn(B, S, 24)
     whole = layer(x).merged
-    torch.testing.assert_close(layer(x[:, S - 2:], x, offset=S - 2).merged, whole[:, S - 2:], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        layer(x[:, S - 2 :], x, offset=S - 2).merged, whole[:, S - 2 :], rtol=1e-5, atol=1e-5
+    )
 
 
 def test_causal_alignment_by_eye():
     assert build_mask(Choice("causal"), 2, 4).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0]]
-    assert build_mask(Choice("causal"), 2, 4, offset=2).int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert build_mask(Choice("causal"), 2, 4, offset=2).int().tolist() == [
+        [1, 1, 1, 0],
+        [1, 1, 1, 1],
+    ]
 
 
 def test_the_weights_drawn_are_those_before_dropout():
@@ -146,7 +163,9 @@ def test_eval_mode_drops_nothing(kernel):
     layer = Attention(AttentionConfig(33, H, dropout=0.9, kernel=kernel)).eval()
     x = torch.randn(B, T, 33)
     steps = layer(x)
-    torch.testing.assert_close(steps.out, attend(steps.q, steps.k, steps.v).out, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        steps.out, attend(steps.q, steps.k, steps.v).out, rtol=1e-5, atol=1e-5
+    )
     assert torch.equal(layer(x).merged, layer(x).merged)
 
 
@@ -195,43 +214,84 @@ def test_lookback_counts_keys_strictly_before():
 def test_values_may_be_wider_or_narrower_than_keys(kernel):
     q, k, _ = heads()
     v = torch.randn(B, H, S, 2)
-    torch.testing.assert_close(attend(q, k, v, kernel=kernel).out, F.scaled_dot_product_attention(q, k, v))
+    torch.testing.assert_close(
+        attend(q, k, v, kernel=kernel).out, F.scaled_dot_product_attention(q, k, v)
+    )
 
 
 @KERNELS
 def test_a_strided_last_dimension(kernel):
     q, k, v = (torch.randn(B, H, D, n).mT for n in (T, S, S))
-    torch.testing.assert_close(attend(q, k, v, kernel=kernel).out,
-                               F.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous()))
+    torch.testing.assert_close(
+        attend(q, k, v, kernel=kernel).out,
+        F.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous()),
+    )
 
 
 def test_shapes_that_do_not_meet_are_said():
     q, k, v = heads()
-    for wrong in ((q[0], k[0], v[0]), (q[..., :-1], k, v), (q, k, v[:, :, :-1]), (q, k[:1], v[:1]), (q[:, :1], k, v)):
+    for wrong in (
+        (q[0], k[0], v[0]),
+        (q[..., :-1], k, v),
+        (q, k, v[:, :, :-1]),
+        (q, k[:1], v[:1]),
+        (q[:, :1], k, v),
+    ):
         with pytest.raises(Exception, match="q|hint|Type"):
             attend(*wrong)
 
 
-@each("given", [
-    {"d_model": 10, "num_heads": 3}, {"d_model": 0}, {"num_heads": 0}, {"d_model": 2.5}, {"num_heads": True},
-    {"dropout": 1.0}, {"dropout": -0.1}, {"dropout": float("nan")}, {"score": "cosmic"}, {"mask": "causel"},
-    {"normalizer": Choice.of("softmax", temperature=0)}, {"normalizer": Choice.of("softmax", temperature=float("nan"))},
-    {"normalizer": Choice.of("softmax", temperature=float("inf"))}, {"mask": Choice.of("local", window=-1)},
-    {"mask": Choice.of("local", window=1.5)}, {"mask": Choice.of("causal", window=1)}, {"mask": Choice("and")},
-    {"position": Choice.of("rope", layout="spiral")}, {"d_model": 9, "num_heads": 3, "position": "rope"},
-    {"kernel": "fused", "score": "additive"}, {"d_model": "64"}, {"dropout": "much"},
-])
+@each(
+    "given",
+    [
+        {"d_model": 10, "num_heads": 3},
+        {"d_model": 0},
+        {"num_heads": 0},
+        {"d_model": 2.5},
+        {"num_heads": True},
+        {"dropout": 1.0},
+        {"dropout": -0.1},
+        {"dropout": float("nan")},
+        {"score": "cosmic"},
+        {"mask": "causel"},
+        {"normalizer": Choice.of("softmax", temperature=0)},
+        {"normalizer": Choice.of("softmax", temperature=float("nan"))},
+        {"normalizer": Choice.of("softmax", temperature=float("inf"))},
+        {"mask": Choice.of("local", window=-1)},
+        {"mask": Choice.of("local", window=1.5)},
+        {"mask": Choice.of("causal", window=1)},
+        {"mask": Choice("and")},
+        {"position": Choice.of("rope", layout="spiral")},
+        {"d_model": 9, "num_heads": 3, "position": "rope"},
+        {"kernel": "fused", "score": "additive"},
+        {"d_model": "64"},
+        {"dropout": "much"},
+    ],
+)
 def test_bad_choices_are_refused_in_words(given):
     with pytest.raises(ConfigError) as refusal:
         AttentionConfig(**given)
     assert len(str(refusal.value).split()) >= 4
 
 
-@each("text", [
-    {"nonsense": 1}, {"score": 3}, {"score": {"key": 3}}, {"score": None}, {"mask": {"key": "and", "parts": 3}},
-    {"normalizer": {"key": "softmax", "temperature": None}}, {"normalizer": {"key": "softmax", "temperature": [1]}},
-    {"d_model": None}, {"dropout": None}, {"mask": {"key": "and", "parts": [3]}}, [], "softmax", None,
-])
+@each(
+    "text",
+    [
+        {"nonsense": 1},
+        {"score": 3},
+        {"score": {"key": 3}},
+        {"score": None},
+        {"mask": {"key": "and", "parts": 3}},
+        {"normalizer": {"key": "softmax", "temperature": None}},
+        {"normalizer": {"key": "softmax", "temperature": [1]}},
+        {"d_model": None},
+        {"dropout": None},
+        {"mask": {"key": "and", "parts": [3]}},
+        [],
+        "softmax",
+        None,
+    ],
+)
 def test_a_broken_file_is_refused_in_words(text):
     with pytest.raises(ConfigError):
         AttentionConfig.from_json(text)

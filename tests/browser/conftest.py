@@ -19,8 +19,16 @@ from tests.browser.other_browsers import OPENERS, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 # A page of a test lives for seconds: optimizing its code takes a sixth of Chromium's time and saves less.
 UNOPTIMIZED = "--js-flags=--no-turbofan --no-maglev"
 
@@ -41,8 +49,19 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
     """Starts `streamlit run` on a free loopback port and waits until it answers."""
     port, runs, log = free_port(), folder / "runs", folder / "server.log"
     runs.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port),
-               "--server.address", "127.0.0.1", "--server.headless", "true"]
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        str(script),
+        "--server.port",
+        str(port),
+        "--server.address",
+        "127.0.0.1",
+        "--server.headless",
+        "true",
+    ]
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs), "HF_HUB_OFFLINE": "1"}
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
@@ -77,7 +96,9 @@ def server(tmp_path_factory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def demos(tmp_path_factory) -> Iterator[Server]:
     """A server of the components alone, for tests that need nothing of the app itself."""
-    with running(tmp_path_factory.mktemp("demos"), Path(__file__).with_name("demo_app.py")) as server:
+    with running(
+        tmp_path_factory.mktemp("demos"), Path(__file__).with_name("demo_app.py")
+    ) as server:
         yield server
 
 
@@ -120,7 +141,9 @@ def tabs(browser: Browser) -> dict[str, Page]:
 
 
 @pytest.fixture
-def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, scheme: str, request) -> Iterator[Page]:
+def page(
+    browser: Browser, server: Server, tabs: dict[str, Page], width: int, scheme: str, request
+) -> Iterator[Page]:
     """The server's tab, emptied; its base address is the server's. A traceback on the page fails the test, and what its
     policy of content blocks."""
     if server.url not in tabs:
@@ -129,8 +152,9 @@ def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, sc
         tabs[server.url] = context.new_page()
     page = tabs[server.url]
     page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light",
-                       reduced_motion="reduce")  # what moves is drawn sixty times a second
+    page.emulate_media(
+        color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
+    )  # what moves is drawn sixty times a second
     blocked: list[str] = []
 
     def note(message: ConsoleMessage) -> None:
@@ -176,9 +200,15 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_terminal_summary(terminalreporter):
     """Says which browsers ran: a machine may lack some."""
-    ids = [report.nodeid for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    ids = [
+        report.nodeid
+        for kind in ("passed", "failed")
+        for report in terminalreporter.stats.get(kind, ())
+    ]
     ran = {name: any(f"[{name}]" in one for one in ids) for name in OPENERS}
     ran["Chromium"] = any("/browser/" in one and "test_other_browsers" not in one for one in ids)
     missing = [name for name in OPENERS if not installed(name)]
     line = f"Browsers that ran: {', '.join(sorted(name for name in ran if ran[name])) or 'none'}."
-    terminalreporter.write_line(line + (f" Not on this machine: {', '.join(missing)}." if missing else ""))
+    terminalreporter.write_line(
+        line + (f" Not on this machine: {', '.join(missing)}." if missing else "")
+    )

@@ -36,7 +36,11 @@ class Heard:
     ring: bool
 
     def __str__(self) -> str:
-        return ", ".join(part for part in (self.name, self.role, self.value, self.state, self.description) if part)
+        return ", ".join(
+            part
+            for part in (self.name, self.role, self.value, self.state, self.description)
+            if part
+        )
 
 
 class Ear:
@@ -49,14 +53,28 @@ class Ear:
     def listen(self) -> Heard:
         """The stop that has the focus."""
         node = self._cdp.send("Runtime.evaluate", {"expression": ACTIVE})["result"]["objectId"]
-        tree = self._cdp.send("Accessibility.getPartialAXTree", {"objectId": node, "fetchRelatives": False})
+        tree = self._cdp.send(
+            "Accessibility.getPartialAXTree", {"objectId": node, "fetchRelatives": False}
+        )
         spoken = tree["nodes"][0]
-        own = self._cdp.send("Runtime.callFunctionOn", {
-            "objectId": node, "functionDeclaration": MORE, "returnByValue": True})["result"]["value"]
+        own = self._cdp.send(
+            "Runtime.callFunctionOn",
+            {"objectId": node, "functionDeclaration": MORE, "returnByValue": True},
+        )["result"]["value"]
         more = {one["name"]: one["value"].get("value") for one in spoken.get("properties", [])}
-        state = [name for name in ("checked", "pressed", "expanded") if str(more.get(name)).lower() == "true"]
-        return Heard(more.get("roledescription") or _text(spoken, "role"), _text(spoken, "name"),
-                     own["text"] or _text(spoken, "value"), _text(spoken, "description"), ", ".join(state), own["ring"])
+        state = [
+            name
+            for name in ("checked", "pressed", "expanded")
+            if str(more.get(name)).lower() == "true"
+        ]
+        return Heard(
+            more.get("roledescription") or _text(spoken, "role"),
+            _text(spoken, "name"),
+            own["text"] or _text(spoken, "value"),
+            _text(spoken, "description"),
+            ", ".join(state),
+            own["ring"],
+        )
 
     def press(self, *keys: str) -> Heard:
         """Press keys one after the other, and listen."""
@@ -69,7 +87,9 @@ class Ear:
         self.tab_to("Next: ")
         before = self.page.url
         self.page.keyboard.press("Enter")
-        self.page.wait_for_function("before => location.href.split('?')[0] !== before.split('?')[0]", arg=before)
+        self.page.wait_for_function(
+            "before => location.href.split('?')[0] !== before.split('?')[0]", arg=before
+        )
         wait_ready(self.page)
 
     def tab_to(self, name: str, key: str = "Tab") -> Heard:

@@ -26,7 +26,9 @@ HOLD = """() => {
   };
 }"""
 LET_GO = "() => window.letGo()"
-SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS", f"{tempfile.gettempdir()}/attention-lab-shots"))
+SCREENSHOTS = Path(
+    os.environ.get("ATTENTION_LAB_SHOTS", f"{tempfile.gettempdir()}/attention-lab-shots")
+)
 
 
 @contextmanager
@@ -47,10 +49,14 @@ def wait_ready(page: Page, timeout: float = 60_000) -> None:
 
     The first page of a new server imports PyTorch first: on a busy machine that takes longer than half a minute.
     """
-    page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(timeout=timeout, state="attached")
+    page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(
+        timeout=timeout, state="attached"
+    )
     # A widget's change is sent after a short debounce; asking sooner would see the run before it.
     page.wait_for_timeout(150)
-    page.locator(f"{APP}[data-test-script-state='notRunning']").wait_for(timeout=timeout, state="attached")
+    page.locator(f"{APP}[data-test-script-state='notRunning']").wait_for(
+        timeout=timeout, state="attached"
+    )
 
 
 def wait_until(page: Page, holds: Callable[[], bool], what: str, timeout: float = 10_000) -> None:
@@ -111,7 +117,9 @@ def assert_no_exception(page: Page) -> None:
 
 def pictures(page: Page) -> Locator:
     """Whatever draws on a page: a canvas, an SVG picture, a chart."""
-    return page.locator("canvas:visible, [role='img']:visible, [data-testid='stVegaLiteChart']:visible")
+    return page.locator(
+        "canvas:visible, [role='img']:visible, [data-testid='stVegaLiteChart']:visible"
+    )
 
 
 def wait_picture(page: Page, timeout: float = 20_000) -> None:
@@ -128,8 +136,11 @@ def assert_fits(page: Page) -> None:
 
 def wait_no_sideways_scrolling(page: Page) -> None:
     """Waits until nothing is wider than the screen: figures follow a new width a moment later."""
-    page.wait_for_function("""() => [document.documentElement, document.querySelector('[data-testid=stMain]')]
-                              .every(node => node.scrollWidth <= window.innerWidth + 1)""", polling=100)
+    page.wait_for_function(
+        """() => [document.documentElement, document.querySelector('[data-testid=stMain]')]
+                              .every(node => node.scrollWidth <= window.innerWidth + 1)""",
+        polling=100,
+    )
 
 
 def resize(page: Page, width: int, scheme: str) -> None:

@@ -5,4 +5,6 @@ import runpy
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "0"
-runpy.run_path(str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py"), run_name="__main__")
+runpy.run_path(
+    str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py"), run_name="__main__"
+)

@@ -33,29 +33,70 @@ tiles = [
 def draw(case: str) -> None:
     if case == "html":
         names = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
-        multiples([Tile("<i>a</i>", "<u>b</u>", np.eye(3))] * 2, names, key="html", query=0, difference=(0, 1))
+        multiples(
+            [Tile("<i>a</i>", "<u>b</u>", np.eye(3))] * 2,
+            names,
+            key="html",
+            query=0,
+            difference=(0, 1),
+        )
     elif case == "signed":
-        scores = [np.random.default_rng(k).normal(size=(5, 7)).astype(np.float32) * (k + 1) for k in range(2)]
-        multiples([Tile("Dot", "", scores[0]), Tile("General", "", scores[1])], list("abcde"), list("tuvwxyz"),
-                  key="signed", signed=True, noun="score", query=1)
+        scores = [
+            np.random.default_rng(k).normal(size=(5, 7)).astype(np.float32) * (k + 1)
+            for k in range(2)
+        ]
+        multiples(
+            [Tile("Dot", "", scores[0]), Tile("General", "", scores[1])],
+            list("abcde"),
+            list("tuvwxyz"),
+            key="signed",
+            signed=True,
+            noun="score",
+            query=1,
+        )
     elif case == "blind":
         allowed = np.tri(4, k=-1, dtype=bool)
-        multiples([Tile("Even", "", np.full((4, 4), 0.25)), Tile("Strictly before", "", allowed / 3, allowed)],
-                  ["the", "animal", "was", "tired"], key="blind")
+        multiples(
+            [
+                Tile("Even", "", np.full((4, 4), 0.25)),
+                Tile("Strictly before", "", allowed / 3, allowed),
+            ],
+            ["the", "animal", "was", "tired"],
+            key="blind",
+        )
     elif case == "apart":
-        pinned = multiples(tiles, tokens, key="maps", query=10, column=2, link="demo", fact="ALiBi looks nearer")
+        pinned = multiples(
+            tiles, tokens, key="maps", query=10, column=2, link="demo", fact="ALiBi looks nearer"
+        )
         left, right = st.columns([1, 2])
         with left:
             difference_map(tiles[1], tiles[0], tokens, key="apart", query=10, column=2, link="demo")
         right.write(f"pin {pinned}")
     elif case == "frames":
-        steps = [[Tile("Now", f"step {5 * k}", maps[k]), Tile("First", "step 0", maps[0])] for k in range(6)]
+        steps = [
+            [Tile("Now", f"step {5 * k}", maps[k]), Tile("First", "step 0", maps[0])]
+            for k in range(6)
+        ]
         at = st.slider("Step", 0, 25, 10, 5, key="demo:step") // 5
-        multiples(steps[at], tokens, key="frames", query=10, column=2, frames=Frames("demo:step", at, steps))
+        multiples(
+            steps[at],
+            tokens,
+            key="frames",
+            query=10,
+            column=2,
+            frames=Frames("demo:step", at, steps),
+        )
     else:
         st.session_state.runs = st.session_state.get("runs", 0) + 1
-        pinned = multiples(tiles, tokens, key="maps", query=min(10, size - 1), column=2, difference=(1, 0),
-                           fact="ALiBi looks nearer than the dot product")
+        pinned = multiples(
+            tiles,
+            tokens,
+            key="maps",
+            query=min(10, size - 1),
+            column=2,
+            difference=(1, 0),
+            fact="ALiBi looks nearer than the dot product",
+        )
         st.write(f"runs {st.session_state.runs}")
         st.write(f"pin {pinned}")
 

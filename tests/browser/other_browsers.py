@@ -21,8 +21,17 @@ from websockets.sync.client import connect
 
 from tests.browser.helpers import ending, free_port, wait_for
 
-KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "End": "\ue010", "Home": "\ue011",
-        "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+KEYS = {
+    "Tab": "\ue004",
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+    "End": "\ue010",
+    "Home": "\ue011",
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
+    "ArrowDown": "\ue015",
+}
 SIZE = {"width": 1280, "height": 900}
 LONG = 60  # seconds that an answer may take on a busy machine
 
@@ -45,20 +54,41 @@ class OtherBrowser(ABC):
         """Press keys one after the other."""
         for key in keys:
             value = KEYS.get(key, key)
-            self.act([{"type": "key", "id": "keys", "actions": [{"type": kind, "value": value}
-                                                                for kind in ("keyDown", "keyUp")]}])
+            self.act(
+                [
+                    {
+                        "type": "key",
+                        "id": "keys",
+                        "actions": [
+                            {"type": kind, "value": value} for kind in ("keyDown", "keyUp")
+                        ],
+                    }
+                ]
+            )
 
     def click(self, x: float, y: float) -> None:
         """Click at a point of the window."""
-        self.act([{"type": "pointer", "id": "mouse", "actions": [
-            {"type": "pointerMove", "x": round(x), "y": round(y), "origin": "viewport"},
-            {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]}])
+        self.act(
+            [
+                {
+                    "type": "pointer",
+                    "id": "mouse",
+                    "actions": [
+                        {"type": "pointerMove", "x": round(x), "y": round(y), "origin": "viewport"},
+                        {"type": "pointerDown", "button": 0},
+                        {"type": "pointerUp", "button": 0},
+                    ],
+                }
+            ]
+        )
 
     def wait(self, expression: str, seconds: float = LONG) -> Any:
         """The value of an expression once it is true."""
         end = time.time() + seconds
         while not (value := self.run(expression)):
-            assert time.time() < end, f"never true: {expression}\n{self.run('document.body.innerText.slice(-2000)')}"
+            assert time.time() < end, (
+                f"never true: {expression}\n{self.run('document.body.innerText.slice(-2000)')}"
+            )
             time.sleep(0.1)
         return value
 
@@ -83,8 +113,12 @@ class Firefox(OtherBrowser):
         self._send("browsingContext.navigate", context=self._tab, url=url, wait="complete")
 
     def run(self, expression: str) -> Any:
-        answer = self._send("script.evaluate", expression=f"JSON.stringify({expression})", awaitPromise=True,
-                            target={"context": self._tab})
+        answer = self._send(
+            "script.evaluate",
+            expression=f"JSON.stringify({expression})",
+            awaitPromise=True,
+            target={"context": self._tab},
+        )
         assert answer["type"] == "success", answer
         return json.loads(answer["result"].get("value", "null"))
 
@@ -99,7 +133,9 @@ class WebKit(OtherBrowser):
         self._post(f"{self._session}/window/rect", **SIZE)
 
     def _post(self, address: str, /, **body: Any) -> Any:
-        request = urllib.request.Request(address, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            address, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=LONG) as answer:
             return json.load(answer)["value"]
 
@@ -107,7 +143,9 @@ class WebKit(OtherBrowser):
         self._post(f"{self._session}/url", url=url)
 
     def run(self, expression: str) -> Any:
-        text = self._post(f"{self._session}/execute/sync", script=f"return JSON.stringify({expression})", args=[])
+        text = self._post(
+            f"{self._session}/execute/sync", script=f"return JSON.stringify({expression})", args=[]
+        )
         return json.loads(text or "null")
 
     def act(self, actions: list[dict]) -> None:
@@ -126,8 +164,15 @@ def open_firefox(folder: Path) -> Iterator[OtherBrowser]:
     """A headless Firefox with a new profile in the folder."""
     profile = folder / "profile"
     profile.mkdir()
-    with _process("firefox-esr", "--headless", "--remote-debugging-port=0", "--profile", str(profile),
-                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as firefox:
+    with _process(
+        "firefox-esr",
+        "--headless",
+        "--remote-debugging-port=0",
+        "--profile",
+        str(profile),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as firefox:
         lines = iter(firefox.stderr.readline, "")
         address = next(line.split()[-1] for line in lines if "WebDriver BiDi listening on" in line)
         yield Firefox(address)
@@ -136,10 +181,22 @@ def open_firefox(folder: Path) -> Iterator[OtherBrowser]:
 @contextlib.contextmanager
 def open_webkit(folder: Path) -> Iterator[OtherBrowser]:
     """WebKitGTK's own small browser on a virtual screen."""
-    with _process("Xvfb", "-displayfd", "1", "-screen", "0", "1400x1000x24", stdout=subprocess.PIPE,
-                  stderr=subprocess.DEVNULL) as screen:
-        env = {**os.environ, "DISPLAY": f":{screen.stdout.readline().strip()}", "HOME": str(folder),
-               "LIBGL_ALWAYS_SOFTWARE": "1"}
+    with _process(
+        "Xvfb",
+        "-displayfd",
+        "1",
+        "-screen",
+        "0",
+        "1400x1000x24",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as screen:
+        env = {
+            **os.environ,
+            "DISPLAY": f":{screen.stdout.readline().strip()}",
+            "HOME": str(folder),
+            "LIBGL_ALWAYS_SOFTWARE": "1",
+        }
         port = free_port()
         with _process("WebKitWebDriver", f"--port={port}", env=env):
             wait_for(lambda: _answers(port), LONG)
@@ -152,7 +209,9 @@ def _answers(port: int) -> bool:
 
 
 OPENERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[OtherBrowser]]] = {
-    "Firefox": open_firefox, "WebKit": open_webkit}
+    "Firefox": open_firefox,
+    "WebKit": open_webkit,
+}
 PROGRAMS = {"Firefox": ("firefox-esr",), "WebKit": ("WebKitWebDriver", "Xvfb")}
 
 

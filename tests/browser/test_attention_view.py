@@ -58,16 +58,22 @@ def assert_a_phone_shows_all_of_it(page: Page) -> None:
         for one in page.locator(".av").all():
             expect(one).to_have_attribute("data-theme", scheme)
     for one in page.locator(".av").all():
-        wide = one.evaluate("e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]")
+        wide = one.evaluate(
+            "e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]"
+        )
         assert max(wide) <= 362
 
 
-def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(open_view, page):
+def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(
+    open_view, page
+):
     view = open_view("pretrained")
     assert_hover_says_what_numpy_says(view, 16)
     page.mouse.move(2, 2)
-    stops = view.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
-                          ".map(x => x.className)")
+    stops = view.evaluate(
+        "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
+        ".map(x => x.className)"
+    )
     assert stops == ["stage"]
     stage = view.locator(".stage")
     assert stage.get_attribute("role") == "application"
@@ -90,8 +96,12 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     expect(page.get_by_text("pin (6, 0)")).to_be_visible()
-    expect(stage).to_have_attribute("aria-label", re.compile(
-        rf"^it puts most on animal\. Pinned: cross to \[CLS\], {re.escape(number(head[6, 0]))}, "))
+    expect(stage).to_have_attribute(
+        "aria-label",
+        re.compile(
+            rf"^it puts most on animal\. Pinned: cross to \[CLS\], {re.escape(number(head[6, 0]))}, "
+        ),
+    )
     page.keyboard.press("Escape")
     expect(page.get_by_text("pin None")).to_be_visible()
     before = runs(page)
@@ -138,7 +148,9 @@ def test_a_map_of_200_tokens_is_read_and_brackets_change_the_head_everywhere(ope
     assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 200)[3, 2][7, 6], abs=2e-5)
 
 
-def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(open_view, page):
+def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(
+    open_view, page
+):
     view = open_view("masked")
     assert view.locator(".masked").inner_text() == "was sees no key: its output is 0"
     hover(view, 2, 1)
@@ -150,7 +162,9 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
     view.locator(".stage").focus()
     for key in ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"]:
         page.keyboard.press(key)
-    cells = [float(text) for text in view.locator("tbody .number").all_inner_texts() if text != "masked"]
+    cells = [
+        float(text) for text in view.locator("tbody .number").all_inner_texts() if text != "masked"
+    ]
     assert cells == sorted(cells, reverse=True)
     assert len(cells) == 5
     assert view.locator("tbody .number").last.inner_text() == "masked"
@@ -186,7 +200,8 @@ def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
 
 
 def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
-        open_view, page):
+    open_view, page
+):
     dialogs = []
 
     def dismiss(dialog):

@@ -26,7 +26,9 @@ def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
     page.mouse.move(right, middle - 60, steps=3)
     page.mouse.up()
     values = [float(points.nth(at).get_attribute("aria-valuenow")) for at in range(4)]
-    assert values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
+    assert (
+        values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
+    )
     points.nth(0).focus()
     page.keyboard.press("End")
     page.keyboard.press("Tab")
@@ -53,8 +55,12 @@ def test_a_card_opens_its_claim_which_outlives_a_reload(page):
 
 
 def test_a_claim_is_measured_from_press_to_verdict_and_outlives_a_reload(page):
-    open_page(page, "claims", claim="iris", **{"claims:iris:seeds": "2", "claims:iris:steps": "25",
-                                               "claims:iris:predict": "Show me"})
+    open_page(
+        page,
+        "claims",
+        claim="iris",
+        **{"claims:iris:seeds": "2", "claims:iris:steps": "25", "claims:iris:predict": "Show me"},
+    )
     click(page.get_by_role("button", name="Run it"))
     verdict = page.get_by_text(re.compile("^Your run: the claim .* over 2 seeds"))
     expect(verdict).to_be_visible(timeout=90_000)

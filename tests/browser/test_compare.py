@@ -20,12 +20,16 @@ def names(page: Page) -> list[str]:
     return page.locator(".mu").first.locator(".tile .name").all_inner_texts()
 
 
-def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_and_a_phone_all_of_it(maps, page):
+def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_and_a_phone_all_of_it(
+    maps, page
+):
     apart = page.locator(".mu").last
     page.mouse.move(*cell(maps.locator(".tile").nth(1), 4, 2))
     expect(apart).to_have_attribute("data-hover", "4,2")
     dot, alibi = (float(maps.locator(".tile").nth(at).get_attribute("data-value")) for at in (0, 1))
-    assert float(apart.locator(".tile").get_attribute("data-value")) == pytest.approx(alibi - dot, abs=2e-6)
+    assert float(apart.locator(".tile").get_attribute("data-value")) == pytest.approx(
+        alibi - dot, abs=2e-6
+    )
     assert maps.locator(".tile").nth(3).locator(".note").inner_text().startswith("implied")
     page.mouse.click(*cell(maps.locator(".tile").nth(0), 1, 3))
     page.wait_for_url("**pin=1.3**")
@@ -50,7 +54,9 @@ def test_the_list_moves_and_the_dialog_changes_a_mechanism(maps, page):
     page.get_by_role("menuitem", name="Change").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("It starts as Dot product")).to_be_visible()
-    expect(page.get_by_role("combobox", name="Add a mechanism")).to_have_count(0)  # the list does not lie over it
+    expect(page.get_by_role("combobox", name="Add a mechanism")).to_have_count(
+        0
+    )  # the list does not lie over it
     dialog.get_by_role("combobox", name="Normalizer").click()
     page.keyboard.type("sparsemax")
     page.keyboard.press("Enter")

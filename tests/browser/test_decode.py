@@ -9,7 +9,9 @@ from tests.browser.helpers import open_page, resize, wait_ready
 DRAWN = ".tv g[data-place]"
 
 
-def test_a_candidate_that_is_pressed_is_followed_and_a_phone_scrolls_the_tree_and_not_the_page(page):
+def test_a_candidate_that_is_pressed_is_followed_and_a_phone_scrolls_the_tree_and_not_the_page(
+    page,
+):
     open_page(page, "decode", DRAWN)
     expect(page.get_by_text("Next token at step 6")).to_be_visible()
     box = page.locator(".tv g[data-step='1'][data-rank='1']")
@@ -41,5 +43,7 @@ def test_a_choice_stands_in_the_link(page):
     again = page.url
     page.goto("about:blank")
     page.goto(again)
-    expect(page.get_by_role("textbox", name="Source")).to_have_value("two hundred and one", timeout=20_000)
+    expect(page.get_by_role("textbox", name="Source")).to_have_value(
+        "two hundred and one", timeout=20_000
+    )
     expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()

@@ -9,7 +9,9 @@ CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'
 
 def test_a_race_runs_and_stops_and_a_phone_shows_the_links_settings(page):
     # The longest race there is, so that it does not end before Stop.
-    page.goto("/efficient?efficient:longest=8,192+tokens&efficient:backward=and+backward&efficient:few=6")
+    page.goto(
+        "/efficient?efficient:longest=8,192+tokens&efficient:backward=and+backward&efficient:few=6"
+    )
     wait_ready(page)
     expect(page.get_by_text("Nyström with 6 landmarks")).to_be_visible()
     expect(page.get_by_role("combobox", name="Longest text")).to_have_value("8,192 tokens")

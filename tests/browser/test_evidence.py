@@ -17,7 +17,9 @@ def open_page(page: Page, query: str = "") -> None:
 
 def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
     open_page(page, "?inside:model=induction")
-    expect(page.get_by_text(re.compile(r"Without L\d·H\d, the probability of the answer river"))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile(r"Without L\d·H\d, the probability of the answer river"))
+    ).to_be_visible()
     cells = page.locator("[data-testid='stVegaLiteChart']").first.locator("svg, canvas").first
     box = box_of(cells)
     page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 0.28 * box["height"])
@@ -36,7 +38,9 @@ def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
     page.keyboard.press("Enter")
     expect(page).not_to_have_url(re.compile(rf"head={layer}\.{head}"))
     wait_ready(page)
-    expect(page.get_by_text(f"{field.input_value()} on the same tokens")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text(f"{field.input_value()} on the same tokens")).to_be_visible(
+        timeout=15_000
+    )
     expect(field).to_be_focused()
 
 
@@ -48,6 +52,7 @@ def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
     wait_ready(page, 60_000)
     go.click()
     stop_button(page).click(timeout=60_000)
-    expect(page.get_by_text(re.compile(r"\d+ of 78 heads and layers measured; the rest takes about"))).to_be_visible(
-        timeout=60_000)
+    expect(
+        page.get_by_text(re.compile(r"\d+ of 78 heads and layers measured; the rest takes about"))
+    ).to_be_visible(timeout=60_000)
     shot(page, "evidence-long")

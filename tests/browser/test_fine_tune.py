@@ -18,7 +18,11 @@ def test_pairs_are_learned_and_any_step_is_looked_at(page: Page):
     expect(stop_button(page)).to_be_visible()
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of 570"))).to_be_visible(timeout=60_000)
     click(stop_button(page))
-    expect(page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is "))).to_be_visible(timeout=60_000)
+    expect(
+        page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is "))
+    ).to_be_visible(timeout=60_000)
     assert "run=" in page.url
     page.goto(f"/runs?{page.url.split('?')[1]}")
-    expect(page.get_by_role("textbox", name="Name")).to_have_attribute("placeholder", "numbers, fine-tuned on pairs")
+    expect(page.get_by_role("textbox", name="Name")).to_have_attribute(
+        "placeholder", "numbers, fine-tuned on pairs"
+    )

@@ -57,7 +57,9 @@ def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
     grid = views.nth(1)
-    gutter, top, _, row_pitch, size = (float(part) for part in grid.get_attribute("data-map").split(","))
+    gutter, top, _, row_pitch, size = (
+        float(part) for part in grid.get_attribute("data-map").split(",")
+    )
     grid.scroll_into_view_if_needed()
     box = box_of(grid.locator("canvas").first)
     page.mouse.click(box["x"] + gutter + size / 2, box["y"] + top + row_pitch + size / 2)

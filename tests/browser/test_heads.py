@@ -9,8 +9,11 @@ FACT = "[data-testid='stHtml'] p"
 
 def test_every_idea_is_drawn_within_the_page(page):
     open_page(page, "heads")
-    for idea, sentence in (("One head or many", "with 12 heads"), ("Shared keys and values", "their maps are"),
-                       ("Two maps, subtracted", "are below 0")):
+    for idea, sentence in (
+        ("One head or many", "with 12 heads"),
+        ("Shared keys and values", "their maps are"),
+        ("Two maps, subtracted", "are below 0"),
+    ):
         page.get_by_text(idea, exact=True).click()
         wait_ready(page)
         expect(page.locator(FACT)).to_contain_text(sentence)
@@ -22,11 +25,14 @@ def test_every_idea_is_drawn_within_the_page(page):
     assert "heads:idea=" in page.url.replace("%3A", ":")
 
 
-def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(page):
+def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(
+    page,
+):
     open_page(page, "heads", **{"heads:start": "minilm", "heads:pin": "8.3"})
     page.locator(".mu .name").nth(3).wait_for()
     tops = page.locator(".mu .name").evaluate_all(  # in one frame, as the page may still move
-        "nodes => nodes.slice(0, 4).map(node => node.getBoundingClientRect().top)")
+        "nodes => nodes.slice(0, 4).map(node => node.getBoundingClientRect().top)"
+    )
     assert len(tops) == 4
     assert max(tops) - min(tops) < 1
     expect(page.locator(".mu").first).to_have_attribute("data-pin", "8,3")

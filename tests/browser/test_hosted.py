@@ -8,7 +8,14 @@ from playwright.sync_api import Browser, Page, expect
 
 from core.files import PEOPLE
 from tests.browser.conftest import Server, running
-from tests.browser.helpers import assert_no_exception, click, open_page, stop_button, wait_for, wait_ready
+from tests.browser.helpers import (
+    assert_no_exception,
+    click,
+    open_page,
+    stop_button,
+    wait_for,
+    wait_ready,
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +31,9 @@ def hosted(tmp_path_factory) -> Iterator[Server]:
 @contextmanager
 def stranger(browser: Browser, server: Server) -> Iterator[Page]:
     """A tab of a browser of its own, with its own cookies."""
-    context = browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    context = browser.new_context(
+        base_url=server.url, viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
+    )
     context.set_default_timeout(20_000)
     page = context.new_page()
     yield page
@@ -34,8 +43,10 @@ def stranger(browser: Browser, server: Server) -> Iterator[Page]:
 
 def runs_of(server: Server) -> dict[str, set[str]]:
     """The runs on the disk, by person."""
-    return {folder.name: {path.parent.name for path in folder.glob("*/run.json")}
-            for folder in (server.runs / PEOPLE).glob("*")}
+    return {
+        folder.name: {path.parent.name for path in folder.glob("*/run.json")}
+        for folder in (server.runs / PEOPLE).glob("*")
+    }
 
 
 def train(page: Page, server: Server) -> str:
@@ -56,7 +67,9 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
         assert "attention_lab_person" not in anna.evaluate("document.cookie")
         expect(anna.get_by_text("a run may take 2,000 steps and 120 s")).to_be_visible()
         run = train(anna, hosted)
-        assert cookie["value"] not in anna.url and cookie["value"] not in hosted.log.read_text(encoding="utf-8")
+        assert cookie["value"] not in anna.url and cookie["value"] not in hosted.log.read_text(
+            encoding="utf-8"
+        )
         expect(stop_button(anna)).to_be_visible()
 
         # Ben has no list with it; by its link he may look at it, and change nothing.
@@ -65,7 +78,9 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
         expect(ben.get_by_text("No runs of your own yet")).to_be_visible()
         open_page(ben, "train", run=run)
         expect(ben.get_by_text("belongs to another person")).to_be_visible()
-        assert not stop_button(ben).count() and not ben.get_by_role("button", name="Continue").count()
+        assert (
+            not stop_button(ben).count() and not ben.get_by_role("button", name="Continue").count()
+        )
 
         # He trains from there and stops it: what ends is his own.
         his = train(ben, hosted)
@@ -80,9 +95,13 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
         for name in (str(hers), f"./{hers.parent.name}/{run}"):
             open_page(ben, "pretrained", **{"inside:model": name})
             expect(ben.get_by_text("Folders of this computer are not open").first).to_be_visible()
-        ben.context.add_cookies([{"name": "attention_lab_person", "value": hers.parent.name, "url": hosted.url}])
+        ben.context.add_cookies(
+            [{"name": "attention_lab_person", "value": hers.parent.name, "url": hosted.url}]
+        )
         open_page(ben, "runs")
-        expect(ben.get_by_text("No runs of your own yet")).to_be_visible()  # the folder's name is not the id
+        expect(
+            ben.get_by_text("No runs of your own yet")
+        ).to_be_visible()  # the folder's name is not the id
 
         # All of his is deleted by his own button; hers is as it was, and a reload finds it again.
         open_page(anna, "runs")
@@ -109,6 +128,8 @@ def test_a_page_too_many_says_so_and_opens_once_there_is_room(browser, tmp_path,
         open_page(anna, "masks")
         with stranger(browser, server) as ben:
             ben.goto("/masks")
-            expect(ben.get_by_text("Your network has 1 pages open here")).to_be_visible(timeout=60_000)
+            expect(ben.get_by_text("Your network has 1 pages open here")).to_be_visible(
+                timeout=60_000
+            )
             anna.goto("about:blank")
             expect(ben.get_by_role("heading", name="Masks")).to_be_visible(timeout=60_000)

@@ -60,12 +60,15 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
 def test_uploaded_arrays_are_drawn_like_any_model(page: Page):
     out = io.BytesIO()
     weights = np.tril(np.ones((2, 3, 5, 5), np.float32))
-    np.savez(out, attention=weights / weights.sum(-1, keepdims=True), tokens=np.array(list("abcde")))
+    np.savez(
+        out, attention=weights / weights.sum(-1, keepdims=True), tokens=np.array(list("abcde"))
+    )
     page.goto("/pretrained?inside:model=Your+own+arrays…")
     wait_ready(page, 60_000)
     expect(page.get_by_text("at most 200 MB")).to_be_visible()
     page.locator("input[type=file]").set_input_files(
-        {"name": "mine.npz", "mimeType": "application/zip", "buffer": out.getvalue()})
+        {"name": "mine.npz", "mimeType": "application/zip", "buffer": out.getvalue()}
+    )
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     expect(page.get_by_text("2 layers of 3 heads, 5 tokens")).to_be_visible()
     shot(page, "inside_arrays")

@@ -4,7 +4,15 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import HOLD, LET_GO, cell, click, shot, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import (
+    HOLD,
+    LET_GO,
+    cell,
+    click,
+    shot,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
 
 
 def open_page(page: Page, query: str = "") -> Locator:
@@ -52,7 +60,9 @@ def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
     wait_ready(page, 60_000)
     click(page.get_by_text("Inside one weight: too → because"))
     wait_ready(page, 60_000)
-    expect(page.get_by_text("In head L2·H0, the query too and the key because")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("In head L2·H0, the query too and the key because")).to_be_visible(
+        timeout=60_000
+    )
 
 
 def test_a_phone_shows_it_within_its_width(page: Page):

@@ -16,7 +16,9 @@ def start(page: Page, ear: Ear) -> None:
     assert ear.press("Tab").name == "Skip to main content"
     ear.press("Enter")
     slider = ear.tab_to("The same with attention")
-    assert slider.role == "slider" and re.match(r"ein attends most to \w+: 0\.\d\d of its weight", slider.value)
+    assert slider.role == "slider" and re.match(
+        r"ein attends most to \w+: 0\.\d\d of its weight", slider.value
+    )
     assert ear.press("ArrowDown").value.startswith("und attends most to ")
 
 
@@ -25,7 +27,9 @@ def why(page: Page, ear: Ear) -> None:
     ear.tab_to("The model with one vector")
     picked = ear.press("ArrowRight", "Space")
     assert picked.name == "The model with attention" and "checked" in picked.state
-    expect(page.locator("[aria-label^='BLEU against step']")).to_be_attached()  # what the answer opens is drawn
+    expect(
+        page.locator("[aria-label^='BLEU against step']")
+    ).to_be_attached()  # what the answer opens is drawn
     wait_ready(page)
     ear.tab_to("zwei puts 0.87 of its weight on two. zwei to two, 0.87, largest of 51")
     ear.press("ArrowRight")
@@ -37,10 +41,14 @@ def one_query(page: Page, ear: Ear) -> None:
     ear.tab_to("Step 1 of 6, Project. The query is slept")
     ear.press("ArrowRight")
     view = page.locator(".step-view")
-    expect(view).to_have_attribute("aria-label", re.compile("^Step 2 of 6, Score. The query is slept"))
+    expect(view).to_have_attribute(
+        "aria-label", re.compile("^Step 2 of 6, Score. The query is slept")
+    )
     wait_ready(page)
     ear.press("ArrowUp")
-    expect(view).to_have_attribute("aria-label", re.compile("^Step 2 of 6, Score. The query is animal"))
+    expect(view).to_have_attribute(
+        "aria-label", re.compile("^Step 2 of 6, Score. The query is animal")
+    )
     assert ear.listen().role == "picture of the steps", "the focus stays where it was"
 
 
@@ -70,7 +78,9 @@ def masks(page: Page, ear: Ear) -> None:
     ear.wait_live("too may not attend to animal")
     expect(page.get_by_text("as drawn").first).to_be_attached()
     wait_ready(page)
-    assert ear.listen().name.startswith("Drawn by hand: 77 of 144 cells are allowed. too may not attend to animal")
+    assert ear.listen().name.startswith(
+        "Drawn by hand: 77 of 144 cells are allowed. too may not attend to animal"
+    )
 
 
 def transformer(page: Page, ear: Ear) -> None:
@@ -96,8 +106,15 @@ def train(page: Page, ear: Ear) -> None:
 
 
 DO: dict[str, Callable[[Page, Ear], None]] = {
-    "start": start, "why": why, "one_query": one_query, "heads": heads, "positions": positions, "masks": masks,
-    "transformer": transformer, "train": train}
+    "start": start,
+    "why": why,
+    "one_query": one_query,
+    "heads": heads,
+    "positions": positions,
+    "masks": masks,
+    "transformer": transformer,
+    "train": train,
+}
 
 
 def test_the_path_is_walked_by_keyboard_alone_and_every_stop_says_what_it_is(page):
@@ -109,18 +126,26 @@ def test_the_path_is_walked_by_keyboard_alone_and_every_stop_says_what_it_is(pag
     ear = Ear(page)
     for key, do in DO.items():
         if key != "start":
-            assert ear.listen().name.startswith(step_of(key).title), "the heading of a page that was opened is heard"
+            assert ear.listen().name.startswith(step_of(key).title), (
+                "the heading of a page that was opened is heard"
+            )
         ear.heard.clear()
         do(page, ear)
         ear.open_next()
         if "ATTENTION_LAB_SHOTS" in os.environ:
             SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-            (SCREENSHOTS / f"heard-{key}.txt").write_text("\n".join(map(str, ear.heard)), encoding="utf-8")
+            (SCREENSHOTS / f"heard-{key}.txt").write_text(
+                "\n".join(map(str, ear.heard)), encoding="utf-8"
+            )
         heard = [one for one in ear.heard if one.role != "main"]  # Streamlit's, which scrolls
         nameless = [one for one in heard if not one.name or one.role in ("generic", "none", "")]
         assert not nameless, key
         assert not [str(one) for one in heard if not one.ring], f"{key}: the focus cannot be seen"
-        ours = [str(one) for one in heard if one.description.startswith("Arrow") or ", block " in one.name]
+        ours = [
+            str(one)
+            for one in heard
+            if one.description.startswith("Arrow") or ", block " in one.name
+        ]
         assert len(ours) == len(set(ours)), f"{key}: two stops sound the same"
 
 
@@ -158,5 +183,7 @@ def test_the_focus_is_seen_in_both_themes_and_where_the_system_forces_its_colors
             for name, color in rings:
                 assert color, f"{name} has no ring"
                 low, high = sorted((luminance(ground), luminance(color)))
-                assert (high + 0.05) / (low + 0.05) >= 3, f"{name}: {color} on {ground}, {scheme}, forced: {forced}"
+                assert (high + 0.05) / (low + 0.05) >= 3, (
+                    f"{name}: {color} on {ground}, {scheme}, forced: {forced}"
+                )
     page.emulate_media(forced_colors="none")

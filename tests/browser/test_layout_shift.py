@@ -13,7 +13,11 @@ def test_a_page_opened_by_its_address_stands_where_it_is_drawn(page, key):
     wait_ready(page)
     page.wait_for_timeout(SETTLE)
     page.evaluate(OBSERVE)
-    moved = page.evaluate("document.querySelector('h1').style.marginTop = '200px', performance.now()")
-    page.wait_for_function("(moved) => window.__shifts.some(({ at }) => at >= moved)", arg=moved)  # after all others
+    moved = page.evaluate(
+        "document.querySelector('h1').style.marginTop = '200px', performance.now()"
+    )
+    page.wait_for_function(
+        "(moved) => window.__shifts.some(({ at }) => at >= moved)", arg=moved
+    )  # after all others
     shifts = [shift for shift in page.evaluate("window.__shifts") if shift["at"] < moved]
     assert sum(shift["value"] for shift in shifts) <= MOST_SHIFT, shifts

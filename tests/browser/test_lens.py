@@ -9,7 +9,9 @@ from tests.browser.helpers import box_of, shot, wait_no_sideways_scrolling, wait
 
 def click_in_grid(page: Page, key: str, across: float, down: float) -> None:
     """Click in the figure of that key, at a share of its width and so many pixels from its top."""
-    figure = page.locator(f".st-key-{key} [data-testid='stVegaLiteChart']").locator("svg, canvas").first
+    figure = (
+        page.locator(f".st-key-{key} [data-testid='stVegaLiteChart']").locator("svg, canvas").first
+    )
     expect(figure).to_be_visible(timeout=60_000)
     wait_ready(page)
     box = box_of(figure)

@@ -99,8 +99,9 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     page.goto("/lessons?lessons:part=Read+codes")
     fill(page, "Codes, one on each line", line)
     expect(page.get_by_text("belongs to another lesson")).to_be_visible()
-    page.locator("input[type=file]").set_input_files({"name": "lesson.json", "mimeType": "application/json",
-                                                      "buffer": file.read_bytes()})
+    page.locator("input[type=file]").set_input_files(
+        {"name": "lesson.json", "mimeType": "application/json", "buffer": file.read_bytes()}
+    )
     expect(page.get_by_role("row", name="Ada Lovelace")).to_contain_text("1 of 1")
 
 
@@ -130,4 +131,6 @@ def test_a_lesson_asks_no_other_host_for_anything(page, server):
     wait_ready(page)
     expect(page.locator("[data-testid=stMarkdown] img")).to_have_count(0)
     expect(page.get_by_test_id("stMermaidChart")).to_have_count(0)
-    assert asked and not [url for url in asked if not url.startswith((server.url, "data:", "blob:"))]
+    assert asked and not [
+        url for url in asked if not url.startswith((server.url, "data:", "blob:"))
+    ]

@@ -16,7 +16,11 @@ LATE = """() => {
 
 
 def press(page, key):
-    slider = page.locator('[data-testid="stSlider"]').filter(has_text=re.compile("^d_model")).get_by_role("slider")
+    slider = (
+        page.locator('[data-testid="stSlider"]')
+        .filter(has_text=re.compile("^d_model"))
+        .get_by_role("slider")
+    )
     slider.focus()
     slider.press(key)
 

@@ -32,7 +32,9 @@ def drawing(page: Page, cells: str) -> None:
 @pytest.mark.parametrize("embedded", [False, True])
 def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page, embedded):
     frames: list[bytes] = []
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda data: frames.append(data)))
+    page.on(
+        "websocket", lambda socket: socket.on("framereceived", lambda data: frames.append(data))
+    )
     open_page(page, LINK + ("&embed=true" if embedded else ""))
     first = {part.js_content for part in components(frames)}
     del frames[:]
@@ -50,8 +52,11 @@ def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page,
 def components(frames: list[bytes]) -> list:
     """The components in messages of the server."""
     messages = map(ForwardMsg.FromString, frames)
-    return [message.delta.new_element.bidi_component for message in messages
-            if message.delta.new_element.WhichOneof("type") == "bidi_component"]
+    return [
+        message.delta.new_element.bidi_component
+        for message in messages
+        if message.delta.new_element.WhichOneof("type") == "bidi_component"
+    ]
 
 
 def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page):

@@ -18,8 +18,15 @@ def open_page(page: Page, link: str = "") -> Page:
 
 def test_each_axis_is_drawn_and_listed(page):
     open_page(page)
-    for name, axis in (("Scores", "score"), ("Masks", "mask"), ("Normalizers", "normalizer"), ("Kernels", "kernel")):
-        page.get_by_role("radio", name=name).or_(page.get_by_role("button", name=name, exact=True)).first.click()
+    for name, axis in (
+        ("Scores", "score"),
+        ("Masks", "mask"),
+        ("Normalizers", "normalizer"),
+        ("Kernels", "kernel"),
+    ):
+        page.get_by_role("radio", name=name).or_(
+            page.get_by_role("button", name=name, exact=True)
+        ).first.click()
         wait_ready(page)
         expect(page.locator("h2").first).to_have_text(f"All {len(AXES[axis])} {name.lower()}")
         expect(page.locator(".mu canvas").first).to_be_visible()
@@ -36,8 +43,11 @@ def test_a_choice_opens_its_code_another_is_looked_up_and_kept_in_the_link(page)
     click(page.get_by_text("The code that just ran"))
     expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
     assert_no_exception(page)
-    click(page.get_by_role("radio", name="Normalizers").or_(page.get_by_role("button", name="Normalizers", exact=True))
-          .first)
+    click(
+        page.get_by_role("radio", name="Normalizers")
+        .or_(page.get_by_role("button", name="Normalizers", exact=True))
+        .first
+    )
     wait_ready(page)
     page.get_by_role("combobox", name="Choice").click()
     page.get_by_role("option", name="Sparsemax").click()

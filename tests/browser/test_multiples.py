@@ -34,7 +34,9 @@ def under(board: Locator) -> list[str]:
     return board.locator(".tile .value").all_inner_texts()
 
 
-def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_a_pin_and_a_phone(board, page):
+def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_a_pin_and_a_phone(
+    board, page
+):
     shown = board("four")
     assert shown.get_attribute("data-picked") == "10,2", "the page's row, with nothing touched"
     for tile, i, j in [(0, 10, 0), (3, 4, 7), (4, 15, 15)]:
@@ -61,12 +63,16 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
 
 def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locator) -> None:
     """A hover stays in the browser."""
-    stops = shown.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
-                           ".map(x => x.className)")
+    stops = shown.evaluate(
+        "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
+        ".map(x => x.className)"
+    )
     assert stops == ["stage"]
     stage = shown.locator(".stage")
     assert (stage.get_attribute("role"), stage.get_attribute("aria-roledescription")) == (
-        "application", "attention maps")
+        "application",
+        "attention maps",
+    )
     said = stage.get_attribute("aria-label")
     assert said.startswith("ALiBi looks nearer than the dot product. it to animal: Dot product 0.")
     stage.focus()
@@ -103,7 +109,9 @@ def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> 
         resize(page, 390, scheme)
         expect(shown).to_have_attribute("data-theme", scheme)
     names = shown.locator(".chooser button")
-    assert names.all_inner_texts() == shown.locator(".maps:not(.apart) .name span").all_text_contents()
+    assert (
+        names.all_inner_texts() == shown.locator(".maps:not(.apart) .name span").all_text_contents()
+    )
     names.nth(2).click()
     tile = shown.locator(".maps:not(.apart) .tile:visible")
     expect(tile).to_have_count(1)
@@ -112,7 +120,9 @@ def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> 
     assert max(box_of(canvas)["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
 
 
-def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a_pin_is_shared(board, page):
+def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a_pin_is_shared(
+    board, page
+):
     shown = board("apart")
     apart = page.locator(".mu").last
     hover(shown, 0, 6, 4)
@@ -127,7 +137,9 @@ def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a
     expect(shown).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     expect(page.locator(".mu").last).to_have_attribute("data-window", "2,10,3,9")
-    x, y, across, down = map(float, shown.locator(".tile").nth(3).get_attribute("data-map").split(","))
+    x, y, across, down = map(
+        float, shown.locator(".tile").nth(3).get_attribute("data-map").split(",")
+    )
     assert across > 16, "six columns have more room than sixteen"
     page.mouse.move(*cell(shown.locator(".tile").nth(1), 4 - 2, 5 - 3))
     expect(shown).to_have_attribute("data-hover", "4,5")
@@ -153,7 +165,9 @@ def test_maps_of_512_tokens_are_drawn_and_read(board):
     assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
 
 
-def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(board, page):
+def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(
+    board, page
+):
     dialogs = []
 
     def dismiss(dialog):
@@ -172,13 +186,18 @@ def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_no
     hover(signed, 0, i, j)
     assert values(signed)[0] == pytest.approx(scores.min(), abs=1e-5)
     assert f"score {number(scores.min())}" in signed.locator(".tip").inner_text()
-    assert blind.locator(".masked").inner_text() == "Strictly before: the sees no key: its output is 0."
+    assert (
+        blind.locator(".masked").inner_text()
+        == "Strictly before: the sees no key: its output is 0."
+    )
     hover(blind, 0, 0, 1)
     assert under(blind) == ["0.25", "sees no key"]
     assert not dialogs
 
 
-def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes_nothing(board, page):
+def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes_nothing(
+    board, page
+):
     shown = board("frames")
     assert values(shown) == pytest.approx([MAPS[2, 10, 2], MAPS[0, 10, 2]], abs=1e-6)
     page.evaluate(HOLD)
@@ -188,9 +207,13 @@ def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes
     expect(shown.locator(".tile").first).to_contain_text("step 15")
     slider.press("ArrowRight")
     expect(shown.locator(".tile").first).to_contain_text("step 20")
-    assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4), "drawn without the server"
+    assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4), (
+        "drawn without the server"
+    )
     page.wait_for_function("() => window.held.length >= 2")
-    page.evaluate("() => window.held.splice(0, 1)[0]()")  # the answer to 15 comes while the slider stands at 20
+    page.evaluate(
+        "() => window.held.splice(0, 1)[0]()"
+    )  # the answer to 15 comes while the slider stands at 20
     page.wait_for_timeout(600)
     assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4)
     page.evaluate(LET_GO)

@@ -25,19 +25,24 @@ def fact(page: Page):
     return page.locator(f"{VIEW} .fact")
 
 
-def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_screen_and_on_a_phone(page):
+def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_screen_and_on_a_phone(
+    page,
+):
     page.set_viewport_size({"width": 2560, "height": 1200})
     open_page(page)
     main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
     assert box_of(page.locator(f"{VIEW} svg"))["width"] > 0.85 * main
     expect(fact(page)).to_contain_text("slept has a query of 4 numbers")
-    expect(page.locator(VIEW)).to_have_attribute("aria-label", re.compile("^Step 1 of 6, Project. The query is slept"))
+    expect(page.locator(VIEW)).to_have_attribute(
+        "aria-label", re.compile("^Step 1 of 6, Project. The query is slept")
+    )
     for part in ("query", "key", "value"):
         expect(page.locator(f"{VIEW} svg text", has_text=re.compile(f"^{part}"))).to_have_count(1)
     open_layer(page)
     expect(page.locator(f"{VIEW} table tr")).to_have_count(7)
     painted = page.locator(f"{VIEW} canvas").evaluate(
-        "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size")
+        "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
+    )
     assert painted > 20
     resize(page, 390, "dark")
     assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
@@ -50,14 +55,20 @@ def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):
     expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
     page.locator(VIEW).focus()
     page.keyboard.press("]")
-    expect(page.locator(VIEW)).to_have_attribute("aria-label", re.compile("The key in the equation is tired$"))
+    expect(page.locator(VIEW)).to_have_attribute(
+        "aria-label", re.compile("The key in the equation is tired$")
+    )
     page.keyboard.press("ArrowUp")
     expect(fact(page)).to_contain_text("too gives")
     page.keyboard.press("ArrowRight")
     expect(fact(page)).to_contain_text("The output of too")
     click(page.get_by_role("button", name="Back", exact=True))
     expect(fact(page)).to_contain_text("too gives")
-    click(page.get_by_role("button", name="animal", exact=True).or_(page.get_by_role("radio", name="animal")).first)
+    click(
+        page.get_by_role("button", name="animal", exact=True)
+        .or_(page.get_by_role("radio", name="animal"))
+        .first
+    )
     expect(fact(page)).to_contain_text("animal gives")
     click(page.get_by_role("button", name="Next"))
     expect(fact(page)).to_contain_text("The output of animal")
@@ -75,7 +86,9 @@ def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):
 
 
 def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_one_looks(page):
-    open_page(page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green")
+    open_page(
+        page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green"
+    )
     first = fact(page).inner_text()
     assert "green" in first
     page.reload()
@@ -85,7 +98,10 @@ def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_on
 
 
 def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
-    open_page(page, "?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize")
+    open_page(
+        page,
+        "?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize",
+    )
     expect(fact(page)).to_contain_text("The first map gives it")
     expect(page.locator(f"{VIEW} svg text", has_text="weights −1 … 1")).to_have_count(1)
     first = fact(page).inner_text()
@@ -131,7 +147,9 @@ def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page
     expect(fact(page)).to_have_text(after)
 
 
-def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(page):
+def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
+    page,
+):
     open_page(page)
     page.locator(f"{VIEW} .press.row").first.click()
     expect(fact(page)).to_contain_text("The has a query")

@@ -19,8 +19,10 @@ READY = """(() => {
 })()"""
 EXCEPTION = 'document.querySelector("[data-testid=stException]")?.innerText ?? ""'
 # The last attention view, and how many colors are on its lower canvas.
-VIEW = '[...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")].map((host) => ' \
-       'host.shadowRoot.querySelector(".av[data-ready]")).filter(Boolean).at(-1)'
+VIEW = (
+    '[...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")].map((host) => '
+    'host.shadowRoot.querySelector(".av[data-ready]")).filter(Boolean).at(-1)'
+)
 COLORS = f"""(() => {{
   const canvas = {VIEW}.querySelector("canvas.base");
   const {{ data }} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -28,14 +30,29 @@ COLORS = f"""(() => {{
 }})()"""
 
 
-@pytest.fixture(scope="module", params=[
-    pytest.param(name, marks=pytest.mark.skipif(not installed(name), reason=f"no {name} here: see .ci/browser"))
-    for name in OPENERS])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                not installed(name), reason=f"no {name} here: see .ci/browser"
+            ),
+        )
+        for name in OPENERS
+    ],
+)
 def other(request, tmp_path_factory) -> Iterator[OtherBrowser]:
     with ExitStack() as stack:
         try:
-            browser = stack.enter_context(OPENERS[request.param](tmp_path_factory.mktemp(request.param)))
-        except (OSError, RuntimeError, WebSocketException) as error:  # RuntimeError: it ended before its address
+            browser = stack.enter_context(
+                OPENERS[request.param](tmp_path_factory.mktemp(request.param))
+            )
+        except (
+            OSError,
+            RuntimeError,
+            WebSocketException,
+        ) as error:  # RuntimeError: it ended before its address
             pytest.skip(f"{request.param} does not start on this machine: {error}")
         yield browser
 
@@ -47,7 +64,9 @@ def test_a_map_is_drawn_and_answers_keys_and_clicks(other, demos):
     other.run(f'void {VIEW}.querySelector(".stage").focus()')
     other.press("ArrowDown", "ArrowRight", "ArrowRight")
     other.wait(f'{VIEW}.dataset.hover === "1,2"')
-    other.wait(f'{VIEW}.querySelector(".live").textContent.startsWith("{WORDS[1]} to {WORDS[2]}, 0.")')
+    other.wait(
+        f'{VIEW}.querySelector(".live").textContent.startsWith("{WORDS[1]} to {WORDS[2]}, 0.")'
+    )
     other.press("Enter")
     other.wait('document.body.innerText.includes("pin (1, 2)")')
     x, y = other.run(f"""(() => {{
@@ -64,8 +83,10 @@ def test_a_map_is_drawn_and_answers_keys_and_clicks(other, demos):
 def test_pages_are_drawn_without_an_error(other, server):
     other.goto(server.url)
     for key, name in PAGES.items():
-        other.run(f'[...document.querySelectorAll("[data-testid=stSidebar] [data-testid=stBidiComponentIsolated]")]'
-                  f'.forEach((host) => host.shadowRoot.querySelector("a[data-key={key}]")?.click())')
+        other.run(
+            f'[...document.querySelectorAll("[data-testid=stSidebar] [data-testid=stBidiComponentIsolated]")]'
+            f'.forEach((host) => host.shadowRoot.querySelector("a[data-key={key}]")?.click())'
+        )
         other.wait(f"document.title === {name!r} && {READY}")
         assert other.run(EXCEPTION) == ""
         assert other.run("document.documentElement.scrollWidth <= innerWidth + 1")

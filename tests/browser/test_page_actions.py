@@ -5,7 +5,14 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import assert_no_exception, box_of, click, open_page, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import (
+    assert_no_exception,
+    box_of,
+    click,
+    open_page,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
 
 
 def checked(page: Page):
@@ -27,7 +34,9 @@ def test_the_link_is_copied_as_it_is_now_and_reset_brings_the_page_back_to_its_s
 def test_reset_reaches_a_page_that_is_one_fragment_with_a_link_of_its_own(page):
     open_page(page, "compare?source=seeded&text=one+two+three&length=128")
     reset(page, "compare")
-    expect(page.get_by_role("combobox", name="Queries and keys from")).to_have_value("MiniLM, layer 3, head 1")
+    expect(page.get_by_role("combobox", name="Queries and keys from")).to_have_value(
+        "MiniLM, layer 3, head 1"
+    )
     assert_no_exception(page)
 
 
@@ -51,7 +60,9 @@ def test_present_works_in_a_fragment_and_the_next_page_opens_at_its_top(page):
     wait_ready(page)
     # A busy browser draws the new page before the old one has gone, so that the height never shrinks.
     style = page.add_style_tag(content="[data-testid=stMainBlockContainer] { min-height: 5000px }")
-    page.get_by_role("link", name=re.compile("^Next: ")).evaluate("link => (link.scrollIntoView(), link.click())")
+    page.get_by_role("link", name=re.compile("^Next: ")).evaluate(
+        "link => (link.scrollIntoView(), link.click())"
+    )
     expect(page).to_have_url(re.compile("/positions"))
     wait_ready(page)
     expect(page.get_by_role("heading", name="Positions")).to_be_in_viewport()
@@ -82,23 +93,33 @@ def test_a_term_in_a_sentence_is_explained_by_pointer_and_keyboard(page):
     page.wait_for_function(explained)
     page.mouse.move(0, 0)
     page.wait_for_function(f"() => !({explained})()")
-    page.wait_for_function(f"() => {{ document.querySelector('abbr.term').focus(); return ({explained})(); }}")
+    page.wait_for_function(
+        f"() => {{ document.querySelector('abbr.term').focus(); return ({explained})(); }}"
+    )
     wait_no_sideways_scrolling(page)
 
 
-@pytest.mark.parametrize(("path", "width"), [("start", 1280), ("start", 390), ("masks", 1280), ("masks", 390)])
+@pytest.mark.parametrize(
+    ("path", "width"), [("start", 1280), ("start", 390), ("masks", 1280), ("masks", 390)]
+)
 def test_no_explanation_or_hint_is_cut(page, path, width):
     page.goto(f"/{'' if path == 'start' else path}")
     expect(page.locator("abbr.term").first).to_be_visible(timeout=60_000)
     wait_ready(page)
     for term in page.locator("abbr.term").all()[:4]:
         term.hover()
-        page.wait_for_function("term => getComputedStyle(term, '::after').visibility === 'visible'",
-                               arg=term.element_handle())
-        top, margin, bottom = (float(term.evaluate(f"term => getComputedStyle(term, '::after').{side}")[:-2])
-                               for side in ("top", "marginTop", "bottom"))
+        page.wait_for_function(
+            "term => getComputedStyle(term, '::after').visibility === 'visible'",
+            arg=term.element_handle(),
+        )
+        top, margin, bottom = (
+            float(term.evaluate(f"term => getComputedStyle(term, '::after').{side}")[:-2])
+            for side in ("top", "marginTop", "bottom")
+        )
         top += margin
-        assert top >= 60 and bottom >= 0, f"{term.inner_text()}: {top} px from the top, {bottom} px from the bottom"
+        assert top >= 60 and bottom >= 0, (
+            f"{term.inner_text()}: {top} px from the top, {bottom} px from the bottom"
+        )
     cut = page.evaluate("""() => [...document.querySelectorAll("*")].flatMap((host) => [host, ...(host.shadowRoot
         ? host.shadowRoot.querySelectorAll(".hint") : [])]).filter((part) => part.classList.contains("hint")
         && part.scrollWidth > part.clientWidth).map((part) => part.textContent)""")
@@ -116,7 +137,9 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     wait_ready(page)
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
-    assert box_of(page.locator(".st-key-masks-actions"))["height"] == 42  # 1.5 times the buttons' 28
+    assert (
+        box_of(page.locator(".st-key-masks-actions"))["height"] == 42
+    )  # 1.5 times the buttons' 28
     x, y, wide, high = (1.5 * float(part) for part in board.get_attribute("data-map").split(","))
     board.locator(".over").click(position={"x": x + 0.5 * wide, "y": y + 7.5 * high})
     expect(board).not_to_have_attribute("data-cells", before)
@@ -132,7 +155,9 @@ def test_words_stay_whole_while_training_is_presented(page, width):
     open_page(page, "train?present=true")
     expect(page.get_by_role("button", name="Training settings")).to_be_visible()
     settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
-    assert settings.evaluate_all("buttons => buttons.every(button => button.clientHeight < 100)")  # of one line
+    assert settings.evaluate_all(
+        "buttons => buttons.every(button => button.clientHeight < 100)"
+    )  # of one line
     head = box_of(page.locator("[class*=st-key-train-kind]"))
     assert head["width"] >= 380  # twice 190
 
@@ -140,7 +165,9 @@ def test_words_stay_whole_while_training_is_presented(page, width):
 @pytest.mark.parametrize("width", [390])
 def test_a_page_that_was_chosen_in_a_narrow_window_is_not_covered_by_the_sidebar(page, width):
     open_page(page, "glossary")
-    expect(page.get_by_role("button", name="Reset")).to_be_visible()  # its component closes the sidebar
+    expect(
+        page.get_by_role("button", name="Reset")
+    ).to_be_visible()  # its component closes the sidebar
     click(page.get_by_test_id("stExpandSidebarButton"))
     page.get_by_test_id("stSidebar").get_by_role("link", name="Lessons", exact=True).click()
     expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()

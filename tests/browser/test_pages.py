@@ -25,13 +25,21 @@ NAMES = {"" if step.default else step.key: step.title for step in STEPS}
 PATHS = list(NAMES)
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
 WORDS = ("cards", "claims", "glossary", "lessons", "questions", "report")
-MORE_CONTROLS = {"transformer": "?run=seeded"}  # of a link; a trained model has the blocks that it has
-AXE = (Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+MORE_CONTROLS = {
+    "transformer": "?run=seeded"
+}  # of a link; a trained model has the blocks that it has
+AXE = (Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text(
+    "utf-8"
+)
 # Streamlit's own: a drop zone is a section that says it is none, and the label of a control that is off is pale, which
 # WCAG allows. A wide equation scrolls; browsers give it the focus by themselves. axe knows no skip link before links of
 # a shadow root.
-NOT_OURS = ["[data-testid=stSkipToContent]", "[data-testid=stFileUploaderDropzone]",
-            "[data-testid=stWidgetLabel][disabled]", ".katex-display"]
+NOT_OURS = [
+    "[data-testid=stSkipToContent]",
+    "[data-testid=stFileUploaderDropzone]",
+    "[data-testid=stWidgetLabel][disabled]",
+    ".katex-display",
+]
 CHECK = """([exclude, rules]) => axe.run({ exclude }, {
   ...rules, resultTypes: ["violations"], selectors: false, preload: false, iframes: false
 }).then((run) => run.violations.flatMap(
@@ -76,12 +84,17 @@ def open_link(page: Page, url: str) -> dict[str, str]:
     """Open a link in a new session; returns the values of the controls."""
     page.goto("about:blank")
     page.goto(url)
-    page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(timeout=30_000, state="attached")
+    page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(
+        timeout=30_000, state="attached"
+    )
     page.wait_for_timeout(400)  # a page may run a second time with what its controls read
     wait_ready(page)
-    expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(0)  # parts that load later
+    expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(
+        0
+    )  # parts that load later
     page.wait_for_function(SHOWN, polling=100)
     return page.evaluate(READ)
+
 
 def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page, server):
     """A dashboard for a closed room: every request goes to the server itself."""
@@ -107,7 +120,9 @@ def assert_picture_fits(page: Page) -> None:
     assert_fits(page)
 
 
-def assert_accessible(page: Page, rules: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+def assert_accessible(
+    page: Page, rules: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> None:
     """No violation of these rules of axe-core, all by default, but for Streamlit's own elements."""
     if not page.evaluate("() => 'axe' in globalThis"):
         page.evaluate(AXE)
@@ -121,7 +136,9 @@ def assert_accessible(page: Page, rules: Mapping[str, Sequence[str]] = MappingPr
 
 def change(page: Page, box: Locator) -> None:
     """Set a control to another of its values, where it has one."""
-    box.evaluate("(node) => node.scrollIntoView({ block: 'center' })")  # a list closes when the page scrolls
+    box.evaluate(
+        "(node) => node.scrollIntoView({ block: 'center' })"
+    )  # a list closes when the page scrolls
     if box.get_by_test_id("stSelectbox").count():
         box.locator("input").first.click()
         options = page.get_by_role("option")
@@ -135,12 +152,17 @@ def change(page: Page, box: Locator) -> None:
         if thumb.input_value() == before:
             thumb.press("ArrowLeft")
     elif box.get_by_test_id("stNumberInput").count():
-        up, down = box.get_by_test_id("stNumberInputStepUp"), box.get_by_test_id("stNumberInputStepDown")
+        up, down = (
+            box.get_by_test_id("stNumberInputStepUp"),
+            box.get_by_test_id("stNumberInputStepDown"),
+        )
         if up.count():
             (up if up.is_enabled() else down).click()
         else:  # a narrow field has no buttons
             box.locator("input").first.press("ArrowUp")
-    elif (field := box.locator("[data-testid=stTextInput] input, [data-testid=stTextArea] textarea")).count():
+    elif (
+        field := box.locator("[data-testid=stTextInput] input, [data-testid=stTextArea] textarea")
+    ).count():
         text = field.first.input_value()
         field.first.fill(text + (", 1" if text[-1].isdigit() else " so"))
         field.first.blur()
@@ -149,8 +171,10 @@ def change(page: Page, box: Locator) -> None:
     elif box.get_by_test_id("stRadio").count():
         box.locator("label:has(input:not(:checked))").first.click()
     else:
-        other = box.locator("button:not([aria-checked=true]):not([aria-pressed=true]):not([aria-selected=true])"
-                            ":not([aria-label^='Help for'])")
+        other = box.locator(
+            "button:not([aria-checked=true]):not([aria-pressed=true]):not([aria-selected=true])"
+            ":not([aria-label^='Help for'])"
+        )
         if other.count():
             other.first.click()
     wait_ready(page)
@@ -173,7 +197,11 @@ def assert_link_brings_back_every_control(page: Page) -> None:
     page.wait_for_timeout(500)  # the address is written after the script has ended
     opened = open_link(page, page.url)
     for _ in range(30):  # a slow machine draws a page's controls one after the other
-        lost = {name: (value, opened.get(name)) for name, value in changed.items() if opened.get(name) != value}
+        lost = {
+            name: (value, opened.get(name))
+            for name, value in changed.items()
+            if opened.get(name) != value
+        }
         if not lost:
             return
         page.wait_for_timeout(300)
@@ -183,7 +211,9 @@ def assert_link_brings_back_every_control(page: Page) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS[:1])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in_its_link(page, part, width, scheme):
+def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in_its_link(
+    page, part, width, scheme
+):
     """Each page is drawn on one screen and changed to the other; there its controls are changed and its link opened.
 
     The next page begins on that screen: half of them are widened, and half made narrow.
@@ -194,7 +224,9 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
     links = page.locator("[data-testid=stSidebar] a")
     expect(links).to_have_count(len(PATHS))
     for number, path in list(enumerate(PATHS))[part::PARTS]:
-        if "model=" in page.url:  # the model of the last link stays, and the next page may have no picture of it
+        if (
+            "model=" in page.url
+        ):  # the model of the last link stays, and the next page may have no picture of it
             page.goto("/")
             wait_ready(page)
         links.nth(number).dispatch_event("click")  # a phone hides the sidebar after each

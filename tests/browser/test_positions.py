@@ -8,7 +8,9 @@ FACT = "[data-testid='stHtml'] p"
 
 
 def test_shuffling_again_draws_another_order_and_a_fact(page):
-    open_page(page, "positions", **{"positions:cell": "0.1"})  # a pinned cell opens the maps of the weights
+    open_page(
+        page, "positions", **{"positions:cell": "0.1"}
+    )  # a pinned cell opens the maps of the weights
     fact = page.locator(FACT).first
     expect(fact).to_contain_text("changes by")
     note = page.locator(".st-key-positions-maps .mu .note").nth(1)
@@ -24,12 +26,19 @@ def test_shuffling_again_draws_another_order_and_a_fact(page):
 
 
 def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
-    open_page(page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"})
+    open_page(
+        page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}
+    )
     dials = page.locator(".dials .scroll")
     expect(dials.locator("line.hand")).to_have_count(8 * 24)
     expect(dials.locator("line.before")).to_have_count(0)
-    tips = [(line.get_attribute("x2"), line.get_attribute("x1")) for line in dials.locator("line.hand").all()[:2]]
-    assert float(tips[0][0]) - float(tips[0][1]) > float(tips[1][0]) - float(tips[1][1]) > 0, "cos 0 before cos 1"
+    tips = [
+        (line.get_attribute("x2"), line.get_attribute("x1"))
+        for line in dials.locator("line.hand").all()[:2]
+    ]
+    assert float(tips[0][0]) - float(tips[0][1]) > float(tips[1][0]) - float(tips[1][1]) > 0, (
+        "cos 0 before cos 1"
+    )
     for width, scheme in ((1280, "light"), (390, "dark")):
         resize(page, width, scheme)
         box = box_of(dials.locator("circle.face").nth(3))

@@ -24,11 +24,15 @@ def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
     wait_ready(page, 60_000)
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
-    expect(page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=60_000)  # roles are measured after the picture
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(
+        0, timeout=60_000
+    )  # roles are measured after the picture
     return views.nth(0), views.nth(1)
 
 
-def test_first_sight_shows_all_heads_and_a_measured_fact_and_hovering_a_cell_reads_its_weight(page: Page):
+def test_first_sight_shows_all_heads_and_a_measured_fact_and_hovering_a_cell_reads_its_weight(
+    page: Page,
+):
     _, head = open_page(page)
     assert (head.get_attribute("data-layer"), head.get_attribute("data-head")) == ("3", "1")
     expect(page.get_by_text("attends most to the previous token")).to_be_visible()
@@ -60,7 +64,9 @@ def test_the_way_a_head_is_drawn_changes_before_the_server_answers(page: Page):
 
 def test_a_click_in_the_grid_and_a_pin_are_drawn_said_and_kept_in_the_link(page: Page):
     grid, head = open_page(page)
-    gutter, top, pitch, row_pitch, size = (float(x) for x in grid.get_attribute("data-map").split(","))
+    gutter, top, pitch, row_pitch, size = (
+        float(x) for x in grid.get_attribute("data-map").split(",")
+    )
     box = box_of(grid.locator("canvas").first)
     page.mouse.click(box["x"] + gutter + 2 * pitch + size / 2, box["y"] + top + size / 2)
     expect(head).to_have_attribute("data-head", "2")
@@ -69,7 +75,9 @@ def test_a_click_in_the_grid_and_a_pin_are_drawn_said_and_kept_in_the_link(page:
     wait_ready(page)
     page.mouse.click(*cell(head, 6, 8))
     expect(page).to_have_url(re.compile(r"pin=6\.8"))
-    expect(page.get_by_text(re.compile(r"In head L0·H2, cross puts .* of its weight on street"))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile(r"In head L0·H2, cross puts .* of its weight on street"))
+    ).to_be_visible()
     page.reload()
     wait_ready(page, 60_000)
     expect(page.locator(".av").nth(1)).to_have_attribute("data-layer", "0", timeout=20_000)
@@ -93,7 +101,9 @@ def test_a_new_sentence_gives_a_new_picture_and_a_long_one_says_its_cut(page: Pa
 
 
 def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
-    grid, head = open_page(page, "?inside:text=Tokenization+of+unbelievable+transformers+is+unfair&pin=7.2")
+    grid, head = open_page(
+        page, "?inside:text=Tokenization+of+unbelievable+transformers+is+unfair&pin=7.2"
+    )
     expect(head).to_have_attribute("data-pin", "7,2")
     page.get_by_role("button", name="Tokens").click()
     page.get_by_text("Merge pieces into words").click()
@@ -104,7 +114,9 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
     assert "unfair → tokenization" in status
     click(page.get_by_text("Both by weight"))
     expect(head).not_to_have_attribute("data-pin", "6,1", timeout=10_000)
-    assert head.locator(".status").inner_text() == status, "the pinned pair is the same wherever it stands"
+    assert head.locator(".status").inner_text() == status, (
+        "the pinned pair is the same wherever it stands"
+    )
     expect(page).to_have_url(re.compile(r"pin=7\.[12]"))
 
 
@@ -123,7 +135,9 @@ def test_a_digit_lies_under_its_weights(page: Page):
     x, y, wide, high = (float(part) for part in head.get_attribute("data-picture").split(","))
     box = box_of(head.locator("canvas.over"))
     page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.1 * high)
-    expect(head).to_have_attribute("data-hover", re.compile(r"^3,"))  # 4 × 4 patches after the class token
+    expect(head).to_have_attribute(
+        "data-hover", re.compile(r"^3,")
+    )  # 4 × 4 patches after the class token
     resize(page, 390, "light")
 
 

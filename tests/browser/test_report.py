@@ -41,7 +41,9 @@ def download(page: Page, name: str, folder: Path) -> Path:
 def test_views_of_two_pages_become_one_file(page, tmp_path):
     sentence = add_view(page, "/masks?masks:mask=causal_local", "of the mask")
     expect(page.get_by_text("Added to your report, which has 1 view.")).to_be_visible()
-    add_view(page, "/decode", "of the tree")  # a new session: the browser's cookie leads to the report
+    add_view(
+        page, "/decode", "of the tree"
+    )  # a new session: the browser's cookie leads to the report
     page.goto("/report")
     wait_ready(page)
     expect(page.get_by_role("textbox", name="Heading")).to_have_count(2)

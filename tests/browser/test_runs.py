@@ -35,11 +35,15 @@ def nobody_else_trained(server):
 def own(server):
     """Two runs of one's own."""
     names = ("fast one", "slow one")
-    return [duplicate(run, name, server.runs) for run, name in zip(EXAMPLE_RUNS, names, strict=True)]
+    return [
+        duplicate(run, name, server.runs) for run, name in zip(EXAMPLE_RUNS, names, strict=True)
+    ]
 
 
 def button(page: Page, key: str):
-    return page.locator(f".st-key-runs-{key} button").first  # a second one is hidden behind its help
+    return page.locator(
+        f".st-key-runs-{key} button"
+    ).first  # a second one is hidden behind its help
 
 
 def test_first_sight_shows_runs_that_learned(page):
@@ -70,8 +74,9 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     expect(page.get_by_text("Deleted the best of all.")).to_be_hidden()
     assert find_run(run.id, server.runs) == run
     click(button(page, "upload"))
-    page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
-                                                      "buffer": packed.read_bytes()})
+    page.locator("input[type=file]").set_input_files(
+        {"name": "run.zip", "mimeType": "application/zip", "buffer": packed.read_bytes()}
+    )
     expect(page).to_have_url(re.compile(r"run=(?!" + run.id + ")"))
     wait_ready(page)
     (there,) = [other for other in list_runs(server.runs) if other not in own]
@@ -84,10 +89,13 @@ def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(pa
     row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
     page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
     expect(page).to_have_url(re.compile(rf"run=({own[0].id}|{own[1].id})(%2C|,)"))
-    expect(page.get_by_role("link", name="Compare", exact=True).last).to_have_attribute("href", re.compile("runs="))
+    expect(page.get_by_role("link", name="Compare", exact=True).last).to_have_attribute(
+        "href", re.compile("runs=")
+    )
     click(button(page, "upload"))
-    page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
-                                                      "buffer": b"nonsense"})
+    page.locator("input[type=file]").set_input_files(
+        {"name": "run.zip", "mimeType": "application/zip", "buffer": b"nonsense"}
+    )
     expect(page.get_by_text("The zip cannot be read")).to_be_visible()
     assert len(list_runs(server.runs)) == 2
 

@@ -37,11 +37,15 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
     expect(figures.first).to_be_visible()
     drawn = figures.count()
     page.emulate_media(color_scheme="dark")
-    expect(page.locator(".nb")).to_have_attribute("style", re.compile("#269AD2"))  # with nothing pressed
+    expect(page.locator(".nb")).to_have_attribute(
+        "style", re.compile("#269AD2")
+    )  # with nothing pressed
     box = page.get_by_role("textbox", name="Scores of one query")
     box.fill("4, x, 0")
     box.press("Enter")
-    expect(page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")).to_be_visible()
+    expect(
+        page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")
+    ).to_be_visible()
     expect(figures).to_have_count(drawn)
     tall = box_of(page.locator(".nb .figure[aria-label^='Hard'] .bar i").first)
     assert tall["height"] > 60

@@ -15,12 +15,21 @@ import pytest
 from playwright.sync_api import expect
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("index.html", "guides/student.html", "catalogue/score.html", "api/attention.html", "write-a-plugin.html")
+PAGES = (
+    "index.html",
+    "guides/student.html",
+    "catalogue/score.html",
+    "api/attention.html",
+    "write-a-plugin.html",
+)
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 CHECK = """rules => axe.run({ rules, resultTypes: ["violations"], selectors: false, preload: false, iframes: false })
   .then((run) => run.violations.map(({ id }) => id))"""
 WITHOUT_FORMULAS = ("presets", "cards", "claims")
-THEMES_OWN = ["landmark-unique", "scrollable-region-focusable"]  # equal names of lists, tables wider than the screen
+THEMES_OWN = [
+    "landmark-unique",
+    "scrollable-region-focusable",
+]  # equal names of lists, tables wider than the screen
 BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "docs/site/mkdocs.yml"]
 
 
@@ -33,9 +42,14 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def site(tmp_path_factory):
     """The folder of the site, built as `make docs` builds it; a broken link or formula ends the build."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run([*BUILD, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, timeout=300,
-                          encoding="utf-8",
-                          env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    done = subprocess.run(
+        [*BUILD, "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=300,
+        encoding="utf-8",
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
@@ -56,13 +70,17 @@ def test_pages_fit_are_accessible_and_need_no_other_host(site, address, browser,
     faults: list[str] = []
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
-    page.on("response", lambda response: faults.append(response.url) if response.status >= 400 else None)
+    page.on(
+        "response", lambda response: faults.append(response.url) if response.status >= 400 else None
+    )
     page.on("pageerror", lambda error: faults.append(str(error)))
     for name in PAGES:
         page.goto(f"{address}/{name}")
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)"), name
+        assert page.evaluate(
+            "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+        ), name
         page.evaluate(AXE.read_text("utf-8"))
         found = page.evaluate(CHECK, {rule: {"enabled": False} for rule in THEMES_OWN})
         assert not found, (name, found)
@@ -89,7 +107,9 @@ def test_every_link_leads_somewhere(site):
         for link in re.findall(r'href="(?!https?:|/)([^"]*)"', text):
             target, _, name = unescape(link).partition("#")
             file = (path.parent / target).resolve() if target else path
-            jump = name and not name.startswith("__")  # "__" begins the names that the theme's script makes
+            jump = name and not name.startswith(
+                "__"
+            )  # "__" begins the names that the theme's script makes
             if not file.exists() or (jump and unquote(name) not in names.get(file, set())):
                 wrong.add(f"{path.relative_to(site)}: {link}")
     assert len(pages) > 40 and not wrong, sorted(wrong)
@@ -102,10 +122,14 @@ def test_make_builds_it_so():
 def test_formulas_are_drawn_and_names_are_documented(site):
     for path in (site / "catalogue").glob("*.html"):
         text = path.read_text(encoding="utf-8")
-        assert "arithmatex" not in text and ("katex-html" in text) == (path.stem not in WITHOUT_FORMULAS)
+        assert "arithmatex" not in text and ("katex-html" in text) == (
+            path.stem not in WITHOUT_FORMULAS
+        )
     from core import attention
 
     text = (site / "api" / "attention.html").read_text(encoding="utf-8")
     named = set(re.findall(r'id="core\.attention\.(?:\w+\.)*(\w+)"', text))
-    documented = {name for name in attention.__all__ if getattr(getattr(attention, name), "__doc__", None)}
+    documented = {
+        name for name in attention.__all__ if getattr(getattr(attention, name), "__doc__", None)
+    }
     assert documented - {"AXES", "PRESETS"} <= named

@@ -20,8 +20,12 @@ TRACE = trace(2, 3, 5, 4, mask=True)
 def alone(browser: Browser, tmp_path):
     """The file in a browser that has no network."""
     path = tmp_path / "heads.html"
-    path.write_text(trace_html(TRACE, title="Heads", source="a model", head=1, query=3), encoding="utf-8")
-    context = browser.new_context(offline=True, color_scheme="light", viewport={"width": 1280, "height": 900})
+    path.write_text(
+        trace_html(TRACE, title="Heads", source="a model", head=1, query=3), encoding="utf-8"
+    )
+    context = browser.new_context(
+        offline=True, color_scheme="light", viewport={"width": 1280, "height": 900}
+    )
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -71,10 +75,14 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 
 def test_each_page_is_drawn_from_its_file_alone(files, browser: Browser):
-    context = browser.new_context(offline=True, color_scheme="dark", viewport={"width": 1280, "height": 900})
+    context = browser.new_context(
+        offline=True, color_scheme="dark", viewport={"width": 1280, "height": 900}
+    )
     page, faults, asked = context.new_page(), [], []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: faults.append(message.text) if message.type == "error" else None
+    )
     page.on("request", lambda request: asked.append(request.url))
     for key, path in files.items():
         page.goto(path.as_uri())

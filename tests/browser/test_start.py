@@ -45,8 +45,9 @@ def test_the_tour_sets_the_controls_of_a_page(page):
     expect(page.get_by_role("textbox", name="Sentence")).to_have_value(tour.SENTENCE)
     resize(page, 390, "dark")
     for place in ("top", "bottom"):
-        page.get_by_test_id("stMain").evaluate("(main, end) => main.scrollTo(0, end ? main.scrollHeight : 0)",
-                                               place == "bottom")
+        page.get_by_test_id("stMain").evaluate(
+            "(main, end) => main.scrollTo(0, end ? main.scrollHeight : 0)", place == "bottom"
+        )
         expect(bar).to_be_in_viewport(ratio=1)
     click(bar.get_by_role("button", name="Skip"))
     expect(bar).to_have_count(0)

@@ -11,7 +11,15 @@ from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from core.training.runs import Run, create_run, list_runs
 from tests.browser.conftest import start_server
-from tests.browser.helpers import assert_no_exception, click, shot, stop_button, wait_for, wait_picture, wait_ready
+from tests.browser.helpers import (
+    assert_no_exception,
+    click,
+    shot,
+    stop_button,
+    wait_for,
+    wait_picture,
+    wait_ready,
+)
 from tests.training.small import small_run
 
 STEP = re.compile(r"Step [1-9][\d,]* of")
@@ -48,7 +56,9 @@ def held_still(*runs: Run) -> Iterator[None]:
             os.kill(worker, signal.SIGCONT)
 
 
-def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_find_it(page, server):
+def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_find_it(
+    page, server
+):
     run = queue_run(server.runs)
     more = f"train:more:{run.id}=10000"  # else a hundred steps, which end before a busy machine has drawn Stop
     open_page(page, f"/train?run={run.id}&{more}")
@@ -61,7 +71,9 @@ def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_f
     click(page.get_by_role("button", name="Continue training"))
     expect(stop_button(page)).to_be_visible(timeout=60_000)
     wait_for(lambda: run.status().state == "running" and run.alive())
-    wait_for(lambda: any(record.step for record in run.records()))  # the checkpoint may be that of step 0
+    wait_for(
+        lambda: any(record.step for record in run.records())
+    )  # the checkpoint may be that of step 0
     with held_still(run):
         page.reload()
         wait_ready(page)
@@ -71,11 +83,15 @@ def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_f
         open_page(second, f"/train?run={run.id}")
         expect(second.get_by_text(STEP)).to_be_visible(timeout=60_000)
     click(stop_button(second))
-    expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)  # the first tab learns of it by itself
+    expect(page.get_by_text("is saved")).to_be_visible(
+        timeout=60_000
+    )  # the first tab learns of it by itself
     assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
     assert_no_exception(second)
     steps = [record.step for record in run.records() if not record.final]
-    assert steps == sorted(set(steps)), "what came after the last checkpoint was made again, not twice"
+    assert steps == sorted(set(steps)), (
+        "what came after the last checkpoint was made again, not twice"
+    )
 
 
 def shown_step(page: Page) -> int:
@@ -107,8 +123,10 @@ def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
         down.clear()
         step, back = run.records()[-1].step, time.perf_counter()
         wait_for(lambda: shown_step(page) > step)
-        print(f"After {DOWN:g} s without a connection the page follows its run within "
-              f"{time.perf_counter() - back:.1f} s.")
+        print(
+            f"After {DOWN:g} s without a connection the page follows its run within "
+            f"{time.perf_counter() - back:.1f} s."
+        )
         expect(page.get_by_label("Seed", exact=True)).to_have_value("7")
         assert run.status().state == "running"
         assert_no_exception(page)
@@ -116,7 +134,9 @@ def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
         stop(run)
 
 
-def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(tmp_path, browser: Browser):
+def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(
+    tmp_path, browser: Browser
+):
     first, before = start_server(tmp_path)
     runs = [queue_run(before.runs) for _ in range(3)]  # more than train at once on a small machine
     context = browser.new_context(base_url=before.url, reduced_motion="reduce")
@@ -134,7 +154,9 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
             with held_still(*runs):
                 open_page(page, f"{after.url}/train?run={runs[0].id}")
                 expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
-            assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
+            assert runs[0].status().pid == worker and runs[0].alive(), (
+                "the same worker, never begun twice"
+            )
             click(stop_button(page))
             expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
             page.close()  # nobody looks any more, yet the queue moves
@@ -173,7 +195,10 @@ def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
     expect(page.get_by_text("All 4 runs have finished")).to_be_visible(timeout=120_000)
     wait_picture(page)
     expect(page.get_by_text(re.compile("reaches"))).to_be_visible()
-    states = [run.status().state for run in list_runs(server.runs)
-              if run.metadata().get("sweep", {}).get("id") == sweep_id]
+    states = [
+        run.status().state
+        for run in list_runs(server.runs)
+        if run.metadata().get("sweep", {}).get("id") == sweep_id
+    ]
     assert states == ["finished"] * 4
     shot(page, "sweep-finished")

@@ -11,7 +11,9 @@ def test_first_sight_is_a_measured_sweep_and_values_are_picked_and_outlive_a_rel
     wait_picture(page)
     expect(page.get_by_text("The seeds of")).to_be_visible()
     expect(page.get_by_text("TypeError")).to_have_count(0)
-    expect(page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")).to_have_count(2)
+    expect(
+        page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")
+    ).to_have_count(2)
     page.get_by_role("button", name="Values").click()
     panel = page.get_by_test_id("stPopoverBody")
     for name in ("Dilated", "Strided"):

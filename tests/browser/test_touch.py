@@ -10,20 +10,37 @@ from tests.browser.helpers import box_of, cell, open_demo, wait_ready
 
 @pytest.fixture
 def phone(browser, demos) -> Iterator[Page]:
-    context = browser.new_context(base_url=demos.url, viewport={"width": 390, "height": 900}, has_touch=True,
-                                  is_mobile=True, reduced_motion="reduce")
+    context = browser.new_context(
+        base_url=demos.url,
+        viewport={"width": 390, "height": 900},
+        has_touch=True,
+        is_mobile=True,
+        reduced_motion="reduce",
+    )
     yield context.new_page()
     context.close()
 
 
-def pinch(cdp: CDPSession, first: tuple[float, float], second: tuple[float, float], factor: float) -> None:
+def pinch(
+    cdp: CDPSession, first: tuple[float, float], second: tuple[float, float], factor: float
+) -> None:
     """Two fingers at these points move until they are `factor` times as far apart, around the same middle."""
     middle = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
 
     def touch(kind: str, apart: float) -> None:
-        points = [[m + apart * (at - m) for at, m in zip(point, middle, strict=True)] for point in (first, second)]
-        cdp.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [
-            {"x": x, "y": y, "id": number} for number, (x, y) in enumerate(points)]})
+        points = [
+            [m + apart * (at - m) for at, m in zip(point, middle, strict=True)]
+            for point in (first, second)
+        ]
+        cdp.send(
+            "Input.dispatchTouchEvent",
+            {
+                "type": kind,
+                "touchPoints": [
+                    {"x": x, "y": y, "id": number} for number, (x, y) in enumerate(points)
+                ],
+            },
+        )
 
     touch("touchStart", 1)
     for step in range(1, 6):
@@ -48,7 +65,9 @@ def test_a_tap_pins_a_second_tap_releases_and_two_fingers_zoom_a_map(phone):
     pinch(cdp, cell(view, 6, 6), cell(view, 10, 10), 2)
     top, bottom, left, right = window(view)
     assert (bottom - top, right - left) == (8, 8) and top <= 8 < bottom and left <= 8 < right
-    assert phone.evaluate("[scrollX, visualViewport.scale]") == before, "the page itself stays as it is"
+    assert phone.evaluate("[scrollX, visualViewport.scale]") == before, (
+        "the page itself stays as it is"
+    )
     expect(phone.get_by_text("pin None")).to_be_visible()
     expect(view.get_by_text("Reset zoom")).to_be_visible()
     pinch(cdp, cell(view, 0, 0), cell(view, 7, 7), 0.2)

@@ -20,7 +20,9 @@ def open_page(page: Page, link: str = "/train") -> Page:
 
 
 def press(page: Page, name: str):
-    return page.locator(f".st-key-train-{name} button").first  # a button with help stands in another one
+    return page.locator(
+        f".st-key-train-{name} button"
+    ).first  # a button with help stands in another one
 
 
 def the_run(page: Page, server):
@@ -28,7 +30,9 @@ def the_run(page: Page, server):
 
 
 def test_reverse_is_learned_found_again_and_trained_longer(page, server):
-    open_page(page, "/train?train:reverse:length=5&train:reverse:vocab=12")  # learned sooner than ten letters of 26
+    open_page(
+        page, "/train?train:reverse:length=5&train:reverse:vocab=12"
+    )  # learned sooner than ten letters of 26
     page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
     click(press(page, "train"))
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=60_000)
@@ -38,7 +42,9 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     last = run.records()[-1]
     assert run.config().task["length"] == 4
     assert last.final and last.exact >= 0.99
-    heads = run.frame(last.step)["0:cross"][0]  # (H, T, S); the four letters' rows come before that of the end mark
+    heads = run.frame(last.step)["0:cross"][
+        0
+    ]  # (H, T, S); the four letters' rows come before that of the end mark
     on = max(sum(weights[t, 3 - t] for t in range(4)) / 4 for weights in heads)
     assert on > 0.6, "the anti-diagonal holds far more than uniform attention would give it"
     page.reload()
@@ -51,7 +57,9 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     page.get_by_label("More steps", exact=True).press("Enter")
     wait_ready(page)
     click(press(page, "go-on"))
-    expect(page.get_by_text(f"Finished after {last.step + 40:,} steps")).to_be_visible(timeout=120_000)
+    expect(page.get_by_text(f"Finished after {last.step + 40:,} steps")).to_be_visible(
+        timeout=120_000
+    )
     assert run.config().steps == last.step + 40
 
 
@@ -97,7 +105,10 @@ def test_back_and_forward_set_a_control_and_the_step(page):
 
 
 def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
-    open_page(page, "/train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000")
+    open_page(
+        page,
+        "/train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000",
+    )
     click(press(page, "train"))
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
     click(press(page, "pause"))
@@ -113,7 +124,9 @@ def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(pa
     expect(press(page, "train")).to_be_visible()
     steps = [record.step for record in run.records()]
     assert run.status().state == "stopped"
-    assert steps[-1] > paused and len(set(steps)) >= len(steps) - 1, "it went on where it was: no step is told twice"
+    assert steps[-1] > paused and len(set(steps)) >= len(steps) - 1, (
+        "it went on where it was: no step is told twice"
+    )
     before = parse_qs(urlsplit(page.url).query)
     for name, path in (("One query, step by step", "/one_query"), ("Train and watch", "/train")):
         page.get_by_role("link", name=name).first.click()
@@ -129,14 +142,23 @@ def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
     page.get_by_role("option", name="Your own table").click()
     wait_ready(page)
     field = page.locator("input[type=file]")
-    field.set_input_files({"name": "bad.csv", "mimeType": "text/csv", "buffer": b"size,kind\n1,x\n2,y,z\n3,x\n"})
+    field.set_input_files(
+        {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"size,kind\n1,x\n2,y,z\n3,x\n"}
+    )
     expect(page.get_by_text(re.compile("[Ll]ine 3")).first).to_be_visible()
     expect(press(page, "train")).to_be_disabled()
-    rows = "".join(f"{n},{'small' if n < 50 else 'large'}\n" for n in (37 * i % 101 for i in range(120)))
-    field.set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": f"size,kind\n{rows}".encode()})
+    rows = "".join(
+        f"{n},{'small' if n < 50 else 'large'}\n" for n in (37 * i % 101 for i in range(120))
+    )
+    field.set_input_files(
+        {"name": "mine.csv", "mimeType": "text/csv", "buffer": f"size,kind\n{rows}".encode()}
+    )
     expect(page.get_by_text("kind is the class")).to_be_visible()
     click(press(page, "train"))
     expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
     run = the_run(page, server)
-    assert run.config().task["data"].startswith("size,kind\n0,small\n37,small") and run.records()[-1].exact > 0.8
+    assert (
+        run.config().task["data"].startswith("size,kind\n0,small\n37,small")
+        and run.records()[-1].exact > 0.8
+    )
     shot(page, "train-own-table")

@@ -43,6 +43,8 @@ def test_a_document_is_classified_by_its_deciding_sentence(page, server):
         assert rows.nth(index).get_by_text("decides").count() == (span == deciding)
     page.get_by_role("slider", name=re.compile("step", re.I)).last.press("Home")
     expect(page.get_by_text("Document at step 0")).to_be_visible()
-    expect(rows.first.locator("td").nth(1)).to_have_text(number(run.frame(0)["0:sentences"][0, 0, 0, 0]))
+    expect(rows.first.locator("td").nth(1)).to_have_text(
+        number(run.frame(0)["0:sentences"][0, 0, 0, 0])
+    )
     resize(page, 390, "dark")
     shot(page, "train-documents-phone")

@@ -29,15 +29,19 @@ def test_a_part_opens_its_numbers_add_up_and_a_row_of_maps_draws_that_attention(
         text = tree.locator(f"[data-path='{path}'] .c1").inner_text()
         return int("".join(filter(str.isdigit, text)) or 0)
 
-    parts = [f"encoder.layers.1.{name}" for name in ("attention", "around_attention", "feed_forward",
-                                                     "around_feed_forward")]
+    parts = [
+        f"encoder.layers.1.{name}"
+        for name in ("attention", "around_attention", "feed_forward", "around_feed_forward")
+    ]
     assert sum(map(parameters, parts)) == parameters("encoder.layers.1") == 8544
     row.press("Enter")
     expect(inner).to_be_hidden()
     expect(page.get_by_text("Cross-attention, every layer and head")).to_be_visible()
     tree.locator("[data-path='encoder.layers.0.attention']").click()
     expect(page.get_by_text("Self-attention, every layer and head", exact=True)).to_be_visible()
-    expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class("line opens chosen")
+    expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class(
+        "line opens chosen"
+    )
     resize(page, 390, "light")
     expect(tree.locator("[data-path='output']")).to_be_visible()
 
@@ -53,7 +57,9 @@ def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
     expect(drawing.locator("[data-path='layers.0.cross']")).to_have_count(0)
     block.click()
     expect(drawing.locator(".panel h2")).to_have_text("Cross-attention")
-    expect(drawing.locator(".panel canvas")).to_have_count(3)  # the vectors, and a map of each of two heads
+    expect(drawing.locator(".panel canvas")).to_have_count(
+        3
+    )  # the vectors, and a map of each of two heads
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
     drawing.get_by_role("button", name="Next").click()
     expect(drawing.locator(".panel h2")).to_have_text("Add and norm")
@@ -92,5 +98,8 @@ def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page
     expect(drawing.locator(".block.layer")).to_have_count(layers + 2)
     wait_ready(page)
     expect(drawing.locator(".panel canvas")).to_have_count(1)
-    assert page.evaluate("() => [...new Set(window.__seen)]") == [f"{layers + 2} 0", f"{layers + 2} 1"]
+    assert page.evaluate("() => [...new Set(window.__seen)]") == [
+        f"{layers + 2} 0",
+        f"{layers + 2} 1",
+    ]
     expect(page.get_by_text("88,414 parameters")).to_be_visible()

@@ -24,7 +24,9 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     wait_ready(page)
     page.locator(".av .stage").focus()
     page.keyboard.press("[")
-    expect(page.get_by_text(re.compile("Without it the (logit|probability) of neun"))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile("Without it the (logit|probability) of neun"))
+    ).to_be_visible()
     page.goto("about:blank")
     open_page(page, "use_model?inside:model=digits", DRAWN)
     expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()

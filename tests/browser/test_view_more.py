@@ -20,7 +20,10 @@ def ink(view) -> float:
     return float((np.asarray(Image.open(io.BytesIO(canvas)).convert("L")) < 128).mean())
 
 
-def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes_ink_away(open_view, page):  # noqa: F811
+def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes_ink_away(
+    open_view,  # noqa: F811
+    page,
+):
     view = open_view("pins")
     all_of_it = ink(view)
     save_and_read_png(view)
@@ -29,7 +32,9 @@ def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes
     page.mouse.click(*cell(view, 6, 8))
     expect(page.get_by_text("pins [(1, 2), (6, 8)]")).to_be_visible()
     page.mouse.move(2, 2)
-    expect(view.locator(".status")).to_contain_text(f"the → animal, {number(head[1, 2])}; cross → street, ")
+    expect(view.locator(".status")).to_contain_text(
+        f"the → animal, {number(head[1, 2])}; cross → street, "
+    )
     page.mouse.click(*cell(view, 1, 2))
     expect(page.get_by_text("pins [(6, 8)]")).to_be_visible()
     for column in range(7):
@@ -59,7 +64,9 @@ def save_and_read_png(view) -> None:
     head = weights(1, 2, 16)[0, 0]
     i, j = np.unravel_index(head.argmax(), head.shape)
     at = (int(2 * (16 + x + (j + 0.25) * across)), int(2 * (46 + y + (i + 0.25) * down)))
-    assert sum(instance(picture.convert("RGB").getpixel(at), tuple)) < 250, "the largest weight is dark"
+    assert sum(instance(picture.convert("RGB").getpixel(at), tuple)) < 250, (
+        "the largest weight is dark"
+    )
     assert picture.convert("RGB").getpixel((2, 2)) == (255, 255, 255)
 
 
@@ -90,6 +97,8 @@ def test_a_patch_under_the_pointer_is_a_query(open_view, page):  # noqa: F811
     head = weights(1, 2, 17)[0, 0]
     x, y, wide, high = map(float, data(view)["picture"].split(","))
     box = box_of(view.locator("canvas.over"))
-    page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high)  # row 1, column 2 of 4 × 4
+    page.mouse.move(
+        box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high
+    )  # row 1, column 2 of 4 × 4
     row = 1 + 4 + 2
     expect(view).to_have_attribute("data-hover", f"{row},{head[row].argmax()}")

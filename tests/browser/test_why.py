@@ -48,12 +48,20 @@ def test_two_models_are_started_with_the_settings_and_stop_together(page, server
     address = page.evaluate("location.href")
     click(page.get_by_role("button", name="Run it"))
     for name in ("One vector", "Attention"):
-        expect(page.get_by_text(re.compile(rf"{name}: step \d+, \d+ of 45 s"))).to_be_visible(timeout=60_000)
-    runs = [find_run(name, server.runs) for name in re.search(r"runs=([\w.-]+)", page.url)[1].split(".")]
-    assert all(run.config().task["max_source"] == 20 and run.config().model.d_model == 16 for run in runs)
+        expect(page.get_by_text(re.compile(rf"{name}: step \d+, \d+ of 45 s"))).to_be_visible(
+            timeout=60_000
+        )
+    runs = [
+        find_run(name, server.runs) for name in re.search(r"runs=([\w.-]+)", page.url)[1].split(".")
+    ]
+    assert all(
+        run.config().task["max_source"] == 20 and run.config().model.d_model == 16 for run in runs
+    )
     click(stop_button(page))
     expect(page.get_by_role("button", name="Run it")).to_be_visible(timeout=60_000)
-    expect(page.get_by_text(re.compile("(One vector|Attention): .*(kept|Stopped)"))).to_have_count(2)
+    expect(page.get_by_text(re.compile("(One vector|Attention): .*(kept|Stopped)"))).to_have_count(
+        2
+    )
     click(page.get_by_role("button", name="Back to the saved measurement"))
     expect(page.get_by_text("The charts show the saved measurement")).to_be_visible()
     assert page.evaluate("location.href") == address, "the settings stay in the link"

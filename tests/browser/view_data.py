@@ -4,11 +4,29 @@ import numpy as np
 
 from core.trace import AttentionMap, AttentionTrace
 
-WORDS = ["[CLS]", "the", "animal", "didn", "'", "t", "cross", "the", "street", "because", "it", "was", "too", "tired",
-         ".", "[SEP]"]
+WORDS = [
+    "[CLS]",
+    "the",
+    "animal",
+    "didn",
+    "'",
+    "t",
+    "cross",
+    "the",
+    "street",
+    "because",
+    "it",
+    "was",
+    "too",
+    "tired",
+    ".",
+    "[SEP]",
+]
 
 
-def weights(layers: int, heads: int, size: int, sharp: float = 2.0, causal: bool = False) -> np.ndarray:
+def weights(
+    layers: int, heads: int, size: int, sharp: float = 2.0, causal: bool = False
+) -> np.ndarray:
     """Softmax of random scores with a diagonal, a sink and a band among the heads: (L, H, T, T)."""
     rng = np.random.default_rng(86)
     scores = (rng.normal(size=(layers, heads, size, size)) * sharp).astype(np.float32)
@@ -21,7 +39,9 @@ def weights(layers: int, heads: int, size: int, sharp: float = 2.0, causal: bool
     return scores / scores.sum(-1, keepdims=True)
 
 
-def trace(layers: int, heads: int, tokens: list[str], mask: np.ndarray | None = None, **more) -> AttentionTrace:
+def trace(
+    layers: int, heads: int, tokens: list[str], mask: np.ndarray | None = None, **more
+) -> AttentionTrace:
     values = weights(layers, heads, len(tokens), **more)
     names = tuple(tokens)
     maps = (AttentionMap("self", k, values[k], names, names, mask) for k in range(layers))

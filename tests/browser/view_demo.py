@@ -27,24 +27,44 @@ def draw(case: str) -> None:
         roles = {(0, 2): 0, (1, 8): 1, (3, 1): 2, (4, 4): 2, (0, 0): 3}
         left, right = st.columns(2)
         with left:
-            picked = attention_view(shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo")
+            picked = attention_view(
+                shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo"
+            )
         query: Any = st.query_params
-        picked = attention_view(shown, key="one", layer=3, head=1, link="demo", fact="it puts most on animal",
-                                scale=query.get("scale", "unit"), show=query.get("show", "both"))
+        picked = attention_view(
+            shown,
+            key="one",
+            layer=3,
+            head=1,
+            link="demo",
+            fact="it puts most on animal",
+            scale=query.get("scale", "unit"),
+            show=query.get("show", "both"),
+        )
         st.session_state.runs = st.session_state.get("runs", 0) + 1
         right.write(f"runs {st.session_state.runs}")
         right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
     elif case == "grid":
         layer = trace(1, 12, tokens).maps[0]  # twelve alike: their numbers are made once
-        attention_view(AttentionTrace(tuple(replace(layer, layer=k) for k in range(12)), "the demo"), key="grid",
-                       layout="grid")
+        attention_view(
+            AttentionTrace(tuple(replace(layer, layer=k) for k in range(12)), "the demo"),
+            key="grid",
+            layout="grid",
+        )
     elif case == "masked":
         allowed = np.tri(6, dtype=bool)
         allowed[2] = False
         values = weights(1, 1, 6, causal=True)[0] * allowed
         names = ("the", "animal", "was", "too", "tired", ".")
-        one = AttentionTrace((AttentionMap("causal", 0, values, names, names, allowed),), "the demo")
-        attention_view(one, key="masked", show="matrix", caption="A causal mask, and one row that sees nothing.")
+        one = AttentionTrace(
+            (AttentionMap("causal", 0, values, names, names, allowed),), "the demo"
+        )
+        attention_view(
+            one,
+            key="masked",
+            show="matrix",
+            caption="A causal mask, and one row that sees nothing.",
+        )
     elif case == "pins":
         shown = trace(1, 2, tokens)
         picked = attention_view(shown, key="pins", pins=[(1, 2)], threshold=threshold)
@@ -52,7 +72,9 @@ def draw(case: str) -> None:
     elif case == "long":
         values = np.zeros((1, 1, size, size), np.float32)
         values[:, :, np.arange(size), np.arange(size) // 2] = 1.0
-        long = AttentionMap("causal", 0, values[0], tuple(tokens), tuple(tokens), np.tri(size, dtype=bool))
+        long = AttentionMap(
+            "causal", 0, values[0], tuple(tokens), tuple(tokens), np.tri(size, dtype=bool)
+        )
         one = AttentionTrace((long,), "the demo")
         picked = attention_view(one, key="long", show="matrix")
         st.write(f"pin {picked.pin}")
@@ -68,14 +90,18 @@ def draw(case: str) -> None:
     elif case == "twins":
         for name, column in zip(("left", "right"), st.columns(2), strict=True):
             with column:
-                attention_view(trace(1, 2, tokens), key=name, head=int(name == "right"), show="matrix")
+                attention_view(
+                    trace(1, 2, tokens), key=name, head=int(name == "right"), show="matrix"
+                )
     elif case == "tabs":
         first, second = st.tabs(["first", "second"])
         with second:
             attention_view(trace(1, 2, tokens), key="tabs", show="matrix")
     elif case == "html":
         markup = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
-        one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], markup, markup),), "the demo")
+        one = AttentionTrace(
+            (AttentionMap("self", 0, weights(1, 1, 3)[0], markup, markup),), "the demo"
+        )
         attention_view(one, key="html")
     else:
         rng = np.random.default_rng(0)
@@ -88,12 +114,21 @@ def draw(case: str) -> None:
             stack.append((step, scores / scores.sum(-1, keepdims=True)))
         outputs = tuple(f"{k + 1} {c}" for k, c in enumerate("nowzphbtoqjt"))
         inputs = tuple("tjqotbhpzwon")
-        one = AttentionTrace((AttentionMap("cross", 0, stack[-1][1][None], outputs, inputs),), "the demo")
+        one = AttentionTrace(
+            (AttentionMap("cross", 0, stack[-1][1][None], outputs, inputs),), "the demo"
+        )
         middle = st.columns([1, 1.2, 1])[1]
         with middle:
-            picked = attention_view(one, key="frames", layout="frames", frames=stack, frame=300, live=True,
-                                    title="Held-out example, head 0",
-                                    reads="output letter (row) attends to → input letter (column)")
+            picked = attention_view(
+                one,
+                key="frames",
+                layout="frames",
+                frames=stack,
+                frame=300,
+                live=True,
+                title="Held-out example, head 0",
+                reads="output letter (row) attends to → input letter (column)",
+            )
         st.write(f"frame {picked.frame}")
 
 

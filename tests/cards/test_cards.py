@@ -12,9 +12,27 @@ from core.cards import CARDS, KINDS, RETNET, card
 from tests.cards.published import PUBLISHED, cached_numbers, published, read, without_experts
 from tests.cases import each
 
-WINDOWS = {"mistral": 4500, "gemma2": 4500, "gemma3": 1100, "gpt_oss": 300, "llama4": 8300}  # tokens beyond a window
+WINDOWS = {
+    "mistral": 4500,
+    "gemma2": 4500,
+    "gemma3": 1100,
+    "gpt_oss": 300,
+    "llama4": 8300,
+}  # tokens beyond a window
 STORING = [key for key in PUBLISHED if card(key).stores and key != "t5"]
-DENSE = ("gpt2", "bert", "llama2", "llama3", "mistral", "qwen3", "olmo2", "smollm3", "gemma2", "gemma3", "modernbert")
+DENSE = (
+    "gpt2",
+    "bert",
+    "llama2",
+    "llama3",
+    "mistral",
+    "qwen3",
+    "olmo2",
+    "smollm3",
+    "gemma2",
+    "gemma3",
+    "modernbert",
+)
 
 
 def test_every_card_has_an_oracle_but_the_one_that_is_not_in_transformers():
@@ -59,10 +77,18 @@ def test_retnet_by_hand():
 
 def test_a_token_uses_some_of_the_experts():
     """Published as 5.1, 21, 37, 17, 3 and 3 billion, some without the embeddings."""
-    active = {key: round(card(key).active / 1e9, 1)
-              for key in ("gpt_oss", "deepseek_v2", "deepseek_v32", "llama4", "qwen3_next", "kimi_linear")}
-    assert active == {"gpt_oss": 5.7, "deepseek_v2": 21.4, "deepseek_v32": 38.4, "llama4": 17.2, "qwen3_next": 3.9,
-                      "kimi_linear": 3.5}
+    active = {
+        key: round(card(key).active / 1e9, 1)
+        for key in ("gpt_oss", "deepseek_v2", "deepseek_v32", "llama4", "qwen3_next", "kimi_linear")
+    }
+    assert active == {
+        "gpt_oss": 5.7,
+        "deepseek_v2": 21.4,
+        "deepseek_v32": 38.4,
+        "llama4": 17.2,
+        "qwen3_next": 3.9,
+        "kimi_linear": 3.5,
+    }
 
 
 def test_a_picked_key_is_stored_like_all_others_and_costs_its_index():
@@ -74,14 +100,26 @@ def test_a_picked_key_is_stored_like_all_others_and_costs_its_index():
 
 def test_patterns_are_those_that_the_models_repeat():
     kinds = {one.key: "".join(layer.kind[0] for layer in one.layers) for one in CARDS}
-    assert kinds["gemma3"] == 8 * "wwwwwf" and kinds["llama4"] == 12 * "wwwn" and kinds["minimax"] == 10 * "lllllllf"
-    assert kinds["gpt_oss"] == 18 * "wf" and kinds["smollm3"] == 9 * "fffn" and kinds["modernbert"] == 7 * "fww" + "f"
+    assert (
+        kinds["gemma3"] == 8 * "wwwwwf"
+        and kinds["llama4"] == 12 * "wwwn"
+        and kinds["minimax"] == 10 * "lllllllf"
+    )
+    assert (
+        kinds["gpt_oss"] == 18 * "wf"
+        and kinds["smollm3"] == 9 * "fffn"
+        and kinds["modernbert"] == 7 * "fww" + "f"
+    )
     assert {layer.kind for one in CARDS for layer in one.layers} == set(KINDS)
     for one in CARDS:
-        pattern = [block.attention.config for block in one.blocks[:one.pattern]]
-        repeated = [block.attention.config for block in one.blocks[:one.encoder_blocks or len(one.blocks)]]
+        pattern = [block.attention.config for block in one.blocks[: one.pattern]]
+        repeated = [
+            block.attention.config for block in one.blocks[: one.encoder_blocks or len(one.blocks)]
+        ]
         last = 1 if one.key == "kimi_linear" else 0  # its last layer is latent out of turn
-        assert repeated[:len(repeated) - last] == [pattern[at % len(pattern)] for at in range(len(repeated) - last)]
+        assert repeated[: len(repeated) - last] == [
+            pattern[at % len(pattern)] for at in range(len(repeated) - last)
+        ]
 
 
 @each("sizes", [(64, 8), (32, 2), (48, 6)])
@@ -91,8 +129,13 @@ def test_the_pattern_in_small_runs(key, sizes):
     attentions = card(key).small(*sizes)
     assert len(attentions) == card(key).pattern
     for config in attentions:
-        assert (config.d_model, config.num_heads) == sizes and config.num_heads % config.kv_heads == 0
-        real = torch.arange(11) < torch.tensor([[11], [7]]) if config.mask.key == "padding" else None
+        assert (
+            config.d_model,
+            config.num_heads,
+        ) == sizes and config.num_heads % config.kv_heads == 0
+        real = (
+            torch.arange(11) < torch.tensor([[11], [7]]) if config.mask.key == "padding" else None
+        )
         out = Attention(config)(x, key_mask=real, record=False).merged
         (grad,) = torch.autograd.grad(out.square().sum(), x)
         assert out.shape == x.shape and out.isfinite().all() and grad.isfinite().all()
@@ -101,12 +144,20 @@ def test_the_pattern_in_small_runs(key, sizes):
 def test_a_small_pattern_shares_keys_as_the_model_does():
     assert [config.kv_heads for config in card("llama3").small()] == [2]
     assert {config.kv_heads for config in card("gpt_oss").small()} == {1}
-    assert [config.mask["lookback"] for config in card("gpt_oss").small() if config.mask.key == "causal_local"] == [3]
+    assert [
+        config.mask["lookback"]
+        for config in card("gpt_oss").small()
+        if config.mask.key == "causal_local"
+    ] == [3]
 
 
 def test_counting_imports_no_compiler():
     """Its import takes seconds, and the page Model cards counts before it draws."""
-    code = ("import sys\nfrom core.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
-            "'torch._dynamo' in sys.modules)")
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    code = (
+        "import sys\nfrom core.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
+        "'torch._dynamo' in sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
+    )
     assert out.stdout.split() == [str(len(CARDS)), "False"]

@@ -21,12 +21,24 @@ from tests.cases import instance
 from tests.claims.made_up import World, judge, results
 
 
-def world(parameters: float, seconds: tuple[float, float, float], accuracy: float, mass: tuple[float, float]) -> World:
+def world(
+    parameters: float,
+    seconds: tuple[float, float, float],
+    accuracy: float,
+    mass: tuple[float, float],
+) -> World:
     """One head has 100 parameters; the seconds are those of one head, four, and cells at the last length."""
-    numbers: dict = {(ONE, PARAMETERS, None): 100.0, (FOUR, PARAMETERS, None): parameters,
-                     (RECURRENT, PARAMETERS, None): 60.0, (ONE, MASS, None): mass[0], (FOUR, MASS, None): mass[0],
-                     (RECURRENT, MASS, None): mass[1], (ONE, ACCURACY, None): accuracy,
-                     (FOUR, ACCURACY, None): accuracy, (RECURRENT, ACCURACY, None): 0.5}
+    numbers: dict = {
+        (ONE, PARAMETERS, None): 100.0,
+        (FOUR, PARAMETERS, None): parameters,
+        (RECURRENT, PARAMETERS, None): 60.0,
+        (ONE, MASS, None): mass[0],
+        (FOUR, MASS, None): mass[0],
+        (RECURRENT, MASS, None): mass[1],
+        (ONE, ACCURACY, None): accuracy,
+        (FOUR, ACCURACY, None): accuracy,
+        (RECURRENT, ACCURACY, None): 0.5,
+    }
     for condition, value in zip((ONE, FOUR, RECURRENT), seconds, strict=True):
         numbers[condition, SECONDS, LENGTHS[-1]] = value
     return numbers
@@ -45,4 +57,9 @@ def test_the_rule_confirms_refutes_and_abstains():
 
 def test_a_step_takes_time():
     model = ModelConfig.transformer(8, 1, position="sinusoidal")
-    assert step_seconds(session_of(RunConfig(TaskConfig.of("reverse", length=4), model, batch_size=2), 0)) > 0
+    assert (
+        step_seconds(
+            session_of(RunConfig(TaskConfig.of("reverse", length=4), model, batch_size=2), 0)
+        )
+        > 0
+    )

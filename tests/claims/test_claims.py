@@ -34,10 +34,18 @@ def test_an_interval_is_students_and_covers_all_parts_together():
     assert (ours.mean, ours.low, ours.high) == pytest.approx((np.mean(values), low, high))
 
 
-@pytest.mark.parametrize(("low", "high", "says"), [
-    (0.2, math.inf, "holds"), (0.31, math.inf, "cannot be told"), (0.41, math.inf, "refuted"),
-    (-math.inf, 0.4, "holds"), (-math.inf, 0.29, "refuted"), (0.25, 0.45, "holds"), (0.35, 0.45, "cannot be told"),
-])
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (0.2, math.inf, "holds"),
+        (0.31, math.inf, "cannot be told"),
+        (0.41, math.inf, "refuted"),
+        (-math.inf, 0.4, "holds"),
+        (-math.inf, 0.29, "refuted"),
+        (0.25, 0.45, "holds"),
+        (0.35, 0.45, "cannot be told"),
+    ],
+)
 def test_a_statement_holds_where_the_whole_interval_does(low, high, says):
     assert outcome(part(low, high), 0.3, 0.4) == says
 
@@ -58,7 +66,14 @@ def test_parts_make_one_verdict():
 
 @EACH
 def test_a_claim_says_everything(claim):
-    for text in (claim.name, claim.subject, claim.statement, claim.refutation, claim.limits, claim.tried):
+    for text in (
+        claim.name,
+        claim.subject,
+        claim.statement,
+        claim.refutation,
+        claim.limits,
+        claim.tried,
+    ):
         assert text.strip() and text == text.strip()
     assert claim.published or claim.no_published
     assert claim.source.url.startswith("https://") and claim.source.bibtex.startswith("@")
@@ -79,15 +94,34 @@ def _measured(unit, seed):
 def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(difference):
     """A claim of four parts in four units, each in both directions, simulated 500 times."""
     rng, counted = np.random.default_rng(33), 500
-    parts = tuple(Part(unit, partial(_measured, unit), unit, low=float(unit == "times"), unit=unit,
-                       resolution=0.001) for unit in ("gain", "times", "number", "correlation"))
+    parts = tuple(
+        Part(
+            unit,
+            partial(_measured, unit),
+            unit,
+            low=float(unit == "times"),
+            unit=unit,
+            resolution=0.001,
+        )
+        for unit in ("gain", "times", "number", "correlation")
+    )
     told = 0
     for _ in range(counted):
-        draws = {"gain": np.clip(difference + rng.normal(0, 0.1, 5), -1, 1), "number": rng.normal(6 * difference, 1, 5),
-                 "times": np.exp(rng.normal(3 * difference, 0.4, 5)),
-                 "correlation": np.tanh(rng.normal(difference, 0.2, 5))}
-        cells = [CellResult("a", seed, 1.0, tuple((unit, float(values[seed]), None) for unit, values in draws.items()))
-                 for seed in range(5)]
+        draws = {
+            "gain": np.clip(difference + rng.normal(0, 0.1, 5), -1, 1),
+            "number": rng.normal(6 * difference, 1, 5),
+            "times": np.exp(rng.normal(3 * difference, 0.4, 5)),
+            "correlation": np.tanh(rng.normal(difference, 0.2, 5)),
+        }
+        cells = [
+            CellResult(
+                "a",
+                seed,
+                1.0,
+                tuple((unit, float(values[seed]), None) for unit, values in draws.items()),
+            )
+            for seed in range(5)
+        ]
         claim = replace(CLAIMS[0], parts=parts, conditions=lambda settings: ("a",))
         judged = verdict(claim, claim.settle(), Results.of(cells))
         told += any(each.outcome != "cannot be told" for each in judged.effects)
@@ -103,16 +137,28 @@ def test_no_verdict_on_models_that_have_not_learned(claim):
     result = shipped(claim)
     for criterion in claim.criteria:
         for good in (True, False):
-            value = (criterion.low if math.isfinite(criterion.low) else criterion.high) + (0.0 if good else
-                     -9.0 if math.isfinite(criterion.low) else 9.0)
-            cells = [replace(cell, values=tuple((name, value if name == criterion.measure else one, x)
-                                                for name, one, x in cell.values)) for cell in result.results.cells]
+            value = (criterion.low if math.isfinite(criterion.low) else criterion.high) + (
+                0.0 if good else -9.0 if math.isfinite(criterion.low) else 9.0
+            )
+            cells = [
+                replace(
+                    cell,
+                    values=tuple(
+                        (name, value if name == criterion.measure else one, x)
+                        for name, one, x in cell.values
+                    ),
+                )
+                for cell in result.results.cells
+            ]
             results = Results.of(cells)
             seeds = [results.seed(seed) for seed in results.seeds]
             for one in claim.parts:
                 if one.learned == criterion:
                     reason = why_not(one, seeds, claim.conditions(result.settings))
-                    assert reason.startswith("the models have not learned") == (not good), (one.statement, reason)
+                    assert reason.startswith("the models have not learned") == (not good), (
+                        one.statement,
+                        reason,
+                    )
 
 
 @EACH
@@ -178,8 +224,11 @@ def test_every_claim_has_a_shipped_result_of_it(key):
     judged = verdict(claim, result.settings, result.results)
     assert all(math.isfinite(each.mean) for each in judged.effects)
     for figure in claim.figures:
-        assert any(cell_measure == figure.measure for cell in result.results.cells
-                   for cell_measure, _, _ in cell.values), figure.measure
+        assert any(
+            cell_measure == figure.measure
+            for cell in result.results.cells
+            for cell_measure, _, _ in cell.values
+        ), figure.measure
     guess = claim.guess
     if isinstance(guess, Pick):
         assert 0 <= guess.answer(result.results) < len(guess.options)
@@ -189,9 +238,14 @@ def test_every_claim_has_a_shipped_result_of_it(key):
 
 def test_a_result_comes_back_from_its_file(tmp_path):
     claim = CLAIMS[0]
-    cells = [CellResult(condition, seed, 0.5, (("m", 0.1 + seed, None), ("n", 2.0, 8.0)))
-             for seed in (1, 0) for condition in claim.conditions(claim.settle())]
-    ship(claim, claim.settle(), cells, {"device": "abacus"}, "run").save(tmp_path / f"{claim.key}.json")
+    cells = [
+        CellResult(condition, seed, 0.5, (("m", 0.1 + seed, None), ("n", 2.0, 8.0)))
+        for seed in (1, 0)
+        for condition in claim.conditions(claim.settle())
+    ]
+    ship(claim, claim.settle(), cells, {"device": "abacus"}, "run").save(
+        tmp_path / f"{claim.key}.json"
+    )
     again = shipped(claim, tmp_path)
     assert again is not None and again.results.seeds == (0, 1) and again.seconds == 0.5 * len(cells)
     assert set(again.results.cells) == set(cells)
@@ -200,6 +254,9 @@ def test_a_result_comes_back_from_its_file(tmp_path):
 
 
 def test_seeds_without_all_conditions_are_left_out():
-    cells = [CellResult("a", 0, 1, (("m", 1.0, None),)), CellResult("b", 0, 1, (("m", 2.0, None),)),
-             CellResult("a", 1, 1, (("m", 9.0, None),))]
+    cells = [
+        CellResult("a", 0, 1, (("m", 1.0, None),)),
+        CellResult("b", 0, 1, (("m", 2.0, None),)),
+        CellResult("a", 1, 1, (("m", 9.0, None),)),
+    ]
     assert Results.of(cells).complete(("a", "b")).seeds == (0,)

@@ -20,12 +20,22 @@ from core.claims.results import SeedValues
 from tests.claims.made_up import World, judge
 
 
-def world(powers: tuple[float, float, float], linear_at_128: float, lost: float, fused: float = 0.1) -> World:
+def world(
+    powers: tuple[float, float, float], linear_at_128: float, lost: float, fused: float = 0.1
+) -> World:
     """Seconds that grow with these powers of the length (full and fused, linear, local)."""
     full, linear, local = powers
-    starts = {FULL: (1.0, full), FUSED: (fused, full), LINEAR: (linear_at_128, linear), LOCAL: (0.5, local)}
-    numbers: dict = {(condition, SECONDS, length): start * (length / LENGTHS[0]) ** power
-                     for condition, (start, power) in starts.items() for length in LENGTHS}
+    starts = {
+        FULL: (1.0, full),
+        FUSED: (fused, full),
+        LINEAR: (linear_at_128, linear),
+        LOCAL: (0.5, local),
+    }
+    numbers: dict = {
+        (condition, SECONDS, length): start * (length / LENGTHS[0]) ** power
+        for condition, (start, power) in starts.items()
+        for length in LENGTHS
+    }
     for condition in (FULL, LINEAR, LOCAL):
         for measure in (RECALL, INDUCTION):
             numbers[condition, measure, None] = 0.9 if condition == FULL else 0.9 - lost
@@ -34,11 +44,22 @@ def world(powers: tuple[float, float, float], linear_at_128: float, lost: float,
 
 def test_the_rule_confirms_refutes_and_abstains():
     assert judge(COST, world((2.0, 1.0, 1.0), 0.5, 0.3), 0.002) == ("holds", ["holds"] * 9)
-    assert judge(COST, world((1.0, 2.0, 2.0), 0.5, 0.0), 0.001) == ("does not hold", ["refuted"] * 9)
-    assert judge(COST, world((1.8, 1.2, 1.2), 2.6, 0.05, 0.5), 0.3) == ("cannot be told here", ["cannot be told"] * 9)
+    assert judge(COST, world((1.0, 2.0, 2.0), 0.5, 0.0), 0.001) == (
+        "does not hold",
+        ["refuted"] * 9,
+    )
+    assert judge(COST, world((1.8, 1.2, 1.2), 2.6, 0.05, 0.5), 0.3) == (
+        "cannot be told here",
+        ["cannot be told"] * 9,
+    )
 
 
 def test_the_exponent_is_that_of_the_curve_and_each_condition_fits_the_layer():
-    assert _exponent(LOCAL, SeedValues(dict(world((2.0, 1.0, 1.5), 0.5, 0.0)))) == pytest.approx(1.5)
-    kernels = [AttentionConfig(128, 4, **choices(condition)).kernel.key for condition in COST.conditions({})]
+    assert _exponent(LOCAL, SeedValues(dict(world((2.0, 1.0, 1.5), 0.5, 0.0)))) == pytest.approx(
+        1.5
+    )
+    kernels = [
+        AttentionConfig(128, 4, **choices(condition)).kernel.key
+        for condition in COST.conditions({})
+    ]
     assert kernels == ["exact", "fused", "linear", "local"]

@@ -11,9 +11,17 @@ from tests.claims.made_up import World, judge
 
 
 def world(one: float, eight: float, reversed_by_eight: float, cost_of_a_head: float) -> World:
-    numbers: dict = {(EIGHT, PRUNED, count / 16): eight + cost_of_a_head * count for count in range(17)}
-    numbers |= {(ONE, BITS, None): one, (FOUR, BITS, None): eight, (EIGHT, BITS, None): eight,
-                (ONE, ACCURACY, None): 0.9, (FOUR, ACCURACY, None): 0.9, (EIGHT, ACCURACY, None): reversed_by_eight}
+    numbers: dict = {
+        (EIGHT, PRUNED, count / 16): eight + cost_of_a_head * count for count in range(17)
+    }
+    numbers |= {
+        (ONE, BITS, None): one,
+        (FOUR, BITS, None): eight,
+        (EIGHT, BITS, None): eight,
+        (ONE, ACCURACY, None): 0.9,
+        (FOUR, ACCURACY, None): 0.9,
+        (EIGHT, ACCURACY, None): reversed_by_eight,
+    }
     return numbers
 
 
@@ -34,6 +42,8 @@ def test_a_head_without_its_columns_adds_nothing():
     copy: Any = without(model, [(0, 1)])
     pruned = copy.layers[0].causal.projection
     out = full.maps["causal"][0].out  # (B, H, T, D)
-    alone = torch.nn.functional.linear(out[:, 0], projection.output.weight[:, :4], projection.output.bias)
+    alone = torch.nn.functional.linear(
+        out[:, 0], projection.output.weight[:, :4], projection.output.bias
+    )
     torch.testing.assert_close(pruned.merge(out, out[:, 0].repeat(1, 1, 2)), alone)
     assert bool((projection.output.weight != 0).all())  # the model itself is as it was

@@ -2,7 +2,16 @@
 
 import pytest
 
-from core.claims.entries.induction import INDUCTION_CLAIM, LOSS, ONE, SCORE, TWO, at, crossing, on_repeated
+from core.claims.entries.induction import (
+    INDUCTION_CLAIM,
+    LOSS,
+    ONE,
+    SCORE,
+    TWO,
+    at,
+    crossing,
+    on_repeated,
+)
 from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
 from tests.claims.made_up import World, judge
@@ -13,14 +22,21 @@ def world(start: float, end: float, fall: float, score: float = 0.1, loss: float
     numbers: dict = {}
     for x in range(0, 101, 2):
         share = min(1.0, max(0.0, (x / 100 - start) / (end - start)))
-        numbers |= {(TWO, SCORE, x): 0.05 + 0.9 * share, (TWO, LOSS, x): 3.0 - fall * share,
-                    (ONE, SCORE, x): score, (ONE, LOSS, x): loss}
+        numbers |= {
+            (TWO, SCORE, x): 0.05 + 0.9 * share,
+            (TWO, LOSS, x): 3.0 - fall * share,
+            (ONE, SCORE, x): score,
+            (ONE, LOSS, x): loss,
+        }
     return numbers
 
 
 def test_the_rule_confirms_refutes_and_abstains():
     assert judge(INDUCTION_CLAIM, world(0.5, 0.6, 2.5), 0.002) == ("holds", ["holds"] * 4)
-    assert judge(INDUCTION_CLAIM, world(0.1, 0.9, 0.5, 0.9, 2.5), 0.002) == ("does not hold", ["refuted"] * 4)
+    assert judge(INDUCTION_CLAIM, world(0.1, 0.9, 0.5, 0.9, 2.5), 0.002) == (
+        "does not hold",
+        ["refuted"] * 4,
+    )
     assert judge(INDUCTION_CLAIM, world(0.4, 0.62, 1.2, 0.6, 2.9), 0.5)[0] == "cannot be told here"
 
 
@@ -38,4 +54,6 @@ def test_even_attention_scores_its_share():
         if "query" in name or name.startswith("output"):
             weight.data.zero_()
     loss, score = on_repeated(model, task)
-    assert score == pytest.approx((1 / 11 + 1 / 12) / 2) and loss == pytest.approx(task.baseline_loss)
+    assert score == pytest.approx((1 / 11 + 1 / 12) / 2) and loss == pytest.approx(
+        task.baseline_loss
+    )

@@ -29,10 +29,13 @@ from core.training.session import prepare
 from tests.claims.made_up import World, judge
 
 
-def world(post: float, post_warm: float, pre: float, pre_warm: float, bare: float, growth: float) -> World:
+def world(
+    post: float, post_warm: float, pre: float, pre_warm: float, bare: float, growth: float
+) -> World:
     numbers: dict = {(BARE, FREQUENCIES, None): 4.8}
-    for condition, bits in zip((POST, POST_WARM, PRE, PRE_WARM, BARE), (post, post_warm, pre, pre_warm, bare),
-                               strict=True):
+    for condition, bits in zip(
+        (POST, POST_WARM, PRE, PRE_WARM, BARE), (post, post_warm, pre, pre_warm, bare), strict=True
+    ):
         numbers[condition, BITS, None] = bits
     for condition in CONDITIONS:
         for layer in range(1, 9):
@@ -43,14 +46,28 @@ def world(post: float, post_warm: float, pre: float, pre_warm: float, bare: floa
 
 def test_the_rule_confirms_refutes_and_abstains():
     assert judge(NORM, world(4.5, 3.5, 3.5, 3.5, 4.8, 4.0), 0.001) == ("holds", ["holds"] * 5)
-    assert judge(NORM, world(3.5, 3.5, 4.0, 3.5, 3.5, 0.5), 0.001) == ("does not hold", ["refuted"] * 5)
-    assert judge(NORM, world(3.6, 3.5, 3.6, 3.5, 4.7, 1.1), 0.4) == ("cannot be told here", ["cannot be told"] * 5)
+    assert judge(NORM, world(3.5, 3.5, 4.0, 3.5, 3.5, 0.5), 0.001) == (
+        "does not hold",
+        ["refuted"] * 5,
+    )
+    assert judge(NORM, world(3.6, 3.5, 3.6, 3.5, 4.7, 1.1), 0.4) == (
+        "cannot be told here",
+        ["cannot be told"] * 5,
+    )
 
 
 def test_what_it_measures():
-    session = prepare(RunConfig(TaskConfig.of("copy"), ModelConfig.transformer(8, 2, 2, kind="decoder", norm="pre")))
+    session = prepare(
+        RunConfig(
+            TaskConfig.of("copy"), ModelConfig.transformer(8, 2, 2, kind="decoder", norm="pre")
+        )
+    )
     norms = layer_gradients(session)
-    assert len(norms) == 2 and min(norms) > 0 and all(weight.grad is None for weight in session.model.parameters())
+    assert (
+        len(norms) == 2
+        and min(norms) > 0
+        and all(weight.grad is None for weight in session.model.parameters())
+    )
     remove_residuals(session.model)
     around = [module for module in session.model.modules() if isinstance(module, Residual)]
     x = torch.randn(1, 3, 8)
@@ -63,4 +80,6 @@ def test_the_frequencies_are_counted():
     task.ids = torch.tensor(tokens)  # e once, x once, t twice, and every token once more
     task.corpus = SimpleNamespace(held_out=("t", "e"))
     total = 4 + len(task.source_vocab)
-    assert math.isclose(frequency_bits(task), -(math.log2(3 / total) + math.log2(2 / total)) / 2, rel_tol=1e-5)
+    assert math.isclose(
+        frequency_bits(task), -(math.log2(3 / total) + math.log2(2 / total)) / 2, rel_tol=1e-5
+    )

@@ -30,7 +30,10 @@ def world(decay: float, attention_decay: float, crosses_at: float, waiting: floa
         numbers[RECURRENT, GRADIENT, distance] = decay ** (distance - 1)
         numbers[ATTENTION, GRADIENT, distance] = attention_decay ** (distance - 1)
     for length in LENGTHS:
-        numbers[RECURRENT, SECONDS, length], numbers[ATTENTION, SECONDS, length] = length * crosses_at, length**2
+        numbers[RECURRENT, SECONDS, length], numbers[ATTENTION, SECONDS, length] = (
+            length * crosses_at,
+            length**2,
+        )
     return numbers
 
 
@@ -51,7 +54,9 @@ def test_the_crossing_of_a_line_and_a_square(at, expected):
 def test_flops_are_those_of_the_layer_and_cross_at_the_width():
     assert flops(ATTENTION, 64, 64) == flops(RECURRENT, 64, 64)
     config = AttentionConfig(SIZE, 4, mask="causal")
-    products = 2 * 16 * sum(parameters(config).values()) - 2 * 16 * 4 * SIZE  # each weight once a token, no biases
+    products = (
+        2 * 16 * sum(parameters(config).values()) - 2 * 16 * 4 * SIZE
+    )  # each weight once a token, no biases
     assert flops(ATTENTION, 16, SIZE) == attention_cost(config, 16, 16).flops + products
     weights = sum(weight.numel() for weight in torch.nn.GRU(SIZE, SIZE, bias=False).parameters())
     assert flops(RECURRENT, 16, SIZE) == 2 * 16 * weights
@@ -59,4 +64,6 @@ def test_flops_are_those_of_the_layer_and_cross_at_the_width():
 
 def test_a_running_mean_passes_the_same_gradient_from_everywhere():
     norms = gradients(lambda x: x.cumsum(1), 0)
-    assert list(norms) == list(DISTANCES) and all(norm == pytest.approx(1.0) for norm in norms.values())
+    assert list(norms) == list(DISTANCES) and all(
+        norm == pytest.approx(1.0) for norm in norms.values()
+    )

@@ -32,21 +32,32 @@ print([run.status() for run in group.runs], page_text(app))
 
 def command(folder, *arguments, **more):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder), **more}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True,
-                          encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+    )
 
 
 @pytest.fixture
 def documented(tmp_path):
     """A folder with the claim of docs/write-a-plugin.md."""
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
-    (block,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "register_claim" in block)
+    (block,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        if "register_claim" in block
+    )
     (tmp_path / "diluted.py").write_text(block, encoding="utf-8")
     return tmp_path
 
 
 def test_the_documented_claim_is_measured_by_the_command(documented):
-    done = command(documented, "-m", "core.claims", "run", "diluted", "--set", "seeds=5", "--set", "d_k=8")
+    done = command(
+        documented, "-m", "core.claims", "run", "diluted", "--set", "seeds=5", "--set", "d_k=8"
+    )
     assert done.returncode == 0 and "Verdict: holds" in done.stdout, done.stdout + done.stderr
     assert "could not" not in done.stderr and "Plug-in" not in done.stderr
 
@@ -64,12 +75,25 @@ def test_a_claim_of_a_sweep_finds_the_plug_ins_that_it_needs_whatever_their_name
     (tmp_path / f"{name}.py").write_text(
         "from core.attention import Entry, register\n"
         "register('score', Entry('plain', 'Plain', lambda config: lambda q, k: q @ k.mT, 'x', "
-        "'A variant for the tests alone.', '', 2026))\n", encoding="utf-8")
+        "'A variant for the tests alone.', '', 2026))\n",
+        encoding="utf-8",
+    )
     sweep = SweepConfig(small_run(), "score", ("dot", "additive"), seeds=(0, 1))
     claim = SweepClaim(sweep, 0, 1, "loss", 0.0)
     text = claim.file().replace('"additive"', '"plain"')
     assert text != claim.file()
     (tmp_path / f"{claim.key}.py").write_text(text, encoding="utf-8")
-    done = command(tmp_path, "-m", "core.claims", "run", claim.key, "--set", "seeds=2", "--set", "steps=2",
-                   "--workers", "1")
+    done = command(
+        tmp_path,
+        "-m",
+        "core.claims",
+        "run",
+        claim.key,
+        "--set",
+        "seeds=2",
+        "--set",
+        "steps=2",
+        "--workers",
+        "1",
+    )
     assert done.returncode == 0 and "Verdict: " in done.stdout, done.stdout + done.stderr

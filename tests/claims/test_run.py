@@ -17,11 +17,29 @@ def measure(condition, seed, settings, stop):
 
 
 TINY = Claim(
-    "tiny", "Tiny", "Tests", "b is more than a.", VASWANI, "b is not more than a.",
-    Pick("Which is more?", ("a", "b"), lambda results: 1), (Param("slope", "Slope", 2, 0, 9, 1, meaning="slope"),),
-    lambda settings: ("a", "b"), measure,
-    (Part("b is more.", lambda seed: seed.one("b", "m") - seed.one("a", "m"), "difference", low=0.5),),
-    (Figure("m", "m"),), "Nothing.", "Nothing.", no_published="No figure.")
+    "tiny",
+    "Tiny",
+    "Tests",
+    "b is more than a.",
+    VASWANI,
+    "b is not more than a.",
+    Pick("Which is more?", ("a", "b"), lambda results: 1),
+    (Param("slope", "Slope", 2, 0, 9, 1, meaning="slope"),),
+    lambda settings: ("a", "b"),
+    measure,
+    (
+        Part(
+            "b is more.",
+            lambda seed: seed.one("b", "m") - seed.one("a", "m"),
+            "difference",
+            low=0.5,
+        ),
+    ),
+    (Figure("m", "m"),),
+    "Nothing.",
+    "Nothing.",
+    no_published="No figure.",
+)
 
 
 @pytest.fixture
@@ -42,7 +60,11 @@ def test_runs_of_a_group_share_the_cells(tiny, tmp_path):
     for run in group.runs:
         assert worker.work(run.path) == "finished"
     results = group.results()
-    assert len(results.cells) == 6 and results.complete(("a", "b")).seeds == (0, 1, 2) and not group.live
+    assert (
+        len(results.cells) == 6
+        and results.complete(("a", "b")).seeds == (0, 1, 2)
+        and not group.live
+    )
     assert results.values("b", "m") == [1.0, 3.0, 5.0]
 
 
@@ -56,7 +78,9 @@ def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
     assert work(run, after(3)) == ("stopped", "Stopped after 2 of 6 parts, which are saved.")
     with (run.path / CELLS).open("a", encoding="utf-8") as file:
         file.write('{"condition": "a", "se')  # killed while it wrote
-    (run.path / CELLS).write_text((run.path / CELLS).read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    (run.path / CELLS).write_text(
+        (run.path / CELLS).read_text(encoding="utf-8") + "\n", encoding="utf-8"
+    )
     before = len(load_cells(run))
     assert work(run, lambda: False)[0] == "finished"
     cells = load_cells(run)
@@ -64,8 +88,11 @@ def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
 
 
 def test_bad_configs_are_refused_in_words(tiny):
-    for data, words in [(3, "described by its claim"), ({"claim": "none", "settings": {}}, "expected one of"),
-                        ({"claim": "tiny", "settings": {"slope": 99}}, "expected 0 to 9")]:
+    for data, words in [
+        (3, "described by its claim"),
+        ({"claim": "none", "settings": {}}, "expected one of"),
+        ({"claim": "tiny", "settings": {"slope": 99}}, "expected 0 to 9"),
+    ]:
         with pytest.raises(ConfigError, match=words):
             ClaimConfig.from_json(data)
     with pytest.raises(ConfigError, match="already"):
@@ -75,15 +102,22 @@ def test_bad_configs_are_refused_in_words(tiny):
 
 def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "CLAIMS", [TINY])
-    monkeypatch.setattr(command, "measure", lambda group: [worker.work(run.path) for run in group.runs])
+    monkeypatch.setattr(
+        command, "measure", lambda group: [worker.work(run.path) for run in group.runs]
+    )
     assert command.main(["run", "tiny", "--set", "seeds=6", "--to", str(tmp_path)]) == 0
     assert "Verdict: holds, over 6 seeds." in capsys.readouterr().out
     result = shipped(TINY, tmp_path)
     assert result is not None and result.command.endswith("run tiny --set seeds=6 --ship")
     assert command.main(["verdict", "tiny", "--of", str(tmp_path)]) == 0
-    assert command.main(["run", "tiny", "--seeds", "7", "8", "3", "4", "5", "--to", str(tmp_path)]) == 0
+    assert (
+        command.main(["run", "tiny", "--seeds", "7", "8", "3", "4", "5", "--to", str(tmp_path)])
+        == 0
+    )
     again = shipped(TINY, tmp_path)
-    assert again.results.seeds == (3, 4, 5, 7, 8) and again.command.endswith("run tiny --seeds 3 4 5 7 8 --ship")
+    assert again.results.seeds == (3, 4, 5, 7, 8) and again.command.endswith(
+        "run tiny --seeds 3 4 5 7 8 --ship"
+    )
     assert again.settings["seeds"] == 5 and command.config_of(TINY, [], [6]).settings["seeds"] == 6
     assert command.main(["run", "tiny", "--seeds", "1", "1"]) == 1
     assert "difference = 1 [1, 1]" in capsys.readouterr().out

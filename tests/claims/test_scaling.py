@@ -17,10 +17,15 @@ from core.claims.entries.scaling import (
 from tests.claims.made_up import World, judge
 
 
-def world(unscaled_gradient: float, unscaled_accuracy: float, scaled_variance: float = 1.0) -> World:
+def world(
+    unscaled_gradient: float, unscaled_accuracy: float, scaled_variance: float = 1.0
+) -> World:
     numbers: dict = {}
     for size in SIZES:
-        numbers[SCALED, VARIANCE, size], numbers[UNSCALED, VARIANCE, size] = scaled_variance, float(size)
+        numbers[SCALED, VARIANCE, size], numbers[UNSCALED, VARIANCE, size] = (
+            scaled_variance,
+            float(size),
+        )
         numbers[SCALED, GRADIENT, size] = 0.2
         numbers[UNSCALED, GRADIENT, size] = 0.2 if size == SIZES[0] else unscaled_gradient
     for size in TRAINED:
@@ -38,4 +43,6 @@ def test_the_rule_confirms_refutes_and_abstains():
 def test_the_jacobian_is_autograds():
     scores = torch.randn(3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = [torch.autograd.functional.jacobian(lambda row: row.softmax(-1), row) for row in scores]
-    assert jacobian_norm(scores.softmax(-1)) == pytest.approx(float(torch.stack([row.norm() for row in rows]).mean()))
+    assert jacobian_norm(scores.softmax(-1)) == pytest.approx(
+        float(torch.stack([row.norm() for row in rows]).mean())
+    )

@@ -31,7 +31,10 @@ def world(weight: float, others: float, hidden: float) -> World:
 def test_the_rule_confirms_refutes_and_abstains():
     assert judge(SINKS, world(0.8, 0.1, 0.5), 0.01) == ("holds", ["holds"] * 5)
     assert judge(SINKS, world(0.3, 0.3, 0.01), 0.01) == ("does not hold", ["refuted"] * 5)
-    assert judge(SINKS, world(0.5, 0.25, 0.1), 0.3) == ("cannot be told here", ["cannot be told"] * 5)
+    assert judge(SINKS, world(0.5, 0.25, 0.1), 0.3) == (
+        "cannot be told here",
+        ["cannot be told"] * 5,
+    )
 
 
 @pytest.mark.parametrize("condition", CHOICES)

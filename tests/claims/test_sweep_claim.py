@@ -49,26 +49,37 @@ def test_the_file_judges_what_its_author_wrote(plugged, tmp_path, measure, bette
 
 def test_the_file_trains_both_values_from_new_seeds(plugged, tmp_path):
     claim = loaded(SweepClaim(SWEEP, 0, 1, "loss", 0.0), tmp_path)
-    cells = [measure_cell(claim, (condition, 0), claim.settle({"steps": 2}))
-             for condition in claim.conditions(claim.settle())]
+    cells = [
+        measure_cell(claim, (condition, 0), claim.settle({"steps": 2}))
+        for condition in claim.conditions(claim.settle())
+    ]
     values = [cell.values for cell in cells]
     assert [name for ((name, _, _),) in values] == ["loss", "loss"] and values[0] != values[1]
     assert values[0][0][1] == trained(replace(SWEEP.run(0, 1000), steps=2), 1000).last.loss
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"measure": "speed"}, "measure = 'speed'; take one of exact"), ({"second": 0}, "two values of the sweep"),
-    ({"second": 9}, "two values of the sweep"), ({"bound": float("nan")}, "a number from 0"),
-])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"measure": "speed"}, "measure = 'speed'; take one of exact"),
+        ({"second": 0}, "two values of the sweep"),
+        ({"second": 9}, "two values of the sweep"),
+        ({"bound": float("nan")}, "a number from 0"),
+    ],
+)
 def test_what_cannot_be_compared_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
-        SweepClaim(**{**dict(sweep=SWEEP, first=0, second=1, measure="exact", bound=0.1), **changes})
+        SweepClaim(
+            **{**dict(sweep=SWEEP, first=0, second=1, measure="exact", bound=0.1), **changes}
+        )
 
 
 def test_a_key_is_checked(plugged):
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"key": "a/b"}, "small letters"), ({"key": CLAIMS[0].key}, "already"),
-        ({"key": "new", "parts": ()}, "needs conditions, parts")]
+        ({"key": "a/b"}, "small letters"),
+        ({"key": CLAIMS[0].key}, "already"),
+        ({"key": "new", "parts": ()}, "needs conditions, parts"),
+    ]
     for changes, words in wrong:
         with pytest.raises(ConfigError, match=words):
             register_claim(replace(CLAIMS[0], **changes))

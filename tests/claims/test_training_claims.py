@@ -8,14 +8,19 @@ def regularized(smoothed: tuple[float, float], dropped: float, cold: float) -> W
     of = regularization
     perplexities = {of.BASE: 2.0, of.SMOOTHED: smoothed[0], of.DROPPED: dropped, of.COLD: cold}
     numbers: dict = {(name, of.PERPLEXITY, None): value for name, value in perplexities.items()}
-    numbers |= {(name, of.BLEU, None): 50.0 for name in perplexities} | {(of.SMOOTHED, of.BLEU, None): smoothed[1]}
+    numbers |= {(name, of.BLEU, None): 50.0 for name in perplexities} | {
+        (of.SMOOTHED, of.BLEU, None): smoothed[1]
+    }
     return numbers | {(name, of.ACCURACY, None): 0.5 for name in perplexities}
 
 
 def test_the_rule_on_regularization():
     claim = regularization.REGULARIZATION
     assert judge(claim, regularized((2.4, 54.0), 1.6, 3.0), 0.002) == ("holds", ["holds"] * 4)
-    assert judge(claim, regularized((1.9, 40.0), 2.5, 1.9), 0.002) == ("does not hold", ["refuted"] * 4)
+    assert judge(claim, regularized((1.9, 40.0), 2.5, 1.9), 0.002) == (
+        "does not hold",
+        ["refuted"] * 4,
+    )
     assert set(judge(claim, regularized((2.05, 51.0), 1.95, 2.05), 0.4)[1]) == {"cannot be told"}
 
 
@@ -29,7 +34,10 @@ def test_the_rule_on_adding_positions():
 
     assert judge(claim, world(0.99, 0.98, 0.06), 0.001) == ("holds", ["holds"] * 2)
     assert judge(claim, world(0.7, 0.98, 0.9), 0.001) == ("does not hold", ["refuted"] * 2)
-    assert judge(claim, world(0.9, 0.9, 0.5), 0.3) == ("cannot be told here", ["cannot be told"] * 2)
+    assert judge(claim, world(0.9, 0.9, 0.5), 0.3) == (
+        "cannot be told here",
+        ["cannot be told"] * 2,
+    )
 
 
 def test_the_rule_on_decoding_and_the_accuracy_by_hand():
@@ -65,13 +73,27 @@ def test_the_rule_on_the_bottleneck():
 def test_the_rule_on_scores():
     claim, of = scores.SCORES_CLAIM, scores
 
-    def world(small: float, times: tuple[float, float], dot: float, scaled: float, in_time: float) -> World:
+    def world(
+        small: float, times: tuple[float, float], dot: float, scaled: float, in_time: float
+    ) -> World:
         numbers: dict = {(name, of.LOSS, size): 1.0 for name in of.SCORES for size in of.SIZES}
-        numbers |= {(of.DOT, of.LOSS, of.SIZES[0]): small, (of.DOT, of.LOSS, of.LARGE): dot,
-                    (of.SCALED, of.LOSS, of.LARGE): scaled}
-        numbers |= {(of.DOT, of.TIME, of.LARGE): times[0], (of.ADDITIVE, of.TIME, of.LARGE): times[1]}
-        return numbers | {(of.SCALED, of.IN_TIME, None): in_time, (of.ADDITIVE, of.IN_TIME, None): 1.0}
+        numbers |= {
+            (of.DOT, of.LOSS, of.SIZES[0]): small,
+            (of.DOT, of.LOSS, of.LARGE): dot,
+            (of.SCALED, of.LOSS, of.LARGE): scaled,
+        }
+        numbers |= {
+            (of.DOT, of.TIME, of.LARGE): times[0],
+            (of.ADDITIVE, of.TIME, of.LARGE): times[1],
+        }
+        return numbers | {
+            (of.SCALED, of.IN_TIME, None): in_time,
+            (of.ADDITIVE, of.IN_TIME, None): 1.0,
+        }
 
     assert judge(claim, world(1.0, (10, 20), 1.5, 1.0, 0.6), 0.002) == ("holds", ["holds"] * 5)
-    assert judge(claim, world(2.0, (20, 10), 0.8, 2.0, 1.6), 0.002) == ("does not hold", ["refuted"] * 5)
+    assert judge(claim, world(2.0, (20, 10), 0.8, 2.0, 1.6), 0.002) == (
+        "does not hold",
+        ["refuted"] * 5,
+    )
     assert set(judge(claim, world(1.0, (10, 11), 1.1, 1.2, 1.0), 0.4)[1]) == {"cannot be told"}

@@ -28,8 +28,12 @@ class PlayedRay:
         self.calls: list[str] = []
 
     def actor(self) -> SimpleNamespace:
-        return SimpleNamespace(**{name: SimpleNamespace(remote=lambda *given, name=name: self._call(name))
-                                  for name in ("where", "start", "changes", "close")})
+        return SimpleNamespace(
+            **{
+                name: SimpleNamespace(remote=lambda *given, name=name: self._call(name))
+                for name in ("where", "start", "changes", "close")
+            }
+        )
 
     def _call(self, name: str) -> str:
         self.calls.append(name)
@@ -44,6 +48,7 @@ class PlayedRay:
         def options(name, **more):
             self.actors[name] = self.actor()
             return SimpleNamespace(remote=lambda: self.actors[name])
+
         return SimpleNamespace(options=options)
 
     def wait(self, questions, timeout):
@@ -62,7 +67,14 @@ class PlayedRay:
         return {"CPU": 2.0}
 
     def nodes(self):
-        return [{"NodeID": "1", "NodeName": "red", "Alive": True, "Resources": {"CPU": 2.0, "memory": 4e9}}]
+        return [
+            {
+                "NodeID": "1",
+                "NodeName": "red",
+                "Alive": True,
+                "Resources": {"CPU": 2.0, "memory": 4e9},
+            }
+        ]
 
 
 HERE = {"node": "1", "version": code_version(), "started": False}
@@ -103,14 +115,25 @@ def test_a_node_that_is_lost_again_and_again_ends_in_words(played):
     course = start_course(played, *[HERE, "", RUNNING, DIED] * 4)
     advance_to_the_end(course)
     assert course.run.status().state == "failed"
-    assert course.run.status().message == ("Its node was lost 4 times; what came back is saved, and Continue starts "
-                                           "from there.")
+    assert course.run.status().message == (
+        "Its node was lost 4 times; what came back is saved, and Continue starts from there."
+    )
     assert list(played.actors) == [f"{course.run.id}/7/{attempt}" for attempt in (1, 2, 3, 4)]
     assert course.run.metadata()["nodes"] == ["red"] * 4
 
 
 def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played):
-    course = start_course(played, HERE, "", RUNNING, UNAVAILABLE, {**HERE, "started": True}, RUNNING, UNAVAILABLE, None)
+    course = start_course(
+        played,
+        HERE,
+        "",
+        RUNNING,
+        UNAVAILABLE,
+        {**HERE, "started": True},
+        RUNNING,
+        UNAVAILABLE,
+        None,
+    )
     for _ in range(20):
         assert course.advance()
     assert len(played.actors) == 1 and played.calls.count("start") == 1
@@ -134,18 +157,25 @@ def test_a_stop_while_a_run_waits_ends_its_actor(played):
     assert course.advance() and course.advance()
     course.run.request_stop("pause")
     advance_to_the_end(course)
-    assert (course.run.status().state, course.run.status().message) == ("paused", "It had not begun.")
+    assert (course.run.status().state, course.run.status().message) == (
+        "paused",
+        "It had not begun.",
+    )
     assert played.calls == ["where", "kill"]
 
 
 def test_other_code_on_a_node_is_refused(played):
     course = start_course(played, {**HERE, "version": "another"})
     advance_to_the_end(course)
-    assert course.run.status().message.startswith("The node red has another version of the lab or of PyTorch")
+    assert course.run.status().message.startswith(
+        "The node red has another version of the lab or of PyTorch"
+    )
 
 
 def test_a_node_without_the_lab_is_named_in_words(played):
-    course = start_course(played, RayTaskError("where", "No module named core", ModuleNotFoundError("core")))
+    course = start_course(
+        played, RayTaskError("where", "No module named core", ModuleNotFoundError("core"))
+    )
     advance_to_the_end(course)
     assert course.run.status().message.endswith("Every node needs the lab and its packages.")
 
@@ -159,18 +189,26 @@ def test_the_fault_of_the_cluster_is_not_the_run_s(played):
 
 
 def test_a_worker_without_a_last_word_is_left_to_its_server(played):
-    course = start_course(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
+    course = start_course(
+        played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True)
+    )
     advance_to_the_end(course)
-    assert course.run.status().state == "running", "jobs says what is saved, as of any worker that died"
+    assert course.run.status().state == "running", (
+        "jobs says what is saved, as of any worker that died"
+    )
 
 
-@pytest.mark.parametrize("answers", [
-    (HERE, "", RUNNING, DIED) * 4,
-    ({**HERE, "version": "another"},),
-    (HERE, "The model of this run is a folder of the server, which does not travel."),
-    (RayTaskError("where", "No module named core", ModuleNotFoundError("core")),),
-    (HERE, "", OSError("/srv/lab/runs: no such folder")),
-], ids=["lost", "other code", "no model", "no lab", "no disk"])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (HERE, "", RUNNING, DIED) * 4,
+        ({**HERE, "version": "another"},),
+        (HERE, "The model of this run is a folder of the server, which does not travel."),
+        (RayTaskError("where", "No module named core", ModuleNotFoundError("core")),),
+        (HERE, "", OSError("/srv/lab/runs: no such folder")),
+    ],
+    ids=["lost", "other code", "no model", "no lab", "no disk"],
+)
 def test_a_public_copy_names_no_machine_and_nothing_of_the_cluster(played, monkeypatch, answers):
     messages = []
     set_status = RunFolder.set_status
@@ -192,4 +230,6 @@ def test_a_public_copy_names_no_machine_and_nothing_of_the_cluster(played, monke
     waiting.set_status("starting")
     bridge.lose(bridge.LOST)
     assert waiting.status().message == bridge.PUBLIC_LOST
-    assert not re.search(r"\bred\b|node|cluster|bridge|/|\bray\b", " ".join(messages).casefold()), messages
+    assert not re.search(r"\bred\b|node|cluster|bridge|/|\bray\b", " ".join(messages).casefold()), (
+        messages
+    )

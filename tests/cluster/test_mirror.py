@@ -26,7 +26,9 @@ def sent(tmp_path) -> tuple[Run, Run, dict]:
 
 def same_files(server: Run, node: Run) -> bool:
     names = [name for name in list_files(node.path) if name not in ("run.json", "status.json")]
-    return all((server.path / name).read_bytes() == (node.path / name).read_bytes() for name in names)
+    return all(
+        (server.path / name).read_bytes() == (node.path / name).read_bytes() for name in names
+    )
 
 
 def test_only_what_grew_comes_back(tmp_path):
@@ -35,7 +37,9 @@ def test_only_what_grew_comes_back(tmp_path):
     first = exchange(server, node, known)
     node.append(Record(2, loss=1.0))
     second = exchange(server, node, first.known)
-    assert [(change.name, change.offset) for change in second.files] == [("metrics.jsonl", len(first.files[0].data))]
+    assert [(change.name, change.offset) for change in second.files] == [
+        ("metrics.jsonl", len(first.files[0].data))
+    ]
     assert same_files(server, node)
     assert [record.step for record in server.records()] == [0, 2]
     assert exchange(server, node, second.known).files == ()
@@ -51,7 +55,9 @@ def test_a_file_that_was_cut_and_grew_again_comes_whole(tmp_path):
     for step in range(2, 9):
         node.append(Record(step, loss=0.5 * step))
     exchange(server, node, known)
-    assert [(r.step, r.loss) for r in server.records()] == [(r.step, r.loss) for r in node.records()]
+    assert [(r.step, r.loss) for r in server.records()] == [
+        (r.step, r.loss) for r in node.records()
+    ]
 
 
 def test_a_deleted_checkpoint_is_deleted_and_frames_of_the_past_stay(tmp_path):
@@ -60,7 +66,10 @@ def test_a_deleted_checkpoint_is_deleted_and_frames_of_the_past_stay(tmp_path):
         (server.path / f"{name}.safetensors").write_bytes(b"of before")
     node = Run(tmp_path / "node")
     known = unpack(node.path, pack(server.path))
-    assert node.frame_path(0).read_bytes() == b"" and node.checkpoint_path(2).read_bytes() == b"of before"
+    assert (
+        node.frame_path(0).read_bytes() == b""
+        and node.checkpoint_path(2).read_bytes() == b"of before"
+    )
     node.frame_path(2).unlink()
     node.checkpoint_path(2).unlink()
     node.checkpoint_path(4).write_bytes(b"new")
@@ -128,7 +137,17 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
     folder = tmp_path / "server"
     folder.mkdir()
     (tmp_path / "kept.txt").write_text("kept", encoding="utf-8")
-    names = ("../away.txt", "/tmp/away.txt", "a/../../away.txt", ".hidden", "a/.hidden", "run.json", "lock", "stop", "")
+    names = (
+        "../away.txt",
+        "/tmp/away.txt",
+        "a/../../away.txt",
+        ".hidden",
+        "a/.hidden",
+        "run.json",
+        "lock",
+        "stop",
+        "",
+    )
     files = tuple(Change(name, 0, b"x") for name in names)
     apply(folder, Changes(files, ("../kept.txt", "lock"), {}, {}, {}, False))
     assert list_files(tmp_path) == ["kept.txt"]

@@ -27,8 +27,11 @@ def worker(monkeypatch):
 def played_by(monkeypatch, script: str) -> None:
     """A script in place of the worker process."""
     begin = subprocess.Popen
-    monkeypatch.setattr(node_module.subprocess, "Popen",
-                        lambda command, **more: begin([sys.executable, "-c", script, *command[3:]], **more))
+    monkeypatch.setattr(
+        node_module.subprocess,
+        "Popen",
+        lambda command, **more: begin([sys.executable, "-c", script, *command[3:]], **more),
+    )
 
 
 def until(what, seconds: float = 60):
@@ -42,7 +45,9 @@ def until(what, seconds: float = 60):
 def test_a_model_that_is_no_folder_of_the_node_is_refused_in_words(worker, tmp_path):
     for key in ("finetune", "corpus"):
         file = {"run.json": json.dumps({key: {"model": str(tmp_path / "none")}}).encode()}
-        assert worker.start("a", file, None, {}).startswith("The model of this run is a folder of the server")
+        assert worker.start("a", file, None, {}).startswith(
+            "The model of this run is a folder of the server"
+        )
         assert worker.process is None
 
 
@@ -56,14 +61,17 @@ def test_a_worker_that_does_not_stop_is_ended(worker, monkeypatch):
 
 
 def test_what_the_worker_is_given_and_what_comes_back(worker, monkeypatch, tmp_path):
-    played_by(monkeypatch, """
+    played_by(
+        monkeypatch,
+        """
 import os, sys
 from pathlib import Path
 folder = Path(sys.argv[1])
 (folder / "metrics.jsonl").write_text(os.environ["ATTENTION_LAB_MEMORY_MB"] + "\\n")
 (folder / "status.json").write_text('{"state": "finished", "message": "Done."}')
 print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rglob("*.py")), sys.argv[2])
-""")
+""",
+    )
     plugins = tmp_path / "plugins"
     (plugins / "more").mkdir(parents=True)
     for name in ("one.py", "more/two.py", "data.csv", ".hidden.py"):
@@ -74,8 +82,13 @@ print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rgl
     changes = until(lambda: (new := worker.changes(None, "")).ended and new)
     apply(run.path, changes)
     assert (run.path / "metrics.jsonl").read_text(encoding="utf-8") == "77\n"
-    assert (run.path / "worker.log").read_text(encoding="utf-8") == "Of before.\n['one.py', 'two.py'] --attended\n"
-    assert changes.status == {"state": "finished", "message": "Done."} and run.status().state == "queued"
+    assert (run.path / "worker.log").read_text(
+        encoding="utf-8"
+    ) == "Of before.\n['one.py', 'two.py'] --attended\n"
+    assert (
+        changes.status == {"state": "finished", "message": "Done."}
+        and run.status().state == "queued"
+    )
     assert worker.changes(changes.known, "").files == ()
 
 
@@ -95,8 +108,10 @@ def test_folders_of_killed_actors_are_deleted(worker, monkeypatch, tmp_path):
 def test_a_worker_ends_with_who_holds_its_input():
     """So nothing trains on where its actor was killed."""
     run = create_run(small_run(steps=20_000, record_every=100))
-    process = subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run.path), "--attended"],
-                               stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "core.training.worker", str(run.path), "--attended"],
+        stdin=subprocess.PIPE,
+    )
     until(lambda: run.records())
     process.stdin.close()
     assert process.wait(30) == 1 and not run.alive()

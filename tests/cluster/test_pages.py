@@ -44,7 +44,9 @@ def test_train_shows_where_a_run_is():
     run = create_run(small_run())
     spool.submit(run)
     run.set_status("starting", "Waits for 1 CPU and 1 GB of memory on the cluster.")
-    assert "Waits for 1 CPU and 1 GB of memory on the cluster." in opened("train", run.id).replace("\\", "")
+    assert "Waits for 1 CPU and 1 GB of memory on the cluster." in opened("train", run.id).replace(
+        "\\", ""
+    )
     run.update_metadata(nodes=["blue"])
     run.set_status("running")
     run.append(Record(2, loss=1.0))

@@ -31,9 +31,15 @@ from dashboard.runtime import jobs
 from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
 
 # As short as a busy machine allows, so that a lost node is noticed within two seconds.
-QUICK = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "400",
-         "RAY_health_check_timeout_ms": "4000", "RAY_health_check_failure_threshold": "4",
-         "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "OMP_NUM_THREADS": "1"}
+QUICK = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "400",
+    "RAY_health_check_timeout_ms": "4000",
+    "RAY_health_check_failure_threshold": "4",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "OMP_NUM_THREADS": "1",
+}
 # Speaks, and slows the nodes down, so that one can be killed while it trains.
 PLUGIN = """import sys, time
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -41,7 +47,11 @@ print('A plug-in is here.', file=sys.stderr)
 if 'pytest' not in sys.modules:
     register_optimizer_step_post_hook(lambda *_: time.sleep(0.02))
 """
-NODE = {"num_gpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}  # a GPU in name alone
+NODE = {
+    "num_gpus": 1,
+    "object_store_memory": 80_000_000,
+    "include_dashboard": False,
+}  # a GPU in name alone
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +62,13 @@ def nodes():
             patch.setenv(name, value)
         home = tempfile.mkdtemp(prefix="ray-")  # pytest's own is too long for the name of a socket
         patch.setenv("RAY_TMPDIR", home)
-        os.mkdir(os.path.join(home, "ray"))  # the cluster's address is written there, before Ray makes the folder
+        os.mkdir(
+            os.path.join(home, "ray")
+        )  # the cluster's address is written there, before Ray makes the folder
         try:
-            cluster = RayCluster(initialize_head=True, head_node_args={"node_name": "a", "temp_dir": home, **NODE})
+            cluster = RayCluster(
+                initialize_head=True, head_node_args={"node_name": "a", "temp_dir": home, **NODE}
+            )
         except Exception as error:  # nothing of ours has run yet
             pytest.skip(f"Ray starts no cluster on this machine: {error}")
         try:
@@ -116,23 +130,35 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
     """The cells of the claim are shared by two workers; every number is that of a worker of this machine."""
     wait_for(lambda: jobs.max_workers() == 2)
     group = jobs.measure_claim(ClaimConfig("iris", {"seeds": 2, "steps": 25}))
-    corpus = jobs.measure(CorpusConfig("lab:induction", "texts", "the old man\nthe king and the queen", kind="causal"))
+    corpus = jobs.measure(
+        CorpusConfig("lab:induction", "texts", "the old man\nthe king and the queen", kind="causal")
+    )
     wait_for(lambda: ended(*group.runs, corpus))
     assert [run.status().message for run in (*group.runs, corpus)] == [
-        "Measured 3 parts.", "Measured 3 parts.", "Measured 2 texts."]
+        "Measured 3 parts.",
+        "Measured 3 parts.",
+        "Measured 2 texts.",
+    ]
     assert {node for run in group.runs for node in run.metadata()["nodes"]} == {"a", "b"}
     assert spool.entries() == []
     last = group.runs[1]
     here, texts = Run(tmp_path / last.id), Run(tmp_path / corpus.id)
     for run, measured in ((last, (CELLS,)), (corpus, (VALUES, STATISTICS))):
-        shutil.copytree(run.path, tmp_path / run.id, ignore=shutil.ignore_patterns("status.json", "lock", *measured))
+        shutil.copytree(
+            run.path,
+            tmp_path / run.id,
+            ignore=shutil.ignore_patterns("status.json", "lock", *measured),
+        )
     monkeypatch.setattr("core.training.loop.FINAL", FINAL)  # which the tests' own processes cut
     assert [work(run.path) for run in (here, texts)] == ["finished", "finished"]
     assert [replace(cell, seconds=0.0) for cell in load_cells(last)] == [
-        replace(cell, seconds=0.0) for cell in load_cells(here)] and len(group.results().cells) == 6
+        replace(cell, seconds=0.0) for cell in load_cells(here)
+    ] and len(group.results().cells) == 6
     assert (corpus.path / VALUES).read_bytes() == (texts.path / VALUES).read_bytes() != b""
     one, other = (vars(load(run).means) for run in (corpus, texts))
-    assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    assert one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 @SAME_LAST_BIT
@@ -147,12 +173,22 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
     (plugins / "speaks.py").write_text(PLUGIN, encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
     rng = random.Random(0)
-    text = "\n".join(" ".join(rng.choices("what goes to a node comes back again".split(), k=9)) for _ in range(9_000))
+    text = "\n".join(
+        " ".join(rng.choices("what goes to a node comes back again".split(), k=9))
+        for _ in range(9_000)
+    )
     own = recommended(make_task(TaskConfig.of("own_text", data=text)))
-    configs = [small_run(steps=400, record_every=20), small_run(steps=400, record_every=20, seed=1),
-               replace(own, steps=2, record_every=1, held_out=4, seed=2)]
+    configs = [
+        small_run(steps=400, record_every=20),
+        small_run(steps=400, record_every=20, seed=1),
+        replace(own, steps=2, record_every=1, held_out=4, seed=2),
+    ]
     runs = jobs.start_all([(config, {"sweep": {"id": "s"}}) for config in configs])
-    wait_for(lambda: any(run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs))
+    wait_for(
+        lambda: any(
+            run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs
+        )
+    )
     lab.remove_node(b, allow_graceful=False)
     wait_for(lambda: ended(*runs))
     assert {run.status().state for run in runs} == {"finished"}, [run.status() for run in runs]
@@ -160,11 +196,19 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
     for run in runs:
         here = create_run(run.config(), path=tmp_path / f"here{run.config().seed}")
         work(here.path)
-        same = [[record_numbers(record) for record in one.records() if not record.final] for one in (run, here)]
+        same = [
+            [record_numbers(record) for record in one.records() if not record.final]
+            for one in (run, here)
+        ]
         assert same[0] == same[1] and same[0]
-        assert run.checkpoint_steps() == here.checkpoint_steps() and run.frame_steps() == here.frame_steps()
+        assert (
+            run.checkpoint_steps() == here.checkpoint_steps()
+            and run.frame_steps() == here.frame_steps()
+        )
         last, other = (one.checkpoint(one.checkpoint_steps()[-1])[0] for one in (run, here))
-        assert last.keys() == other.keys() and all(torch.equal(last[name], other[name]) for name in last)
+        assert last.keys() == other.keys() and all(
+            torch.equal(last[name], other[name]) for name in last
+        )
         assert "A plug-in is here." in (run.path / "worker.log").read_text(encoding="utf-8")
     assert spool.entries() == [] and not any(run.alive() for run in runs)
     assert is_reference(dict(runs[2].config().task.params)["data"])
@@ -173,7 +217,9 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
     run = jobs.start(small_run(steps=20_000, record_every=100, finish_early=False))
-    wait_for(lambda: run.records() and run.status().state == "running")  # the bridge writes the status last
+    wait_for(
+        lambda: run.records() and run.status().state == "running"
+    )  # the bridge writes the status last
     end_bridges(signal.SIGKILL)
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes
     assert not run.alive() and run.status().state == "running"
@@ -186,19 +232,27 @@ def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
     assert run.metadata()["nodes"] == ["a"] and run.status().state == "stopped"
     steps = [record.step for record in run.records()]
     assert steps == sorted(set(steps)) and set(run.frame_steps()) >= set(steps)
-    assert large.status().message == "The run needed more than 100 MB of memory; take a smaller model."
+    assert (
+        large.status().message == "The run needed more than 100 MB of memory; take a smaller model."
+    )
 
 
 def test_stop_pause_continue_and_a_lost_head(lab):
     """The last test: at its end it kills the head, and the run returns to the queue."""
     end_bridges()
-    configs = [small_run(steps=20_000, record_every=100, seed=seed, finish_early=False) for seed in range(3)]
+    configs = [
+        small_run(steps=20_000, record_every=100, seed=seed, finish_early=False)
+        for seed in range(3)
+    ]
     run, waits, wrong = jobs.start_all([(config, {}) for config in configs])
     wrong.update_metadata(config={**small_run().to_json(), "steps": -1})
     wait_for(lambda: run.records() or waits.records())
     if waits.records():
         run, waits = waits, run
-    assert waits.status().message == "Waits for 1 CPU, 0.25 of a GPU and 1 GB of memory on the cluster."
+    assert (
+        waits.status().message
+        == "Waits for 1 CPU, 0.25 of a GPU and 1 GB of memory on the cluster."
+    )
     assert waits.alive() and run.alive() and spool.load_state().nodes == ("a",)
     assert (spool.load_state().free_cpus, spool.load_state().free_gpus) == (0.0, 0.75)
     jobs.stop(waits)
@@ -207,7 +261,10 @@ def test_stop_pause_continue_and_a_lost_head(lab):
     jobs.stop(run, "pause")
     wait_for(lambda: ended(run, wrong))
     step = run.checkpoint_steps()[-1]
-    assert step > 0 and (run.status().state, run.status().message) == ("paused", f"Paused at step {step:,}.")
+    assert step > 0 and (run.status().state, run.status().message) == (
+        "paused",
+        f"Paused at step {step:,}.",
+    )
     assert wrong.status().state == "failed" and "steps = -1" in wrong.status().message
     jobs.resume(run)
     wait_for(lambda: run.records()[-1].step > step)

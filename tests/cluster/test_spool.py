@@ -37,14 +37,18 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
     assert {run.status().state for run in runs} == {"queued"} and spool.entries() == []
     spool.save_state(ClusterState(True, "", ("a",), cpus=2.0))
     jobs.tick()
-    assert {entry.path for entry in spool.entries()} == {run.path for run in runs}, "all of them: the queue is Ray's"
+    assert {entry.path for entry in spool.entries()} == {run.path for run in runs}, (
+        "all of them: the queue is Ray's"
+    )
     assert {run.status().state for run in runs} == {"starting"} and jobs.max_workers() == 2
     assert RayBackend().room(2) > 2
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     assert RayBackend().room(2) == 2, "a public copy's own queue is fair"
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     jobs.tick()
-    assert {run.status().state for run in runs} == {"starting"}, "a run without a bridge is not lost"
+    assert {run.status().state for run in runs} == {"starting"}, (
+        "a run without a bridge is not lost"
+    )
 
 
 def test_a_lost_cluster_queues_its_runs_once(no_bridge):
@@ -65,13 +69,16 @@ def test_a_state_that_nobody_renews_is_none(no_bridge, monkeypatch):
     assert spool.load_state().reachable
     assert cluster_text(spool.load_state()).replace("\u00a0", " ") == (
         "Runs train on a Ray cluster of 2 machines (nodes a, b). "
-        "Free: 3 of 4 CPUs, 0.75 of 1 GPUs, 15 GB of 16 GB of memory.")
+        "Free: 3 of 4 CPUs, 0.75 of 1 GPUs, 15 GB of 16 GB of memory."
+    )
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + spool.FRESH_SECONDS + 1)
     assert cluster_text(spool.load_state()).startswith("Connecting to the Ray cluster")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"at": "now"}', '{"at": 1e99}', '{"reachable": 1, "cpus": "x"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"at": "now"}', '{"at": 1e99}', '{"reachable": 1, "cpus": "x"}']
+)
 def test_damaged_files_are_read_as_nothing(no_bridge, text):
     entries = spool.folder() / "entries"
     entries.mkdir(parents=True)
@@ -94,7 +101,12 @@ def test_a_shell_waits_for_the_end(no_bridge):
 
 def test_what_a_run_needs(monkeypatch):
     cpu, auto, cuda = ({"config": {"device": device}} for device in ("cpu", "auto", "cuda"))
-    assert needs(cpu, True) == needs(auto, False) == needs({"claim": {}}, True) == Needs(1.0, 0.0, 1_000.0)
+    assert (
+        needs(cpu, True)
+        == needs(auto, False)
+        == needs({"claim": {}}, True)
+        == Needs(1.0, 0.0, 1_000.0)
+    )
     assert needs(auto, True) == needs(cuda, False) == needs({"finetune": {"device": "cuda"}}, False)
     assert str(needs(cuda, True)) == "1 CPU, 0.25 of a GPU and 1 GB of memory"
     monkeypatch.setenv("ATTENTION_LAB_RAY_CPUS", "2")
@@ -113,6 +125,8 @@ def test_the_nodes_of_a_run_are_named_in_order():
 
 def test_only_the_bridge_and_the_nodes_import_ray():
     """And neither imports PyTorch: a node runs two processes for a run, and only one of them trains."""
-    code = ("import sys, core.cluster.bridge, core.cluster.node, core.cluster.spool; "
-            "print([name for name in ('torch', 'ray', 'numpy') if name in sys.modules])")
+    code = (
+        "import sys, core.cluster.bridge, core.cluster.node, core.cluster.spool; "
+        "print([name for name in ('torch', 'ray', 'numpy') if name in sys.modules])"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], encoding="utf-8").strip() == "[]"

@@ -40,7 +40,9 @@ def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
         bundle(write(tmp_path, **modules))
 
 
-@pytest.mark.parametrize("entry", sorted(COMPONENTS.glob("*/main.js")), ids=lambda entry: entry.parent.name)
+@pytest.mark.parametrize(
+    "entry", sorted(COMPONENTS.glob("*/main.js")), ids=lambda entry: entry.parent.name
+)
 def test_each_component_is_one_script_with_one_default_export(entry):
     script = bundle(entry)
     [line] = re.findall(r"^(?:export|import)\b.*", script, re.M)
@@ -53,10 +55,15 @@ def test_all_components_are_one_expression_with_each_module_once():
     assert not re.findall(r"^(?:export|import)\b.*", script, re.M)
     modules = re.findall(r"^const __module\d+ = .*// (.*)$", script, re.M)
     assert len(modules) == len(set(modules)) > 20
-    assert re.findall(r"^return \(component\) => mount", script, re.M) == ["return (component) => mount"] * len(entries)
+    assert re.findall(r"^return \(component\) => mount", script, re.M) == [
+        "return (component) => mount"
+    ] * len(entries)
     assert len(script) < sum(len(bundle(file)) for file in entries.values()) / 2
 
 
 def test_the_palette_stands_in_python_alone():
     script = "".join(file.read_text(encoding="utf-8") for file in COMPONENTS.glob("*/*.js"))
-    assert set(re.findall(r"#[0-9a-fA-F]{6}\b", script)) == {"#FFFFFF", "#000000"}  # white and black on any color
+    assert set(re.findall(r"#[0-9a-fA-F]{6}\b", script)) == {
+        "#FFFFFF",
+        "#000000",
+    }  # white and black on any color

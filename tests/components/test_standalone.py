@@ -19,8 +19,16 @@ def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) 
     for layer in range(layers):
         weights = generator.dirichlet(np.full(columns, 0.2), (heads, rows)).astype(np.float32)
         allowed = np.tril(np.ones((rows, columns), bool)) if mask else None
-        maps.append(AttentionMap("self", layer, weights, tuple(f"q{i}" for i in range(rows)),
-                                 tuple(f"</script>{j}" for j in range(columns)), allowed))
+        maps.append(
+            AttentionMap(
+                "self",
+                layer,
+                weights,
+                tuple(f"q{i}" for i in range(rows)),
+                tuple(f"</script>{j}" for j in range(columns)),
+                allowed,
+            )
+        )
     return AttentionTrace(tuple(maps), "a model")
 
 
@@ -68,8 +76,15 @@ def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
     assert shown.save(tmp_path / "a.html").read_text("utf-8") == shown.html
 
 
-@pytest.mark.parametrize(("number", "words"), [
-    (np.nan, "holds 1 numbers that are not finite"), (np.inf, "not finite"), (-0.5, "signed=True"), (3.0, "0 to 1")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (np.nan, "holds 1 numbers that are not finite"),
+        (np.inf, "not finite"),
+        (-0.5, "signed=True"),
+        (3.0, "0 to 1"),
+    ],
+)
 def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number, words):
     """What is drawn as 0 would be believed to be 0."""
     made = trace(2, 2, 3, 3, mask=True)

@@ -6,7 +6,15 @@ import torch
 from scipy import stats
 
 from core.corpus import MEASURES, Corpus, CorpusConfig, measure_texts
-from core.corpus.examples import DECILES, decile_texts, largest, marked_row, nearest_to, ranked, smallest
+from core.corpus.examples import (
+    DECILES,
+    decile_texts,
+    largest,
+    marked_row,
+    nearest_to,
+    ranked,
+    smallest,
+)
 from core.corpus.joint_map import head_vectors, joint_map, nearness
 from core.corpus.measures import BY_KEY, INDEX
 from core.corpus.statistics import MOST_TOKENS, RunningMean, head_changes, read_text
@@ -26,7 +34,10 @@ def model() -> Pretrained:
 @pytest.fixture(scope="module")
 def inputs() -> tuple[ModelInputs, ...]:
     texts, _ = inputs_of(CorpusConfig(MODEL, "training", kind="causal", count=COUNT))
-    return tuple(ModelInputs(" ".join(one.text.split()[:12 + 9 * number])) for number, one in enumerate(texts))
+    return tuple(
+        ModelInputs(" ".join(one.text.split()[: 12 + 9 * number]))
+        for number, one in enumerate(texts)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +69,24 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
         rows = [index for index, special in enumerate(one.source.special) if not special]
         weights = np.stack([item.weights for item in one.trace.maps])[:, :, rows].astype(np.float64)
         places = np.arange(weights.shape[-1])
-        sinks = [0, *(index for index, special in enumerate(one.source.special) if special and index)]
+        sinks = [
+            0,
+            *(index for index, special in enumerate(one.source.special) if special and index),
+        ]
         logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
         expected["entropy"].append(-(weights * logs).sum(-1).mean(-1))
-        expected["distance"].append(np.einsum("lhts,ts->lht", weights, abs(np.subtract.outer(places[rows], places)))
-                                    .mean(-1))
+        expected["distance"].append(
+            np.einsum("lhts,ts->lht", weights, abs(np.subtract.outer(places[rows], places))).mean(
+                -1
+            )
+        )
         expected["sink"].append(weights[..., sinks].sum(-1).mean(-1))
     for key, values in expected.items():
         both = np.stack(values)
         assert np.allclose(corpus.mean(key), both.mean(0), atol=1e-6)
-        assert np.allclose(corpus.interval(key), stats.t.ppf(0.975, COUNT - 1) * stats.sem(both, axis=0), atol=1e-6)
+        assert np.allclose(
+            corpus.interval(key), stats.t.ppf(0.975, COUNT - 1) * stats.sem(both, axis=0), atol=1e-6
+        )
 
 
 def test_roles_are_those_of_all_readings(model, inputs, corpus):
@@ -115,14 +134,21 @@ def test_an_embedding_changes_by_one_minus_its_cosine():
 
     minilm, item = load_minilm(), ModelInputs("The cat slept.")
     changes = head_changes(minilm, item, read_text(minilm, item, "self"), "self")
-    whole, without = answer(minilm, item).vector, answer(minilm, item, off=frozenset({("self", 2, 5)})).vector
-    assert changes[2, 5] == pytest.approx(1 - float(whole @ without), abs=1e-6) and changes.shape == (6, 12)
+    whole, without = (
+        answer(minilm, item).vector,
+        answer(minilm, item, off=frozenset({("self", 2, 5)})).vector,
+    )
+    assert changes[2, 5] == pytest.approx(
+        1 - float(whole @ without), abs=1e-6
+    ) and changes.shape == (6, 12)
 
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
     corpus = Corpus()
     long = " ".join(["old man"] * MOST_TOKENS)
-    for record in measure_texts(model, [ModelInputs(" "), ModelInputs("the old man"), ModelInputs(long)], "causal"):
+    for record in measure_texts(
+        model, [ModelInputs(" "), ModelInputs("the old man"), ModelInputs(long)], "causal"
+    ):
         corpus.add(record)
     assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (3, 2, [0], 1)
     assert corpus.error.startswith("There is nothing to read yet")
@@ -132,7 +158,10 @@ def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
 def test_texts_by_value_and_at_each_decile():
     values = np.array([np.nan, *np.arange(100, 0, -1) / 100])
     assert ranked(values)[:2].tolist() == [1, 2] and len(ranked(values)) == 100
-    assert decile_texts(values)[0] == (0.1, int(np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin()) + 1)
+    assert decile_texts(values)[0] == (
+        0.1,
+        int(np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin()) + 1,
+    )
     assert [share for share, _ in decile_texts(values)] == list(DECILES)
     assert [share for share, _ in decile_texts(np.array([0.5, np.nan]))] == [0.1]
 
@@ -145,7 +174,9 @@ def test_the_marked_row_is_the_one_that_was_chosen():
     worst = marked_row(one, "self", BY_KEY["previous"], (0, 1), smallest)
     middle = marked_row(one, "self", BY_KEY["previous"], (0, 1), nearest_to(sorted(previous)[1]))
     assert [each.value for each in (best, middle, worst)] == pytest.approx(sorted(previous)[::-1])
-    assert best.query == 2 + int(np.argmax(previous)) and best.expected.nonzero()[0].tolist() == [best.query - 1]
+    assert best.query == 2 + int(np.argmax(previous)) and best.expected.nonzero()[0].tolist() == [
+        best.query - 1
+    ]
     assert best.key == weights[0, 1, best.query].argmax()
     assert marked_row(one, "self", BY_KEY["induction"], (0, 1), largest) is None
 
@@ -163,12 +194,20 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     assert moved_q.std(0).mean() == pytest.approx(moved_k.std(0).mean(), rel=1e-4)
     sizes = np.sort(np.linalg.eigvalsh(np.cov(np.concatenate([moved_q, moved_k]).T)))[::-1]
     assert points.share == pytest.approx(sizes[:2] / sizes.sum(), rel=1e-4)
-    pairs = [(-((points.q[i] - points.k[j]) ** 2).sum(), q[i] @ k[j]) for i in range(35) for j in range(35)
-             if (i < 13) == (j < 13)]
-    assert nearness(points, vectors, 1, 3) == pytest.approx(np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6)
+    pairs = [
+        (-((points.q[i] - points.k[j]) ** 2).sum(), q[i] @ k[j])
+        for i in range(35)
+        for j in range(35)
+        if (i < 13) == (j < 13)
+    ]
+    assert nearness(points, vectors, 1, 3) == pytest.approx(
+        np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6
+    )
     both = np.concatenate([points.q, points.k])
     assert both.mean(0) == pytest.approx([0, 0], abs=1e-9) and abs(np.corrcoef(both.T)[0, 1]) < 1e-9
 
 
 def test_every_measure_has_its_place():
-    assert [INDEX[one.key] for one in MEASURES] == list(range(len(MEASURES))) and len(BY_KEY) == len(MEASURES) + 1
+    assert [INDEX[one.key] for one in MEASURES] == list(range(len(MEASURES))) and len(
+        BY_KEY
+    ) == len(MEASURES) + 1

@@ -9,11 +9,17 @@ FLOAT32 = 2e-4
 SMALL = 0.01  # of the largest norm: a gradient that cancels out, as of a bias that softmax ignores, is rounding alone
 
 
-def differences(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], most: float = FLOAT32) -> dict[str, float]:
+def differences(
+    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], most: float = FLOAT32
+) -> dict[str, float]:
     """The names whose tensors differ by more than `most`, or are not finite."""
     assert ours.keys() == theirs.keys()
-    pairs = {name: (ours[name].detach().cpu().double(), theirs[name].detach().double()) for name in ours}
-    least = SMALL * max(float(torch.maximum(one.norm(), other.norm())) for one, other in pairs.values())
+    pairs = {
+        name: (ours[name].detach().cpu().double(), theirs[name].detach().double()) for name in ours
+    }
+    least = SMALL * max(
+        float(torch.maximum(one.norm(), other.norm())) for one, other in pairs.values()
+    )
     apart = {name: distance(*pair, least) for name, pair in pairs.items()}
     return {name: value for name, value in apart.items() if not value <= most}  # NaN, too
 

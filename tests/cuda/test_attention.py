@@ -33,7 +33,9 @@ def outcome(layer, x, key_mask, felt, record):
     x = x.detach().clone().requires_grad_()
     merged = layer(x, key_mask=key_mask, record=record).merged
     merged.backward(felt)
-    return {"merged": merged, "x": x.grad} | {n: p.grad for n, p in layer.named_parameters() if p.grad is not None}
+    return {"merged": merged, "x": x.grad} | {
+        n: p.grad for n, p in layer.named_parameters() if p.grad is not None
+    }
 
 
 def check(config, record, length=T):
@@ -95,11 +97,20 @@ def test_bfloat16_is_finite(axis, key, record):
     assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
 
 
-COMPILED = [(axis, key) for axis, key in ENTRIES if listed().get(f"{axis}-{key}", {}).get("fullgraph", True)] \
-    if torch.cuda.is_available() else []
+COMPILED = (
+    [
+        (axis, key)
+        for axis, key in ENTRIES
+        if listed().get(f"{axis}-{key}", {}).get("fullgraph", True)
+    ]
+    if torch.cuda.is_available()
+    else []
+)
 
 
-@pytest.mark.skipif(torch.__version__ < "2.13", reason="docs/compile.md is about the PyTorch of requirements.txt")
+@pytest.mark.skipif(
+    torch.__version__ < "2.13", reason="docs/compile.md is about the PyTorch of requirements.txt"
+)
 @pytest.mark.parametrize(("axis", "key"), COMPILED)
 def test_a_compiled_entry_is_as_eager(axis, key):
     """By Triton's own code, where docs/compile.md claims one graph."""
@@ -108,5 +119,7 @@ def test_a_compiled_entry_is_as_eager(axis, key):
     torch._dynamo.reset()
     with torch.no_grad():
         runs: tuple[Any, Any] = torch.compile(layer, fullgraph=True), layer
-        ours, theirs = ({"merged": run(x, key_mask=key_mask, record=False).merged.cpu()} for run in runs)
+        ours, theirs = (
+            {"merged": run(x, key_mask=key_mask, record=False).merged.cpu()} for run in runs
+        )
     assert not (wrong := differences(ours, theirs)), wrong

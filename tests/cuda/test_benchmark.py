@@ -20,9 +20,15 @@ def config_of(key):
 @pytest.mark.parametrize("backward", [False, True])
 def test_every_kernel_races(backward):
     configs = {item.key: config_of(item.key) for item in AXES["kernel"]}
-    *_, last = race(configs, [128, LENGTH], backward=backward, rounds=2, limits=Limits(20.0, 4e9), device=CUDA)
+    *_, last = race(
+        configs, [128, LENGTH], backward=backward, rounds=2, limits=Limits(20.0, 4e9), device=CUDA
+    )
     assert {point.name for point in last.points} == configs.keys()
-    wrong = [point for point in last.points if point.skipped or not (point.seconds > 0 and point.bytes > 0)]
+    wrong = [
+        point
+        for point in last.points
+        if point.skipped or not (point.seconds > 0 and point.bytes > 0)
+    ]
     assert not wrong
 
 
@@ -45,7 +51,9 @@ def test_a_call_is_timed_to_the_end_of_its_work():
 
 
 def test_a_race_runs_in_its_thread():
-    contest = Race({"fused": config_of("fused")}, [128, 256], rounds=2, limits=Limits(), device=CUDA)
+    contest = Race(
+        {"fused": config_of("fused")}, [128, 256], rounds=2, limits=Limits(), device=CUDA
+    )
     contest.wait(60)
     assert not contest.alive and not contest.error and len(contest.points) == 2
     assert machine(CUDA).startswith(torch.cuda.get_device_name())

@@ -43,8 +43,12 @@ def numbers(value):
     if isinstance(value, list | tuple):
         return [number for item in value for number in numbers(item)]
     if hasattr(value, "__dataclass_fields__"):
-        return [number for name, item in vars(value).items() if name not in ("pretrained", "baseline", "pair", "base")
-                for number in numbers(item)]
+        return [
+            number
+            for name, item in vars(value).items()
+            if name not in ("pretrained", "baseline", "pair", "base")
+            for number in numbers(item)
+        ]
     return []
 
 
@@ -73,7 +77,9 @@ def test_every_family_is_read_and_answers(family):
 
 
 QUESTIONS = {
-    "breakdown": lambda model, inputs: break_down_weight(layer_attentions(model, inputs)[0], 0, 3, 1),
+    "breakdown": lambda model, inputs: break_down_weight(
+        layer_attentions(model, inputs)[0], 0, 3, 1
+    ),
     "contributions": lambda model, inputs: measure_contributions(ask(model, Question(inputs))),
     "lens": lambda model, inputs: read_lens(ask(model, Question(inputs))),
     "attribution": lambda model, inputs: attribute_logit(ask(model, Question(inputs)), 3),
@@ -99,9 +105,15 @@ def test_a_family_is_questioned(family, what):
 
 
 def test_a_lab_model_is_tuned(tmp_path):
-    pairs = "source,target\n" + "\n".join(f"{word} hundred,{number}00" for word, number in zip(
-        "one two three four five six seven eight nine".split(), range(1, 10), strict=True))
-    config = FineTuneConfig("pairs", pairs, str(LAB_MODELS / "numbers"), epochs=3, batch_size=4, device="cuda")
+    pairs = "source,target\n" + "\n".join(
+        f"{word} hundred,{number}00"
+        for word, number in zip(
+            "one two three four five six seven eight nine".split(), range(1, 10), strict=True
+        )
+    )
+    config = FineTuneConfig(
+        "pairs", pairs, str(LAB_MODELS / "numbers"), epochs=3, batch_size=4, device="cuda"
+    )
     run = create(config, tmp_path)
     assert work(run, lambda: False)[0] == "finished"
     records = run.records()

@@ -18,8 +18,15 @@ from core.training.worker import _train
 from tests.cases import each
 from tests.training.small import record_numbers, small_run
 
-TRAINED = [(entry.key, kind) for entry in TASKS for kind in make_task(TaskConfig.of(entry.key)).recommended] \
-    if torch.cuda.is_available() else []
+TRAINED = (
+    [
+        (entry.key, kind)
+        for entry in TASKS
+        for kind in make_task(TaskConfig.of(entry.key)).recommended
+    ]
+    if torch.cuda.is_available()
+    else []
+)
 SHORT = dict(steps=2, batch_size=8, record_every=1, decode_every=2, held_out=6, watch=1)
 
 
@@ -39,20 +46,27 @@ def test_every_task_trains_as_on_the_cpu(task, kind):
 @each("precision", ["fp32", "bf16"])
 @each("checkpointing", [False, True])
 def test_options_train(precision, checkpointing):
-    config = small_run(device="cuda", precision=precision, checkpointing=checkpointing, steps=60, record_every=30)
+    config = small_run(
+        device="cuda", precision=precision, checkpointing=checkpointing, steps=60, record_every=30
+    )
     records = list(train(config))
     assert records[-1].loss < records[0].loss
 
 
-DROPPED = {"transformer": ModelConfig.transformer(8, 2, dropout=0.2),
-           "recurrent": ModelConfig.recurrent(8, layers=2, dropout=0.2, cell="lstm")}
+DROPPED = {
+    "transformer": ModelConfig.transformer(8, 2, dropout=0.2),
+    "recurrent": ModelConfig.recurrent(8, layers=2, dropout=0.2, cell="lstm"),
+}
 
 
 @each("optimizer", ["adamw", "adam", "rmsprop", "sgd"])
 @each("kind", DROPPED)
 def test_stopped_and_continued_is_as_never_stopped(tmp_path, kind, optimizer):
     config = small_run(steps=8, optimizer=optimizer, model=DROPPED[kind], device="cuda")
-    whole, broken = (create_run(config, path=tmp_path / f"{kind}-{optimizer}-{name}") for name in ("whole", "broken"))
+    whole, broken = (
+        create_run(config, path=tmp_path / f"{kind}-{optimizer}-{name}")
+        for name in ("whole", "broken")
+    )
     _train(whole, lambda: False, lambda record: None)
     assert _train(broken, lambda: len(broken.records()) > 2, lambda record: None)[0] == "stopped"
     assert _train(broken, lambda: False, lambda record: None)[0] == "finished"
@@ -64,8 +78,15 @@ def test_stopped_and_continued_is_as_never_stopped(tmp_path, kind, optimizer):
 @pytest.mark.parametrize("spare", [False, True])
 def test_the_worker_trains_on_the_gpu(tmp_path, spare):
     run = create_run(small_run(device="auto"), path=tmp_path / "run")
-    command = [sys.executable, "-m", "core.training.worker", *(["--spare"] if spare else [str(run.path)])]
-    ended = subprocess.run(command, input=f"{run.path}\n" if spare else None, capture_output=True, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "core.training.worker",
+        *(["--spare"] if spare else [str(run.path)]),
+    ]
+    ended = subprocess.run(
+        command, input=f"{run.path}\n" if spare else None, capture_output=True, encoding="utf-8"
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert run.status().state == "finished"
     assert run.metadata()["machines"][0]["device"] == torch.cuda.get_device_name()
@@ -79,9 +100,13 @@ def test_a_run_is_estimated_and_its_step_stays_on_the_gpu():
     assert {weight.device.type for weight in prepare(config).model.parameters()} == {"cuda"}
 
 
-KINDS = {"transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
-         "input feeding": ModelConfig.recurrent(10, "general", 2, cell="lstm", feeding="input"),
-         "hybrid": ModelConfig.recurrent(12, "scaled_dot", kind="hybrid", num_heads=3, projection="multi_head")}
+KINDS = {
+    "transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
+    "input feeding": ModelConfig.recurrent(10, "general", 2, cell="lstm", feeding="input"),
+    "hybrid": ModelConfig.recurrent(
+        12, "scaled_dot", kind="hybrid", num_heads=3, projection="multi_head"
+    ),
+}
 
 
 @each("kind", KINDS)
@@ -94,8 +119,16 @@ def test_decoding_is_as_on_the_cpu(kind):
     for device in ("cpu", "cuda"):
         model, moved = model.to(device), batch.to(device)
         prompt = Prompt(moved.source[:1], moved.source_mask[:1])
-        trees = (beam(model, prompt, width=4), sample(model, prompt, torch.Generator().manual_seed(1), samples=9,
-                                                      sampling=Sampling(1.3, 8, 0.95)))
+        trees = (
+            beam(model, prompt, width=4),
+            sample(
+                model,
+                prompt,
+                torch.Generator().manual_seed(1),
+                samples=9,
+                sampling=Sampling(1.3, 8, 0.95),
+            ),
+        )
         tokens = [[[each_one.token for each_one in tree.candidates]] for tree in trees]
         found.append((greedy(model, moved.source, moved.source_mask).tolist(), tokens))
     assert found[0] == found[1]

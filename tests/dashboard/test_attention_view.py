@@ -10,7 +10,13 @@ from streamlit.testing.v1 import AppTest
 
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.palette import for_browser
-from dashboard.components.attention_view import Patches, ViewState, attention_view, colour_scale, payload
+from dashboard.components.attention_view import (
+    Patches,
+    ViewState,
+    attention_view,
+    colour_scale,
+    payload,
+)
 from dashboard.components.attention_view.blocks import Blocks
 from dashboard.components.attention_view.state import parse_message, settle
 from tests.cases import each
@@ -21,7 +27,9 @@ RNG = np.random.default_rng(86)
 def a_map(heads=3, rows=5, cols=7, layer=0, mask=None) -> AttentionMap:
     values = RNG.random((heads, rows, cols)).astype(np.float32)
     values /= values.sum(-1, keepdims=True)
-    return AttentionMap("cross", layer, values, tuple(map(str, range(rows))), tuple(map(str, range(cols))), mask)
+    return AttentionMap(
+        "cross", layer, values, tuple(map(str, range(rows))), tuple(map(str, range(cols))), mask
+    )
 
 
 def decoded(text: str, dtype: str) -> np.ndarray:
@@ -36,7 +44,7 @@ def test_pool_is_the_mean_of_blocks(rows, cols):
     down = payload.edges(0, rows, payload.THUMB_PIXELS)
     across = payload.edges(0, cols, payload.THUMB_PIXELS)
     for i, j in [(0, 0), (1, 3), (min(rows, 68) - 1, min(cols, 68) - 1)]:
-        block = values[:, down[i]:down[i + 1], across[j]:across[j + 1]]
+        block = values[:, down[i] : down[i + 1], across[j] : across[j + 1]]
         np.testing.assert_allclose(small[:, i, j], block.mean((1, 2)), rtol=1e-5)
 
 
@@ -46,7 +54,9 @@ def test_thumbnails_hold_each_head_in_order():
     assert sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
     assert (sent["low"], sent["high"], sent["pooled"]) == (0.0, 1.0, False)
     cells = decoded(sent["bytes"], "u1").reshape(2, 3, 5, 7)
-    np.testing.assert_allclose(cells / 254, np.stack([one.weights for one in maps]), atol=0.51 / 254)
+    np.testing.assert_allclose(
+        cells / 254, np.stack([one.weights for one in maps]), atol=0.51 / 254
+    )
 
 
 @each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
@@ -57,7 +67,9 @@ def test_masked_cells_have_their_own_byte_and_bit(shape):
     cells = decoded(payload.thumbnails([one])["bytes"], "u1").reshape(3, 5, 7)
     np.testing.assert_array_equal(cells == payload.MASKED, ~full)
     sent = payload.one_map(one, 1)["mask"]
-    bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35].reshape(sent["planes"], 5, 7)
+    bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35].reshape(
+        sent["planes"], 5, 7
+    )
     np.testing.assert_array_equal(np.broadcast_to(bits.astype(bool), (3, 5, 7)), full)
 
 
@@ -67,7 +79,9 @@ def test_a_mask_that_hides_nothing_is_not_sent():
 
 def test_a_pooled_block_is_masked_only_when_all_of_it_is():
     mask = np.tri(136, dtype=bool)
-    cells = decoded(payload.thumbnails([a_map(1, 136, 136, mask=mask)])["bytes"], "u1").reshape(68, 68)
+    cells = decoded(payload.thumbnails([a_map(1, 136, 136, mask=mask)])["bytes"], "u1").reshape(
+        68, 68
+    )
     np.testing.assert_array_equal(cells == payload.MASKED, ~np.tri(68, dtype=bool))
 
 
@@ -76,7 +90,9 @@ def test_small_layers_travel_whole_and_exact():
     sent = payload.one_map(one, 2)
     assert sent["heads"] == [0, 1, 2]
     assert sent["values"]["type"] == "f4"
-    np.testing.assert_array_equal(decoded(sent["values"]["bytes"], "<f4").reshape(3, 5, 7), one.weights)
+    np.testing.assert_array_equal(
+        decoded(sent["values"]["bytes"], "<f4").reshape(3, 5, 7), one.weights
+    )
 
 
 def test_a_large_layer_sends_the_picked_head_to_three_decimals():
@@ -94,19 +110,26 @@ def test_signed_numbers_keep_their_sign_when_packed():
     sent = payload.packed(values, exact=False)
     read = sent["low"] + sent["step"] * decoded(sent["bytes"], "<u2").reshape(300, 300)
     np.testing.assert_allclose(read, values, atol=1e-3)
-    assert payload.span(values, signed=True) == (-float(np.abs(values).max()), float(np.abs(values).max()))
+    assert payload.span(values, signed=True) == (
+        -float(np.abs(values).max()),
+        float(np.abs(values).max()),
+    )
 
 
 def test_numbers_that_are_not_finite_travel_as_zero():
     values = np.array([[np.nan, -np.inf, 0.5]], dtype=np.float32)
-    np.testing.assert_array_equal(decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5])
+    np.testing.assert_array_equal(
+        decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5]
+    )
 
 
 @each("size", [64, 512])
 def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
     weights = RNG.random((12, size, size), dtype=np.float32)
     names = tuple("x" * size)
-    maps = [AttentionMap("self", k, weights, names, names, np.tri(size, dtype=bool)) for k in range(12)]
+    maps = [
+        AttentionMap("self", k, weights, names, names, np.tri(size, dtype=bool)) for k in range(12)
+    ]
     sent = json.dumps(payload.thumbnails(maps)) + json.dumps(payload.one_map(maps[3], 1))
     assert len(sent) < 2_000_000
 
@@ -140,14 +163,19 @@ def test_messages_of_the_browser_are_read():
 def test_colour_scales_have_their_stops():
     assert len(colour_scale("light")) == 10
     assert len(colour_scale("dark", signed=True)) == 11
-    assert colour_scale("dark", signed=True)[5] == colour_scale("dark")[0], "zero is the page's grey in both"
+    assert colour_scale("dark", signed=True)[5] == colour_scale("dark")[0], (
+        "zero is the page's grey in both"
+    )
     assert json.dumps(for_browser())
     wrong: Any = "sepia"
     with pytest.raises(ValueError, match=wrong):
         colour_scale(wrong)
 
 
-@each(("wish", "words"), [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"), ({"layout": "frames"}, "frames")])
+@each(
+    ("wish", "words"),
+    [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"), ({"layout": "frames"}, "frames")],
+)
 def test_a_wish_that_cannot_be_met_is_named(wish, words):
     trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
     with pytest.raises(ValueError, match=words):
@@ -168,9 +196,13 @@ def script():
 
     weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
     names = tuple("abcde")
-    trace = AttentionTrace(tuple(AttentionMap("cross", k, weights, names[:3], names) for k in range(2)), "test")
+    trace = AttentionTrace(
+        tuple(AttentionMap("cross", k, weights, names[:3], names) for k in range(2)), "test"
+    )
     frames = [(step, weights[0]) for step in (0, 50, 100)]
-    st.session_state.grid = attention_view(trace, key="g", layout="grid", roles={(1, 0): 2}, link="both")
+    st.session_state.grid = attention_view(
+        trace, key="g", layout="grid", roles={(1, 0): 2}, link="both"
+    )
     st.session_state.one = attention_view(trace, key="o", head=1, pin=(1, 2), link="both")
     st.session_state.film = attention_view(trace, key="f", layout="frames", frames=frames, frame=50)
 
@@ -190,21 +222,32 @@ def test_the_three_layouts_run_in_a_page_and_links_hold():
 
 
 @each("pool", ["mean", "max"])
-@each(("shape", "window"), [((513, 700), None), ((7, 11), (2, 5, 1, 9)), ((1100, 9), (3, 900, 0, 9))])
+@each(
+    ("shape", "window"), [((513, 700), None), ((7, 11), (2, 5, 1, 9)), ((1100, 9), (3, 900, 0, 9))]
+)
 def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
     values = RNG.random((1, *shape)).astype(np.float32)
     mask = RNG.random(shape) > 0.3
     blocks = Blocks.of(shape, window)
     pooled = blocks.weights(values, mask, pool)[0]
     assert max(pooled.shape) <= 512
-    for i, j in [(0, 0), (pooled.shape[0] - 1, pooled.shape[1] - 1), (pooled.shape[0] // 2, pooled.shape[1] // 3)]:
-        part = (slice(*blocks.rows[i:i + 2]), slice(*blocks.columns[j:j + 2]))
+    for i, j in [
+        (0, 0),
+        (pooled.shape[0] - 1, pooled.shape[1] - 1),
+        (pooled.shape[0] // 2, pooled.shape[1] // 3),
+    ]:
+        part = (slice(*blocks.rows[i : i + 2]), slice(*blocks.columns[j : j + 2]))
         seen = values[0][part][mask[part]]
         expected = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
         assert pooled[i, j] == pytest.approx(expected, abs=1e-6)
         assert blocks.pool_mask(mask)[i, j] == bool(seen.size)
     top, bottom, left, right = window or (0, shape[0], 0, shape[1])
-    assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (top, bottom, left, right)
+    assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (
+        top,
+        bottom,
+        left,
+        right,
+    )
 
 
 def test_what_fits_is_not_cut_into_blocks():
@@ -220,7 +263,13 @@ def test_a_grid_is_pooled_once_for_its_trace():
 
 def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
     sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).payload()
-    assert (sent["wide"], sent["high"], sent["rows"], sent["cols"], sent["first"]) == (34, 267, 4, 2, 1)
+    assert (sent["wide"], sent["high"], sent["rows"], sent["cols"], sent["first"]) == (
+        34,
+        267,
+        4,
+        2,
+        1,
+    )
     pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
     assert pixels[0, 0].tolist() == [0, 0, 0] and pixels[-1, -1].min() > 250
 

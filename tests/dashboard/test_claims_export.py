@@ -28,21 +28,32 @@ CLAIM = claim_of("scaling")
 def test_every_file_of_a_claim_opens():
     settings = CLAIM.settle({"steps": 50})
     measured = ClaimResult(CLAIM, settings, results(world(0.02, 0.5), 0.01))
-    result = ship(CLAIM, settings, measured.results.cells, {"device": "abacus"}, replicate.command(CLAIM, settings))
+    result = ship(
+        CLAIM,
+        settings,
+        measured.results.cells,
+        {"device": "abacus"},
+        replicate.command(CLAIM, settings),
+    )
     files = zipfile.ZipFile(io.BytesIO(export.archive(result, measured)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
-    assert len([name for name in folder if name.endswith((".svg", ".pdf"))]) == 2 * len(CLAIM.figures)
+    assert len([name for name in folder if name.endswith((".svg", ".pdf"))]) == 2 * len(
+        CLAIM.figures
+    )
     assert "python -m core.claims run scaling --set steps=50\n" in folder["README.txt"].decode()
     assert json.loads(folder["config.json"]) == {"claim": "scaling", "settings": settings}
     assert json.loads(folder["measured.json"])["machine"] == {"device": "abacus"}
     rows = list(csv.DictReader(io.StringIO(folder["results.csv"].decode())))
-    read = [float(row["value"]) for row in rows if (row["condition"], row["measure"], row["x"]) ==
-            (UNSCALED, GRADIENT, "512")]
+    read = [
+        float(row["value"])
+        for row in rows
+        if (row["condition"], row["measure"], row["x"]) == (UNSCALED, GRADIENT, "512")
+    ]
     assert read == measured.results.values(UNSCALED, GRADIENT, 512.0)
     svg = ElementTree.fromstring(folder["figure-2-gradient-of-the-softmax.svg"])
     texts = [node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert {CLAIM.figures[1].title, UNSCALED, "d_k", "512"} <= set(texts)
-    page, = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
+    (page,) = PdfReader(io.BytesIO(folder["figure-2-gradient-of-the-softmax.pdf"])).pages
     assert UNSCALED in page.extract_text()
 
 

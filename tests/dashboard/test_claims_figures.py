@@ -29,7 +29,9 @@ def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
 
 
 def test_two_results_stand_in_one_figure_in_the_colours_of_their_conditions():
-    spec = charts.results_figure(TINY.figures[0], {"yours": measured(3), "the lab's": measured(5)}, "light")
+    spec = charts.results_figure(
+        TINY.figures[0], {"yours": measured(3), "the lab's": measured(5)}, "light"
+    )
     points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     names = [layer["data"]["values"][0]["name"] for layer in points]
     colours = [layer["mark"]["color"] for layer in points]
@@ -40,8 +42,11 @@ def test_two_results_stand_in_one_figure_in_the_colours_of_their_conditions():
 
 def test_an_interval_that_reaches_below_zero_is_cut_on_a_logarithmic_axis():
     figure = replace(TINY.figures[0], log="y")
-    spec = charts.results_figure(figure, {"yours": ClaimResult(TINY, TINY.settle({"seeds": 2}),
-                                                               results(WORLD, 0.2, 2))}, "light")
+    spec = charts.results_figure(
+        figure,
+        {"yours": ClaimResult(TINY, TINY.settle({"seeds": 2}), results(WORLD, 0.2, 2))},
+        "light",
+    )
     rules = [layer for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert all(layer["encoding"]["x"]["scale"]["type"] == "log" for layer in rules)
     assert min(row["low"] for layer in rules for row in layer["data"]["values"]) > 0

@@ -15,9 +15,22 @@ from core.pretrained import read
 from dashboard.charts.numbers import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare import controls, page, text
-from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
+from dashboard.views.compare.compute import (
+    MapResult,
+    Tokens,
+    compute_map,
+    default_cell,
+    shared_weights,
+    tokens_of,
+)
 from dashboard.views.compare.control_row import addable, mechanism_of
-from dashboard.views.compare.controls import SEEDED, Controls, default_controls, from_query, to_query
+from dashboard.views.compare.controls import (
+    SEEDED,
+    Controls,
+    default_controls,
+    from_query,
+    to_query,
+)
 from dashboard.views.compare.page import Measurements, measure_costs
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
@@ -35,29 +48,46 @@ def test_what_stands_at_first_sight_needs_no_words_in_the_link():
     assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
 
 
-@each("setup", [
-    SETUP,
-    replace(SETUP, d_model=24, num_heads=3, head=2, seed=7, minus=(0, 1), length=256, mechanisms=tuple(
-        config.with_(d_model=24, num_heads=3) for config in (DOT, ALIBI))),
-    replace(default_controls(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
-    replace(default_controls(), mechanisms=(*default_controls().mechanisms[::-1], default_controls().mechanisms[0])),
-])
+@each(
+    "setup",
+    [
+        SETUP,
+        replace(
+            SETUP,
+            d_model=24,
+            num_heads=3,
+            head=2,
+            seed=7,
+            minus=(0, 1),
+            length=256,
+            mechanisms=tuple(config.with_(d_model=24, num_heads=3) for config in (DOT, ALIBI)),
+        ),
+        replace(default_controls(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
+        replace(
+            default_controls(),
+            mechanisms=(*default_controls().mechanisms[::-1], default_controls().mechanisms[0]),
+        ),
+    ],
+)
 def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
     assert from_query(to_query(setup)) == (setup, [])
 
 
-@each(("name", "value", "warning"), [
-    ("m", ["score=dot"], "It has 1 mechanisms; expected 2 to 6"),
-    ("m", ["score=dot", "score=warp"], "expected one of"),
-    ("m", ["("] * 7, "It has 7 mechanisms"),
-    ("source", "9.9", "layer\\.head from 0\\.0 to 5\\.11"),
-    ("sizes", "16.3.0", "does not divide"),
-    ("sizes", "16", "sizes\\=16\\.2\\.0"),
-    ("minus", "1.1", "two different mechanisms"),
-    ("minus", "0.4", "from 0 to 3"),
-    ("seed", "-1", "whole numbers"),
-    ("length", "7", "expected one of 128"),
-])
+@each(
+    ("name", "value", "warning"),
+    [
+        ("m", ["score=dot"], "It has 1 mechanisms; expected 2 to 6"),
+        ("m", ["score=dot", "score=warp"], "expected one of"),
+        ("m", ["("] * 7, "It has 7 mechanisms"),
+        ("source", "9.9", "layer\\.head from 0\\.0 to 5\\.11"),
+        ("sizes", "16.3.0", "does not divide"),
+        ("sizes", "16", "sizes\\=16\\.2\\.0"),
+        ("minus", "1.1", "two different mechanisms"),
+        ("minus", "0.4", "from 0 to 3"),
+        ("seed", "-1", "whole numbers"),
+        ("length", "7", "expected one of 128"),
+    ],
+)
 def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
     setup, refused = from_query({name: value, "text": "kept"})
     assert len(refused) == 1 and warning in refused[0]
@@ -73,7 +103,9 @@ def test_the_constants_are_the_model_s():
 def test_minilm_s_map_is_minilm_s_own_attention():
     setup = replace(default_controls(), source="2.7")
     result = compute_map(setup, setup.mechanisms[0])
-    np.testing.assert_allclose(result.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
+    np.testing.assert_allclose(
+        result.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5
+    )
     assert tokens_of(setup).names == read(load_model(EMBEDDED), setup.text).trace.map(0).keys
 
 
@@ -81,7 +113,10 @@ def test_alibi_is_minilm_s_scores_with_its_slope():
     setup = default_controls()
     dot, alibi = (compute_map(setup, config) for config in setup.mechanisms[:2])
     i, j = np.indices(dot.weights.shape)
-    slopes = torch.tensor([2 ** (-8 * (h + 1) / 8) for h in range(8)] + [2 ** (-4 * (2 * h + 1) / 8) for h in range(4)])
+    slopes = torch.tensor(
+        [2 ** (-8 * (h + 1) / 8) for h in range(8)]
+        + [2 ** (-4 * (2 * h + 1) / 8) for h in range(4)]
+    )
     expected = np.log(dot.weights) - float(slopes[1]) * np.abs(i - j)
     expected = np.exp(expected) / np.exp(expected).sum(-1, keepdims=True)
     np.testing.assert_allclose(alibi.weights, expected, atol=1e-5)
@@ -89,8 +124,10 @@ def test_alibi_is_minilm_s_scores_with_its_slope():
 
 def test_what_minilm_s_queries_cannot_have_is_said():
     setup = default_controls()
-    for config, reason in ((AttentionConfig(384, 12, Choice("multi_query")), "computes its own queries and keys"),
-                         (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries")):
+    for config, reason in (
+        (AttentionConfig(384, 12, Choice("multi_query")), "computes its own queries and keys"),
+        (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries"),
+    ):
         assert reason in compute_map(setup, config).error
         assert not compute_map(replace(setup, source=SEEDED), config).error
 
@@ -129,7 +166,10 @@ def test_equal_names_are_equal_weights():
     assert "projection.query.weight" in shared
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
     sentence = text.shared_weights_text(shared, own, ["Dot", "Gated"], True)
-    assert plain("projection.query") in sentence and "Only one mechanism has these parameters: Gated: " in sentence
+    assert (
+        plain("projection.query") in sentence
+        and "Only one mechanism has these parameters: Gated: " in sentence
+    )
 
 
 def test_measures_by_hand():
@@ -137,7 +177,9 @@ def test_measures_by_hand():
     result = MapResult(weights)
     assert result.entropy == pytest.approx(np.log(2) / 4)
     assert result.distance == pytest.approx((0.5 + 0 + 1 + 3) / 4)
-    assert result.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, "a share, whatever the rows sum to"
+    assert result.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, (
+        "a share, whatever the rows sum to"
+    )
     assert MapResult(np.zeros((3, 3))).near == 0
     assert MapResult(-weights).entropy is None and MapResult(-weights).distance is None
 
@@ -155,11 +197,16 @@ def test_the_fact_is_what_is_measured():
     tokens = tokens_of(setup)
     cell = default_cell(results[0].weights, tokens.special)
     sentence = text.fact(setup, names, results, tokens, cell)
-    assert sentence == ("ALiBi puts **0.52** of its weight within two tokens, the dot product **0.33**; uniform "
-                        "weights would put 0.29 there. :primary[**it**] still gives animal its largest weight: 0.41 "
-                        "instead of 0.68.")
+    assert sentence == (
+        "ALiBi puts **0.52** of its weight within two tokens, the dot product **0.33**; uniform "
+        "weights would put 0.29 there. :primary[**it**] still gives animal its largest weight: 0.41 "
+        "instead of 0.68."
+    )
     hidden = text.fact(replace(setup, minus=(2, 0)), names, results, tokens, cell)
-    assert "cannot attend to animal under the local window; under the other, it gives animal 0.68." in hidden
+    assert (
+        "cannot attend to animal under the local window; under the other, it gives animal 0.68."
+        in hidden
+    )
 
 
 def test_mechanisms_that_weigh_alike_are_said_to():
@@ -222,7 +269,8 @@ def test_a_mechanism_is_credited_to_the_paper_of_its_entry_alone(axis, key):
     assert own == (key in ("formula", "drawn", "and", "or", "not"))
     if own:
         assert str(item.year) not in note and not any(
-            other.paper and text.citation(other) in note for other in AXES[axis])
+            other.paper and text.citation(other) in note for other in AXES[axis]
+        )
 
 
 def test_costs_by_hand():
@@ -243,7 +291,10 @@ def test_costs_by_hand():
 
 
 def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
-    able, unable = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice.of("learned", max_len=8))
+    able, unable = (
+        AttentionConfig(16, 2),
+        AttentionConfig(16, 2, position=Choice.of("learned", max_len=8)),
+    )
     forms = AttentionConfig(16, 2, position=Choice.of("formula", formula="score / (i - j)"))
     results: Measurements = {}
     fractions = list(measure_costs([able, able, unable, forms], 32, results))
@@ -281,9 +332,13 @@ def test_the_equation_of_a_cell_has_its_own_numbers():
     i, j = cell = default_cell(dot.weights, tokens.special)
     assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in text.equation(dot, "it", "animal", cell)
     apart = dot.scores[i, j] - alibi.scores[i, j]
-    assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), "the second of twelve slopes is a quarter"
-    assert f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41" in (
-        text.equation(alibi, "it", "animal", cell))
+    assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), (
+        "the second of twelve slopes is a quarter"
+    )
+    assert (
+        f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41"
+        in (text.equation(alibi, "it", "animal", cell))
+    )
     assert text.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
     assert text.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
     assert text.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")

@@ -10,7 +10,13 @@ def _page():
     from core.formula import parse
     from dashboard.widgets.params import param_widget
 
-    param = Param("formula", "Formula", "j <= i", parse=lambda text: parse(text, "mask"), meaning="who sees whom")
+    param = Param(
+        "formula",
+        "Formula",
+        "j <= i",
+        parse=lambda text: parse(text, "mask"),
+        meaning="who sees whom",
+    )
     st.write(f"typed {param_widget(param, key='demo:formula')}")
 
 

@@ -23,10 +23,14 @@ NAMES = [f"w{i}" for i in range(11)]
 
 def grown(width=16, longest=9) -> Tree:
     torch.manual_seed(5)
-    model: Any = build_model(ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)).eval()
+    model: Any = build_model(
+        ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)
+    ).eval()
     torch.nn.init.normal_(model.output.weight, std=1.0)
     source = torch.randint(4, 11, (1, 6))
-    return beam(model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=longest)
+    return beam(
+        model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=longest
+    )
 
 
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
@@ -41,7 +45,9 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
         assert one.fate == "dropped" or one.parent in (*places, -1)
     for step in range(9):
         ranks = [spot for spot in spots if spot.step == step]
-        totals = [tree.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)]
+        totals = [
+            tree.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)
+        ]
         assert totals == sorted(totals, reverse=True) and len(ranks) >= 1
         best = max(one.total for one in tree.candidates if one.step == step)
         assert totals[0] == best or len(ranks) > search_tree.RANKS
@@ -53,7 +59,9 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     path = tree.path(tree.hypotheses[0].leaf)
     svg = search_tree.picture(tree, NAMES, path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
-    assert [int(place) for place, _ in boxes] == [spot.place for spot in search_tree.spots(tree, path)]
+    assert [int(place) for place, _ in boxes] == [
+        spot.place for spot in search_tree.spots(tree, path)
+    ]
     for place, parent in boxes:
         assert tree.candidates[int(place)].parent == int(parent)
         chance = math.exp(tree.candidates[int(place)].logp)
@@ -81,9 +89,18 @@ def test_equations_have_the_paths_own_numbers():
     assert equation.endswith(r"\to 0.43") and "top-k 7" in equation and "T = 0.5" in equation
 
 
-@each(("exact", "logp", "says"), [
-    (0.6, -1.0, "more probable than those of greedy decoding (log-probability −1.00 and −2.00). Their accuracy is 10"),
-    (0.5, -1.0, "accuracy is the same"), (0.4, -2.0, "no more probable")])
+@each(
+    ("exact", "logp", "says"),
+    [
+        (
+            0.6,
+            -1.0,
+            "more probable than those of greedy decoding (log-probability −1.00 and −2.00). Their accuracy is 10",
+        ),
+        (0.5, -1.0, "accuracy is the same"),
+        (0.4, -2.0, "no more probable"),
+    ],
+)
 def test_likelier_is_not_called_better(exact, logp, says):
     fact = text.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
     assert says in fact

@@ -22,10 +22,17 @@ def test_no_label_names_values_of_different_types():
     held: dict[str, set[str]] = {}
     for path in DASHBOARD.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in HOLDS
-                    and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
-                held.setdefault(node.args[0].value, {NUMBER, CHOICE, TEXT, SWITCH}).intersection_update(
-                    HOLDS[node.func.attr])
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in HOLDS
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+                and isinstance(node.args[0].value, str)
+            ):
+                held.setdefault(
+                    node.args[0].value, {NUMBER, CHOICE, TEXT, SWITCH}
+                ).intersection_update(HOLDS[node.func.attr])
     assert len(held) > 50 and not {label for label, types in held.items() if not types}
 
 
@@ -36,32 +43,42 @@ def test_no_term_or_form_stands_twice_and_each_page_exists():
 
 
 def test_an_explanation_is_one_or_two_short_sentences():
-    wrong = [term.name for term in TERMS
-             if not term.text.endswith(".") or not 1 <= len(re.findall(r"[.:](?:\s|$)", term.text)) <= 3
-             or len(term.text) > 170]
+    wrong = [
+        term.name
+        for term in TERMS
+        if not term.text.endswith(".")
+        or not 1 <= len(re.findall(r"[.:](?:\s|$)", term.text)) <= 3
+        or len(term.text) > 170
+    ]
     assert not wrong
 
 
 def test_the_first_use_of_a_term_is_explained_and_all_else_is_escaped():
     html = explain("Softmax <b> of a query; softmax again, and queries", set())
     assert re.findall(r"<abbr[^>]*>([^<]*)</abbr>", html) == ["Softmax", "query"]
-    assert re.sub(r"</?abbr[^>]*>", "", html) == "Softmax &lt;b&gt; of a query; softmax again, and queries"
+    assert (
+        re.sub(r"</?abbr[^>]*>", "", html)
+        == "Softmax &lt;b&gt; of a query; softmax again, and queries"
+    )
     [title] = [term.text for term in TERMS if term.name == "softmax"]
     assert f'aria-description="{title}"' in html and 'tabindex="0"' in html
 
 
 def test_a_term_is_a_whole_word_and_no_everyday_word():
     assert explain("tokenizer, a keynote, mid-beam, the value of a head", set()) == (
-        "tokenizer, a keynote, mid-beam, the value of a head")
+        "tokenizer, a keynote, mid-beam, the value of a head"
+    )
 
 
 def test_a_typed_text_finds_terms_by_name_before_those_by_explanation():
-    assert [term.name for term in matching(" SOFTMAX ")][0] == "softmax" and len(matching("softmax")) > 2
+    assert [term.name for term in matching(" SOFTMAX ")][0] == "softmax" and len(
+        matching("softmax")
+    ) > 2
     assert len(matching("")) == len(TERMS) and matching("xyzzy") == []
 
 
 def test_no_tag_comes_through_a_paragraph():
     tag = "<img src=x onerror=alert(1)>"
-    for text in (tag, f"a [b](http://x\" {tag})", f"$1 {tag}$", f":small[{tag}]", f"``{tag}"):
+    for text in (tag, f'a [b](http://x" {tag})', f"$1 {tag}$", f":small[{tag}]", f"``{tag}"):
         assert "<img" not in explain_markdown(text)
     assert explain_markdown("`a<b` $a<b$") == r"`a<b` $a\lt b$"

@@ -51,9 +51,16 @@ def metric_lines() -> list[str]:
 def test_a_server_that_can_serve_says_how_much_it_has_to_do():
     runs(queued=2, running=1, finished=3, failed=1)
     code, body = probe("/lab")
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "version"
+    ]
     free = body.pop("disk_free_mb"), body.pop("memory_free_mb")
-    assert code == 200 and body == {"status": "ok", "version": version, "workers": {"busy": 1, "most": 3}, "queue": 2}
+    assert code == 200 and body == {
+        "status": "ok",
+        "version": version,
+        "workers": {"busy": 1, "most": 3},
+        "queue": 2,
+    }
     assert all(isinstance(number, int) and number > 100 for number in free)
 
 
@@ -90,10 +97,18 @@ def test_many_probes_read_the_folders_once(monkeypatch):
 
 def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypatch):
     runs(queued=2, running=1, finished=3)
-    monkeypatch.setattr(counters, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
+    monkeypatch.setattr(
+        counters, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9})
+    )
     lines = metric_lines()
-    assert {'lab_runs{state="queued"} 2', 'lab_runs{state="finished"} 3', 'lab_runs{state="paused"} 0',
-            "lab_worker_starts_total 5", "lab_worker_failures_total 0", "lab_queue_wait_seconds_total 7"} <= set(lines)
+    assert {
+        'lab_runs{state="queued"} 2',
+        'lab_runs{state="finished"} 3',
+        'lab_runs{state="paused"} 0',
+        "lab_worker_starts_total 5",
+        "lab_worker_failures_total 0",
+        "lab_queue_wait_seconds_total 7",
+    } <= set(lines)
     assert lines[-1] == "# EOF" and not [line for line in lines if SECRET in line]
     named = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert named == set(metrics.FAMILIES)
@@ -104,8 +119,11 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypat
 def test_a_counter_is_named_wherever_one_is_added():
     text = (ROOT / "dashboard" / "runtime" / "jobs.py").read_text(encoding="utf-8")
     added = set(re.findall(r'counters\.add\("(\w+)"', text))
-    assert added == {name.removeprefix("lab_") for name, family in metrics.FAMILIES.items()
-                     if family[0] is metrics.CounterStat}
+    assert added == {
+        name.removeprefix("lab_")
+        for name, family in metrics.FAMILIES.items()
+        if family[0] is metrics.CounterStat
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts shared pages")
@@ -113,11 +131,15 @@ def test_memory_is_that_of_this_process_and_of_those_it_started():
     before = metrics.memory_bytes()
     hold = "import sys; held = bytearray(60_000_000); print(1, flush=True); sys.stdin.read()"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"  # so do those that it starts
-    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         process.stdout.readline()
         more = metrics.memory_bytes()
         process.communicate()
     grown = more["process", "workers"] - before["process", "workers"]
     assert 55e6 < grown < 120e6
-    rss = int(Path(f"/proc/{os.getpid()}/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    rss = int(
+        Path(f"/proc/{os.getpid()}/statm").read_text(encoding="utf-8").split()[1]
+    ) * os.sysconf("SC_PAGE_SIZE")
     assert 0 < more["process", "server"] <= rss * 1.05

@@ -19,7 +19,11 @@ def test_streamlits_page_is_whole_and_what_hides_moving_elements_stands_in_its_h
     page, original = index_page(embedded=False), (STATIC / "index.html").read_text("utf-8")
     head, body = original.split("</head>")
     assert page.startswith(head) and page.endswith(f"</head>{body}")
-    assert "\nhideWhatWaits();" in page and SIDEBAR_STYLE in page and SIDEBAR_STYLE not in index_page(embedded=True)
+    assert (
+        "\nhideWhatWaits();" in page
+        and SIDEBAR_STYLE in page
+        and SIDEBAR_STYLE not in index_page(embedded=True)
+    )
 
 
 def test_every_preload_is_a_file_of_this_streamlit():
@@ -27,7 +31,9 @@ def test_every_preload_is_a_file_of_this_streamlit():
     head = (STATIC / "index.html").read_text("utf-8").split("</head>")[0]
     added = index_page(embedded=True).split("</head>")[0].removeprefix(head)
     files = re.findall(r'href="\./([^"]+)"', added)
-    assert len(files) == len(MODULES) + len(FONTS) and all((STATIC / file).is_file() for file in files)
+    assert len(files) == len(MODULES) + len(FONTS) and all(
+        (STATIC / file).is_file() for file in files
+    )
 
 
 @pytest.mark.parametrize("base", ["", "lab/two"])

@@ -45,7 +45,9 @@ def workers(monkeypatch, tmp_path):
     started = []
 
     def spawn(arguments, stdin=None, log=None, gpu=None):
-        process = subprocess.Popen([sys.executable, "-c", OBEYS, *arguments, *started_with], cwd=ROOT)
+        process = subprocess.Popen(
+            [sys.executable, "-c", OBEYS, *arguments, *started_with], cwd=ROOT
+        )
         started.append(process)
         return process
 
@@ -127,7 +129,9 @@ def test_a_restarted_server_finds_its_runs(workers):
     dead, lost, waits = (create_run(small_run(seed=i)) for i in range(3))
     dead.set_status("running", pid=1)  # alive as a number, yet no worker of ours
     lost.set_status("starting")
-    (lost.path / "status.json").write_text('{"state": "starting", "at": 1}', encoding="utf-8")  # long ago
+    (lost.path / "status.json").write_text(
+        '{"state": "starting", "at": 1}', encoding="utf-8"
+    )  # long ago
     jobs.tick()
     assert dead.status().state == "failed" and lost.status().state == "failed"
     wait_for(lambda: waits.status().state == "running")
@@ -178,8 +182,10 @@ def test_two_servers_give_a_run_to_one_worker(workers, tmp_path):
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
     run = create_run(small_run())
     command = [sys.executable, "-c", code]
-    servers = [subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, encoding="utf-8")
-               for _ in range(2)]
+    servers = [
+        subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, encoding="utf-8")
+        for _ in range(2)
+    ]
     assert sorted(server.communicate(timeout=120)[0].strip() for server in servers) == ["", run.id]
 
 

@@ -75,7 +75,9 @@ def test_a_full_disk_is_a_sentence(who, monkeypatch):
     with who(ANNA):
         (runs_folder() / "reports").mkdir(parents=True)
         (runs_folder() / "reports" / "large").write_bytes(bytes(1_100_000))
-        with pytest.raises(LimitReached, match=r"take 1\.\d*\sMB, and here a person has 1\sMB. Delete some"):
+        with pytest.raises(
+            LimitReached, match=r"take 1\.\d*\sMB, and here a person has 1\sMB. Delete some"
+        ):
             jobs.start(small_run())
 
 
@@ -92,15 +94,20 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
             jobs.tick()
             assert not any(run.stop_request() for run in runs)
             limits.check_disk(900_000)
-            for ask in (lambda: limits.check_disk(1_000_000), lambda: limits.make_room(1_000_000),
-                        lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000))):
+            for ask in (
+                lambda: limits.check_disk(1_000_000),
+                lambda: limits.make_room(1_000_000),
+                lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
+            ):
                 with pytest.raises(LimitReached, match=r"with this, and here a person has 5\sMB"):
                     ask()
             (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
             jobs.tick()
             assert [run.stop_request() for run in runs] == ["pause", "pause"]
         runs[0].set_status("paused")
-        with pytest.raises(LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"):
+        with pytest.raises(
+            LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
+        ):
             jobs.resume(runs[0])
 
 
@@ -129,22 +136,30 @@ def test_people_take_turns(who):
     with who(BEN):
         first, second = (create_run(small_run(seed=seed)) for seed in range(2))
     for at, run in enumerate([*swept, first, second]):
-        (run.path / "status.json").write_text(f'{{"state": "queued", "at": {at + 1}}}', encoding="utf-8")
+        (run.path / "status.json").write_text(
+            f'{{"state": "queued", "at": {at + 1}}}', encoding="utf-8"
+        )
     assert jobs.waiting() == [swept[0], first, swept[1], second, swept[2]]
     swept[0].set_status("running")
-    assert jobs.waiting() == [first, swept[1], second, swept[2]], "who has a worker already comes after others"
+    assert jobs.waiting() == [first, swept[1], second, swept[2]], (
+        "who has a worker already comes after others"
+    )
 
 
 def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     with who(ANNA):
-        busy, waits = (create_run(small_run(steps=100, seconds=50.0, seed=seed)) for seed in range(2))
+        busy, waits = (
+            create_run(small_run(steps=100, seconds=50.0, seed=seed)) for seed in range(2)
+        )
     with who(BEN):
         last = create_run(small_run(steps=100, seconds=50.0, seed=3))
     busy.append(Record(20, loss=1.0, elapsed=2.0))
     for at, run in enumerate((busy, waits, last)):
         state = "queued" if at else "running"
-        (run.path / "status.json").write_text(f'{{"state": "{state}", "at": {at}}}', encoding="utf-8")
+        (run.path / "status.json").write_text(
+            f'{{"state": "{state}", "at": {at}}}', encoding="utf-8"
+        )
     assert jobs.place(busy) is None
     assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
     assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
@@ -166,7 +181,9 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
     for _ in range(5):
         assert [jobs.place(run).number for run in runs] == [1, 2, 3]
     later = create_run(small_run(seed=4))
-    assert jobs.place(later).number == 4 and len(reads) == 2, "a run that was not there yet is looked for"
+    assert jobs.place(later).number == 4 and len(reads) == 2, (
+        "a run that was not there yet is looked for"
+    )
     monkeypatch.setattr(queue_order, "FRESH_SECONDS", 0.0)
     runs[0].set_status("running")
     assert [jobs.place(run) and jobs.place(run).number for run in (*runs, later)] == [None, 1, 2, 3]
@@ -175,7 +192,10 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
 def test_a_wait_that_nothing_tells_is_not_told():
     waits = create_run(small_run(seconds=3_000.0))
     last = create_run(small_run())
-    assert [place.seconds for place in queue_order.places([waits, last], [], 1).values()] == [0.0, None]
+    assert [place.seconds for place in queue_order.places([waits, last], [], 1).values()] == [
+        0.0,
+        None,
+    ]
 
 
 def test_a_turn_has_an_end(who, monkeypatch):
@@ -185,20 +205,33 @@ def test_a_turn_has_an_end(who, monkeypatch):
         run.set_status("running", pid=None)
         jobs._tick()
         assert not run.stop_request()
-        (run.path / "status.json").write_text(f'{{"state": "running", "at": {time.time() - 151}}}', encoding="utf-8")
+        (run.path / "status.json").write_text(
+            f'{{"state": "running", "at": {time.time() - 151}}}', encoding="utf-8"
+        )
         jobs._tick()
         assert run.stop_request() == "pause"
 
 
 def test_elsewhere_nothing_is_bounded():
-    assert limits.admit_config(small_run(steps=20_000, seconds=3_600.0)) == small_run(steps=20_000, seconds=3_600.0)
-    assert limits.most_steps() == 20_000 and runs_folder() == server_folder() and people.mine(Run(server_folder()))
-    assert replace(Limits()) == Limits() and all(field.metadata["meaning"] for field in fields(Limits))
+    assert limits.admit_config(small_run(steps=20_000, seconds=3_600.0)) == small_run(
+        steps=20_000, seconds=3_600.0
+    )
+    assert (
+        limits.most_steps() == 20_000
+        and runs_folder() == server_folder()
+        and people.mine(Run(server_folder()))
+    )
+    assert replace(Limits()) == Limits() and all(
+        field.metadata["meaning"] for field in fields(Limits)
+    )
 
 
 def test_the_documentation_has_every_limit_as_it_is():
     table = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
-    rows = [f"| `{variable(one.name)}` | {one.default:,} | {one.metadata['meaning']} |" for one in fields(Limits)]
+    rows = [
+        f"| `{variable(one.name)}` | {one.default:,} | {one.metadata['meaning']} |"
+        for one in fields(Limits)
+    ]
     assert "\n".join(rows) in table
 
 

@@ -51,7 +51,9 @@ def test_every_entry_of_every_axis_can_be_chosen_or_is_refused_in_words(app):
             continue
         for item in entries:
             select(app, axis, item.key)
-            assert shown_text(app) != "nothing" or app.error, f"{axis} = {item.key}: neither a mechanism nor a reason"
+            assert shown_text(app) != "nothing" or app.error, (
+                f"{axis} = {item.key}: neither a mechanism nor a reason"
+            )
             if shown_text(app) != "nothing":
                 assert getattr(from_text(shown_text(app)), axis).key == item.key
         select(app, axis, getattr(AttentionConfig(), axis).key)
@@ -76,12 +78,17 @@ def test_masks_are_joined_and_turned(app):
     assert from_text(shown_text(app)).mask.key == "causal"
 
 
-@pytest.mark.parametrize("mask", [
-    Choice.of("or", Choice("causal"), Choice.of("not", Choice("causal"))),
-    Choice.of("not", Choice.of("or", Choice("causal"), Choice.of("local", window=4))),
-    Choice.of("or", Choice.of("and", Choice("causal"), Choice("local")), Choice.of("local", window=9)),
-    Choice.of("and", *[Choice.of("local", window=w) for w in range(1, 6)]),
-])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        Choice.of("or", Choice("causal"), Choice.of("not", Choice("causal"))),
+        Choice.of("not", Choice.of("or", Choice("causal"), Choice.of("local", window=4))),
+        Choice.of(
+            "or", Choice.of("and", Choice("causal"), Choice("local")), Choice.of("local", window=9)
+        ),
+        Choice.of("and", *[Choice.of("local", window=w) for w in range(1, 6)]),
+    ],
+)
 def test_any_mask_passes_through_the_editor_unharmed(app, mask):
     app.session_state["start"] = AttentionConfig(16, 2, mask=mask)
     assert from_text(shown_text(app.run())) == AttentionConfig(16, 2, mask=mask)
@@ -92,7 +99,9 @@ def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
     app.selectbox(key="demo:preset").set_value("causal").run()
     assert from_text(shown_text(app)) == preset("causal").config(16, 2)
     assert app.selectbox(key="demo:preset").value == "causal"
-    assert plain(preset("causal").changed(16, 2)[0]) in app.caption[0].value, "what it changed against Vaswani 2017"
+    assert plain(preset("causal").changed(16, 2)[0]) in app.caption[0].value, (
+        "what it changed against Vaswani 2017"
+    )
     select(app, "score", "dot")
     assert app.selectbox(key="demo:preset").value == "own" and not app.caption
 
@@ -116,22 +125,34 @@ def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_m
 
 
 def test_the_editor_lists_what_does_not_go_with_the_rest():
-    pairs = {(axis, item.key) for axis, item, _ in clashes(AttentionConfig(16, 2, score=Choice("additive")))}
+    pairs = {
+        (axis, item.key)
+        for axis, item, _ in clashes(AttentionConfig(16, 2, score=Choice("additive")))
+    }
     assert ("kernel", "fused") in pairs
     assert ("score", "dot") not in pairs
 
 
 def test_a_repair_is_offered_only_where_it_mends():
-    fields = {"d_model": 16, "num_heads": 2, "dropout": 0.0} | {a: getattr(AttentionConfig(), a) for a in AXES}
+    fields = {"d_model": 16, "num_heads": 2, "dropout": 0.0} | {
+        a: getattr(AttentionConfig(), a) for a in AXES
+    }
     fields |= {"score": Choice("additive"), "kernel": Choice("fused")}
     assert repairs(fields, "no; take kernel = fused, or score = concat, or kernel = exact.") == [
-        ("kernel", Choice("exact"))]
+        ("kernel", Choice("exact"))
+    ]
 
 
 def test_split_and_adopt_agree():
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=7)))
     assert split(mask)[0] == "and"
     state = adopt_mask("k", mask)
-    assert (state["k:mask:join"], state["k:mask:1"], state["k:mask:1:not"]) == ("and", "local", True)
+    assert (state["k:mask:join"], state["k:mask:1"], state["k:mask:1:not"]) == (
+        "and",
+        "local",
+        True,
+    )
     assert state["k:mask:1:local:window"] == 7
-    assert to_text(AttentionConfig(16, 2, mask=mask)).endswith("mask=and(causal,not(local(window=7)))")
+    assert to_text(AttentionConfig(16, 2, mask=mask)).endswith(
+        "mask=and(causal,not(local(window=7)))"
+    )

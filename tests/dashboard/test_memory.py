@@ -35,8 +35,13 @@ class Pair:
 def test_weights_are_the_bytes_of_what_is_held():
     assert size_bytes(np.zeros((3, 5), np.float32)) == size_bytes(torch.zeros(3, 5)) == 60
     layer = torch.nn.BatchNorm1d(7)
-    assert size_bytes(layer) == 4 * 7 * 4 + 8  # two parameters, two running figures, and a count of 8 bytes
-    assert size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None))) == 4 + 8 + 3
+    assert (
+        size_bytes(layer) == 4 * 7 * 4 + 8
+    )  # two parameters, two running figures, and a count of 8 bytes
+    assert (
+        size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None)))
+        == 4 + 8 + 3
+    )
 
 
 def test_the_longest_unused_leaves_when_the_bytes_are_spent():
@@ -99,10 +104,24 @@ def test_models_and_results_are_shared_as_they_are():
     assert cache.shared(made, "x") is not cache.shared(made, "y")
 
 
-@pytest.mark.parametrize("files, most", [
-    ({"/proc/meminfo": "MemFree: 9 kB\nMemTotal:       2000 kB\n", "/sys/fs/cgroup/memory.max": "max\n"}, 512_000),
-    ({"/proc/meminfo": "MemTotal: 2000 kB\n", "/sys/fs/cgroup/memory.max": "400000\n"}, 100_000),
-    ({"/proc/meminfo": "MemTotal: 9000000000 kB\n"}, 700_000), ({}, 700_000)])
+@pytest.mark.parametrize(
+    "files, most",
+    [
+        (
+            {
+                "/proc/meminfo": "MemFree: 9 kB\nMemTotal:       2000 kB\n",
+                "/sys/fs/cgroup/memory.max": "max\n",
+            },
+            512_000,
+        ),
+        (
+            {"/proc/meminfo": "MemTotal: 2000 kB\n", "/sys/fs/cgroup/memory.max": "400000\n"},
+            100_000,
+        ),
+        ({"/proc/meminfo": "MemTotal: 9000000000 kB\n"}, 700_000),
+        ({}, 700_000),
+    ],
+)
 def test_a_small_machine_keeps_less(monkeypatch, files, most):
     def read_text(path: Path, encoding: str | None = None) -> str:
         if str(path) not in files:
@@ -116,19 +135,38 @@ def test_a_small_machine_keeps_less(monkeypatch, files, most):
 V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 
 
-@pytest.mark.parametrize("files", [
-    {f"{V2}/memory.max": "1000\n", f"{V2}/memory.current": "700\n", f"{V2}/memory.stat": "anon 9\ninactive_file 200\n",
-     f"{V2}/memory.events": "oom 4\noom_kill 3\n"},
-    {f"{V1}/memory.limit_in_bytes": "1000\n", f"{V1}/memory.usage_in_bytes": "700\n",
-     f"{V1}/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n",
-     f"{V1}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"},
-    {"/proc/self/cgroup": "4:cpu:/x\n0::/system.slice/lab.service\n", f"{V2}/system.slice/memory.max": "1000\n",
-     f"{V2}/system.slice/memory.current": "500\n", f"{V2}/system.slice/lab.service/memory.max": "max\n",
-     f"{V2}/system.slice/lab.service/memory.events": "oom_kill 3\n"},
-    {"/proc/self/cgroup": "4:memory:/lab/one\n3:cpu:/z\n", f"{V1}/memory.limit_in_bytes": "9223372036854771712\n",
-     f"{V1}/lab/one/memory.limit_in_bytes": "1000\n", f"{V1}/lab/one/memory.usage_in_bytes": "500\n",
-     f"{V1}/lab/one/memory.oom_control": "oom_kill 3\n"},
-], ids=["version 2", "version 1", "a service", "a group of version 1"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {
+            f"{V2}/memory.max": "1000\n",
+            f"{V2}/memory.current": "700\n",
+            f"{V2}/memory.stat": "anon 9\ninactive_file 200\n",
+            f"{V2}/memory.events": "oom 4\noom_kill 3\n",
+        },
+        {
+            f"{V1}/memory.limit_in_bytes": "1000\n",
+            f"{V1}/memory.usage_in_bytes": "700\n",
+            f"{V1}/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n",
+            f"{V1}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+        },
+        {
+            "/proc/self/cgroup": "4:cpu:/x\n0::/system.slice/lab.service\n",
+            f"{V2}/system.slice/memory.max": "1000\n",
+            f"{V2}/system.slice/memory.current": "500\n",
+            f"{V2}/system.slice/lab.service/memory.max": "max\n",
+            f"{V2}/system.slice/lab.service/memory.events": "oom_kill 3\n",
+        },
+        {
+            "/proc/self/cgroup": "4:memory:/lab/one\n3:cpu:/z\n",
+            f"{V1}/memory.limit_in_bytes": "9223372036854771712\n",
+            f"{V1}/lab/one/memory.limit_in_bytes": "1000\n",
+            f"{V1}/lab/one/memory.usage_in_bytes": "500\n",
+            f"{V1}/lab/one/memory.oom_control": "oom_kill 3\n",
+        },
+    ],
+    ids=["version 2", "version 1", "a service", "a group of version 1"],
+)
 def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files):
     known = {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files}
 
@@ -139,11 +177,23 @@ def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, fi
 
     monkeypatch.setattr(Path, "read_text", read_text)
     monkeypatch.delenv(memory.VARIABLE, raising=False)
-    assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == (1000, 500, 3)
+    assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == (
+        1000,
+        500,
+        3,
+    )
 
 
-@pytest.mark.parametrize(("total", "setting", "most"), [
-    (1_000, "", 500), (24_000, "", 3_000), (1_000, "800", 800), (1_000, "3000", 1_000), (float("inf"), "", 3_000)])
+@pytest.mark.parametrize(
+    ("total", "setting", "most"),
+    [
+        (1_000, "", 500),
+        (24_000, "", 3_000),
+        (1_000, "800", 800),
+        (1_000, "3000", 1_000),
+        (float("inf"), "", 3_000),
+    ],
+)
 def test_a_run_may_not_hold_more_memory_than_its_server_has(monkeypatch, total, setting, most):
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", setting)
     monkeypatch.setattr(worker, "total_bytes", lambda: total * 1e6)
@@ -154,8 +204,9 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
     question = Question(ModelInputs("A small green dog."), against="A dog.")
     before = set(cache._results()._entries)
     result = answer_question(EMBEDDED, question)
-    assert result.baseline.pretrained is load_model(EMBEDDED) and baseline_of(EMBEDDED,
-                                                                          question).pretrained is load_model(EMBEDDED)
+    assert result.baseline.pretrained is load_model(EMBEDDED) and baseline_of(
+        EMBEDDED, question
+    ).pretrained is load_model(EMBEDDED)
     values = [value for key, (value, _) in cache._results()._entries.items() if key not in before]
     assert values and max(map(size_bytes, values)) < size_bytes(load_model(EMBEDDED)) / 50
 
@@ -175,15 +226,21 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     monkeypatch.setattr(jobs, "_spare", jobs._Spare())
     monkeypatch.setenv(memory.VARIABLE, "1000")
     jobs.warm_up()
-    assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, "this process holds some of it"
+    assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
+        "this process holds some of it"
+    )
     assert cache.budget.__wrapped__().most_bytes <= 200e6
     monkeypatch.setenv(memory.VARIABLE, "a lot")
-    with pytest.raises(ValueError, match="ATTENTION_LAB_SERVER_MB is a number of megabytes, but is 'a lot'"):
+    with pytest.raises(
+        ValueError, match="ATTENTION_LAB_SERVER_MB is a number of megabytes, but is 'a lot'"
+    ):
         memory.total_bytes()
 
 
 @pytest.mark.parametrize("seconds, forgotten", [(0, 1), (99, 0)])
-def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(monkeypatch, seconds, forgotten):
+def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(
+    monkeypatch, seconds, forgotten
+):
     storage, files = MemorySessionStorage(ttl_seconds=seconds), MemoryUploadedFileManager("")
     monkeypatch.setattr(Runtime, "_instance", None)
     Runtime(RuntimeConfig("", MemoryMediaFileStorage(""), files, session_storage=storage))
@@ -199,6 +256,8 @@ def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(monkeypa
     files.add_file("last", UploadedFileRec("one", "a.txt", "text/plain", b"1"))
     freed = weakref.finalize(session, list)
     assert idle_memory.forget_sessions() == forgotten
-    assert len(files.get_files("last", ["one"])) == 1 - forgotten, "though something still refers to the session"
+    assert len(files.get_files("last", ["one"])) == 1 - forgotten, (
+        "though something still refers to the session"
+    )
     del session
     assert freed.alive != bool(forgotten)

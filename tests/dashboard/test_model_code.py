@@ -17,7 +17,7 @@ from dashboard.widgets.model_picker import ModelRef, load_model, reading_of, upl
 from dashboard.widgets.model_picker.code import import_block, model_code, question_code
 from tests.tiny_models import save
 
-TYPED = "the \"old\" king's \\ \"\"\" ''' {x}\nsaid\u2028é世"
+TYPED = 'the "old" king\'s \\ """ \'\'\' {x}\nsaid\u2028é世'
 COMMIT = "0" * 40
 
 
@@ -28,7 +28,10 @@ def run(code: str) -> dict[str, object]:
 
 
 def assert_read_again(ref: ModelRef, inputs: ModelInputs | None) -> None:
-    reading, expected = run(model_code(ref, inputs))["reading"], reading_of(ref, inputs or ModelInputs())
+    reading, expected = (
+        run(model_code(ref, inputs))["reading"],
+        reading_of(ref, inputs or ModelInputs()),
+    )
     assert isinstance(reading, Reading) and reading.source.tokens == expected.source.tokens
     assert reading.trace.source == expected.trace.source
     for one, other in zip(reading.trace.maps, expected.trace.maps, strict=True):
@@ -45,18 +48,25 @@ def _elsewhere(tmp_path, monkeypatch):
 def test_what_a_reader_typed_stays_text():
     lab = ModelRef("lab", "induction")
     assert_read_again(lab, ModelInputs(TYPED))
-    for inputs in (ModelInputs("the king", second=TYPED), ModelInputs(TYPED, target="ModelInputs(text='a')")):
+    for inputs in (
+        ModelInputs("the king", second=TYPED),
+        ModelInputs(TYPED, target="ModelInputs(text='a')"),
+    ):
         assert run(model_code(lab, inputs, reads=False))["inputs"] == inputs
-    question = Question(ModelInputs(TYPED), position=2, against=TYPED, output=7, quantity="difference", contrast=0)
+    question = Question(
+        ModelInputs(TYPED), position=2, against=TYPED, output=7, quantity="difference", contrast=0
+    )
     names = {"Question": Question, "inputs": question.inputs}
     assert eval(question_code(question), names) == question
     assert eval(question_code(Question(question.inputs)), names) == Question(question.inputs)
 
 
 def test_a_folder_and_a_model_of_the_hub_are_loaded_by_what_names_them(tmp_path):
-    folder = tmp_path / "it's \"a\" model"
+    folder = tmp_path / 'it\'s "a" model'
     folder.mkdir()
-    assert_read_again(ModelRef("folder", str(save("bert", folder)), "1"), ModelInputs("A small dog."))
+    assert_read_again(
+        ModelRef("folder", str(save("bert", folder)), "1"), ModelInputs("A small dog.")
+    )
     stored = model_folder("lab/bert", COMMIT)
     stored.mkdir(parents=True)
     save("bert", stored)
@@ -65,7 +75,7 @@ def test_a_folder_and_a_model_of_the_hub_are_loaded_by_what_names_them(tmp_path)
 
 def test_an_uploaded_array_is_read_from_its_file():
     weights = np.full((2, 3, 4, 4), 0.25, np.float32)
-    for name, tokens in (("it's.npz", "a \"b\" c' \\d"), ("plain.npz", "")):
+    for name, tokens in (("it's.npz", 'a "b" c\' \\d'), ("plain.npz", "")):
         out = io.BytesIO()
         np.savez(out, weights)
         Path(name).write_bytes(out.getvalue())
@@ -78,14 +88,18 @@ def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_p
     digits = ModelRef("lab", "digits")
     assert_read_again(digits, ModelInputs(picture=example_inputs.picture("Digit 4")))
     Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save("your picture.png")
-    assert_read_again(digits, ModelInputs(picture=example_inputs.decode_picture(
-        Path("your picture.png").read_bytes())))
+    assert_read_again(
+        digits,
+        ModelInputs(picture=example_inputs.decode_picture(Path("your picture.png").read_bytes())),
+    )
 
     folder = tmp_path / "ears"
     folder.mkdir()
     ears = ModelRef("folder", str(save("whisper", folder)), "1")
     rate = sampling_rate(load_model(ears))
-    assert_read_again(ears, ModelInputs(sound=example_inputs.sound("Three beeps", rate), target="nine"))
+    assert_read_again(
+        ears, ModelInputs(sound=example_inputs.sound("Three beeps", rate), target="nine")
+    )
     with wave.open("your sound.wav", "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -96,7 +110,14 @@ def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_p
 
 
 def test_imports_are_sorted_and_each_module_stands_once():
-    lines = {"from core.pretrained import read", "from pathlib import Path", "import numpy as np",
-             "from core.pretrained import ModelInputs", "from core.flow import flow"}
-    assert import_block(lines) == ("from pathlib import Path\n\nimport numpy as np\n\nfrom core.flow import flow\n"
-                                   "from core.pretrained import ModelInputs, read")
+    lines = {
+        "from core.pretrained import read",
+        "from pathlib import Path",
+        "import numpy as np",
+        "from core.pretrained import ModelInputs",
+        "from core.flow import flow",
+    }
+    assert import_block(lines) == (
+        "from pathlib import Path\n\nimport numpy as np\n\nfrom core.flow import flow\n"
+        "from core.pretrained import ModelInputs, read"
+    )

@@ -16,11 +16,31 @@ from dashboard.charts.numbers import (
 from tests.cases import each
 
 
-@each(("value", "text"), [
-    (0, "0.00"), (1, "1.00"), (-0.0, "0.00"), (0.68, "0.68"), (0.125, "0.13"), (-35.484, "−35.48"), (11.9, "11.90"),
-    (123.45, "123.5"), (1234.5, "1,235"), (0.042, "0.042"), (0.0994, "0.099"), (0.0996, "0.10"), (0.0004, "0.0004"),
-    (3.1e-6, "3e−6"), (0.9949, "0.99"), (0.9965, "0.997"), (0.99962, "0.9996"), (0.99999999, "1.00"),
-    (float("-inf"), "−∞"), (float("nan"), "not a number")])
+@each(
+    ("value", "text"),
+    [
+        (0, "0.00"),
+        (1, "1.00"),
+        (-0.0, "0.00"),
+        (0.68, "0.68"),
+        (0.125, "0.13"),
+        (-35.484, "−35.48"),
+        (11.9, "11.90"),
+        (123.45, "123.5"),
+        (1234.5, "1,235"),
+        (0.042, "0.042"),
+        (0.0994, "0.099"),
+        (0.0996, "0.10"),
+        (0.0004, "0.0004"),
+        (3.1e-6, "3e−6"),
+        (0.9949, "0.99"),
+        (0.9965, "0.997"),
+        (0.99962, "0.9996"),
+        (0.99999999, "1.00"),
+        (float("-inf"), "−∞"),
+        (float("nan"), "not a number"),
+    ],
+)
 def test_a_number(value, text):
     assert number(value) == text
 
@@ -31,7 +51,9 @@ def test_only_zero_and_one_are_written_as_such():
         size = 10 ** draw.uniform(-9, 0)
         assert number(size) not in ("0.00", "1.00") or size > 1 - 5e-7
         assert number(1 - size) != "1.00" or size < 5e-7
-        assert percent(size).rstrip("\u00a0%") not in ("0", "0.0", "100", "100.0") or size > 1 - 5e-7
+        assert (
+            percent(size).rstrip("\u00a0%") not in ("0", "0.0", "100", "100.0") or size > 1 - 5e-7
+        )
 
 
 def test_the_written_number_is_close_to_the_value():
@@ -39,33 +61,74 @@ def test_the_written_number_is_close_to_the_value():
     for _ in range(3000):
         value = draw.choice((-1, 1)) * 10 ** draw.uniform(-7, 6)
         back = float(number(value).replace("−", "-").replace(",", ""))
-        assert abs(back - value) <= max(0.5 * 10 ** -3 if abs(value) > 5e-4 else 0.5 * abs(value),
-                                        5.1e-3 if abs(value) > 0.099 else 0, 5e-4 * abs(value))
+        assert abs(back - value) <= max(
+            0.5 * 10**-3 if abs(value) > 5e-4 else 0.5 * abs(value),
+            5.1e-3 if abs(value) > 0.099 else 0,
+            5e-4 * abs(value),
+        )
         assert number(back) == number(value), "what is written is written like that again"
 
 
 def test_signs_percentages_and_cells():
     assert (signed(0.05), signed(-0.05), signed(0)) == ("+0.050", "−0.050", "0.00")
     assert [percent(one) for one in (0.88, 0.0421, 0.0004, 0.996, 0.9999, 1, 0, -0.5)] == [
-        f"{text}\u00a0%" for text in ("88", "4", "0.04", "99.6", "99.99", "100", "0", "−50")]
-    assert [cell(signed(one)) for one in (-0.0123, 0.3, 10.2, 0)] == ["−.012", "+.30", "+10.20", "0.00"]
-    assert [cell(number(one)) for one in (0.28, 0.9996, 1.0, 0, -0.5)] == [".28", ".9996", "1.00", "0.00", "−.50"]
+        f"{text}\u00a0%" for text in ("88", "4", "0.04", "99.6", "99.99", "100", "0", "−50")
+    ]
+    assert [cell(signed(one)) for one in (-0.0123, 0.3, 10.2, 0)] == [
+        "−.012",
+        "+.30",
+        "+10.20",
+        "0.00",
+    ]
+    assert [cell(number(one)) for one in (0.28, 0.9996, 1.0, 0, -0.5)] == [
+        ".28",
+        ".9996",
+        "1.00",
+        "0.00",
+        "−.50",
+    ]
 
 
-@each(("show", "value", "text"), [
-    (byte_size, 12, "12 bytes"), (byte_size, 2048, "2.05 kB"), (byte_size, 655_360, "655 kB"),
-    (byte_size, 2**20, "1.05 MB"), (byte_size, 999_600, "1 MB"), (byte_size, 3e9, "3 GB"),
-    (duration, 0.0218, "21.8 ms"), (duration, 0.5, "500 ms"), (duration, 4e-5, "40 µs"), (duration, 0.99996, "1 s"),
-    (duration, 1.25, "1.25 s"), (duration, 1240, "1,240 s"), (duration, 2e-7, "0.2 µs"),
-    (about_duration, 0.2, "1 s"), (about_duration, 89, "89 s"), (about_duration, 480, "8 min"),
-    (operations, 126, "126"), (operations, 402.7e6, "403 M"), (operations, 9.996e6, "10 M"),
-    (operations, 1.21e9, "1.21 G"), (operations, 2e15, "2,000 T")])
+@each(
+    ("show", "value", "text"),
+    [
+        (byte_size, 12, "12 bytes"),
+        (byte_size, 2048, "2.05 kB"),
+        (byte_size, 655_360, "655 kB"),
+        (byte_size, 2**20, "1.05 MB"),
+        (byte_size, 999_600, "1 MB"),
+        (byte_size, 3e9, "3 GB"),
+        (duration, 0.0218, "21.8 ms"),
+        (duration, 0.5, "500 ms"),
+        (duration, 4e-5, "40 µs"),
+        (duration, 0.99996, "1 s"),
+        (duration, 1.25, "1.25 s"),
+        (duration, 1240, "1,240 s"),
+        (duration, 2e-7, "0.2 µs"),
+        (about_duration, 0.2, "1 s"),
+        (about_duration, 89, "89 s"),
+        (about_duration, 480, "8 min"),
+        (operations, 126, "126"),
+        (operations, 402.7e6, "403 M"),
+        (operations, 9.996e6, "10 M"),
+        (operations, 1.21e9, "1.21 G"),
+        (operations, 2e15, "2,000 T"),
+    ],
+)
 def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):
     assert show(value).replace("\u00a0", " ") == text
 
 
-@each(("value", "text"), [
-    (-0.25, "-0.25"), (0, "0.00"), (-3e-6, r"-3 \cdot 10^{-6}"), (12345.6, "12{,}346"), (float("-inf"), r"-\infty"),
-    (float("nan"), r"\text{NaN}")])
+@each(
+    ("value", "text"),
+    [
+        (-0.25, "-0.25"),
+        (0, "0.00"),
+        (-3e-6, r"-3 \cdot 10^{-6}"),
+        (12345.6, "12{,}346"),
+        (float("-inf"), r"-\infty"),
+        (float("nan"), r"\text{NaN}"),
+    ],
+)
 def test_a_number_in_an_equation(value, text):
     assert latex(value) == text

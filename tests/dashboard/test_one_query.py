@@ -25,8 +25,15 @@ BOTH = Choice.of("and", Choice("causal"), Choice.of("local", window=0))
 
 def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=1044, real=None, half=0):
     source = Source.sentence(tokenize(text).tokens)
-    return read(run(config, source, seed, real), source.queries, source.keys, query, head, half=half,
-                adjusts=config.has("position", "adjusts"))
+    return read(
+        run(config, source, seed, real),
+        source.queries,
+        source.keys,
+        query,
+        head,
+        half=half,
+        adjusts=config.has("position", "adjusts"),
+    )
 
 
 def shown(config=CONFIG, stage=5, real=None, **more):
@@ -42,11 +49,20 @@ def joined_text(parts):
 
 # text
 
-@each(("text", "tokens"), [
-    ("The end.", ("The", "end", ".")), ('"Why?"', ('"', "Why", "?", '"')), ("don't stop", ("don't", "stop")),
-    ("...", (".", ".", ".")), ("", ()), (" \t\n ", ()),
-    ("👩‍👩‍👧 ok", ("👩‍👩‍👧", "ok")), ("שלום, עולם", ("שלום", ",", "עולם")),
-])
+
+@each(
+    ("text", "tokens"),
+    [
+        ("The end.", ("The", "end", ".")),
+        ('"Why?"', ('"', "Why", "?", '"')),
+        ("don't stop", ("don't", "stop")),
+        ("...", (".", ".", ".")),
+        ("", ()),
+        (" \t\n ", ()),
+        ("👩‍👩‍👧 ok", ("👩‍👩‍👧", "ok")),
+        ("שלום, עולם", ("שלום", ",", "עולם")),
+    ],
+)
 def test_tokens(text, tokens):
     assert tokenize(text).tokens == tokens
 
@@ -73,6 +89,7 @@ def test_a_word_has_one_vector_whatever_stands_around_it():
 
 # matrices
 
+
 def test_the_worked_example_by_hand():
     source = Source.of_matrices(matrices.check(matrices.parse(matrices.WORKED)))
     steps = run(AttentionConfig(2, 1, Choice("identity")), source, 0)
@@ -88,12 +105,21 @@ def test_matrices_go_through_the_link():
     assert matrices.parse(matrices.write(parts)) == parts
 
 
-@each(("text", "says"), [
-    ("1,2|1;0,1|3;4", "K's rows have 1 and 2"), ("1,nan|1,0|3", "Q row 0, column 1 is empty or not a number"),
-    ("1,2|1,inf|3", "K row 0, column 1 is infinite"), ("1,2,3|1,0|3", "Q has 3 columns and K has 2"),
-    ("1|1;2|3", "K has 2 rows and V has 1"), ("|1|1", "Q has no rows"), ("1|2", "three matrices"), ("a|1|1", "'a'"),
-    ("1e9|1|1", "between"), (";".join("1" * 40) + "|1|1", "larger than 32 × 16"),
-])
+@each(
+    ("text", "says"),
+    [
+        ("1,2|1;0,1|3;4", "K's rows have 1 and 2"),
+        ("1,nan|1,0|3", "Q row 0, column 1 is empty or not a number"),
+        ("1,2|1,inf|3", "K row 0, column 1 is infinite"),
+        ("1,2,3|1,0|3", "Q has 3 columns and K has 2"),
+        ("1|1;2|3", "K has 2 rows and V has 1"),
+        ("|1|1", "Q has no rows"),
+        ("1|2", "three matrices"),
+        ("a|1|1", "'a'"),
+        ("1e9|1|1", "between"),
+        (";".join("1" * 40) + "|1|1", "larger than 32 × 16"),
+    ],
+)
 def test_matrices_that_do_not_fit_are_refused_in_words(text, says):
     with pytest.raises(matrices.MatrixError, match=says.replace("(", r"\(").replace(")", r"\)")):
         matrices.check(matrices.parse(text))
@@ -110,10 +136,13 @@ def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
 
 # numbers, payload
 
+
 def test_small_maps_keep_zero_in_the_middle_and_masked_cells_apart():
     data = small_map(np.array([[-2.0, 0.0, 2.0]]), 2.0, np.array([[True, True, False]]))
     assert list(base64.b64decode(data["data"])) == [0, 127, 255]
-    assert list(base64.b64decode(small_map(np.array([[0.0, 1.0]]), 1.0, scale="weight")["data"])) == [0, 254]
+    assert list(
+        base64.b64decode(small_map(np.array([[0.0, 1.0]]), 1.0, scale="weight")["data"])
+    ) == [0, 254]
 
 
 def test_what_is_sent_is_bounded_and_holds_the_query():
@@ -129,7 +158,9 @@ def test_the_listed_keys_hold_the_most_weight():
     r = reading(text=" ".join(f"w{n}" for n in range(40)), query=39)
     sent = shown(text=" ".join(f"w{n}" for n in range(40)), query=39)
     least = min(line["weight"]["value"] for line in sent["keys"])
-    others = [r.weights[39, j] for j in range(40) if j not in {line["index"] for line in sent["keys"]}]
+    others = [
+        r.weights[39, j] for j in range(40) if j not in {line["index"] for line in sent["keys"]}
+    ]
     assert least >= max(others)
 
 
@@ -150,11 +181,14 @@ def test_the_signed_scale_ends_on_a_plain_number():
 
 # words, facts, equations
 
+
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
     sentence = joined_text(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
-    assert sentence == ("tired gives 0.60 to animal. The full stop has the highest score, 3.67, but comes later, "
-                    "so the mask removes it.")
+    assert sentence == (
+        "tired gives 0.60 to animal. The full stop has the highest score, 3.67, but comes later, "
+        "so the mask removes it."
+    )
     assert r.raw[4].argmax() == 5
     assert round(float(r.weights[4, 1]), 2) == 0.60
 
@@ -187,7 +221,9 @@ def test_the_equation_holds_the_live_numbers():
     assert r"\text{tired},\,\text{animal}" in line
     total = sum(math.exp(r.scores[4, m]) for m in range(5))
     assert number(total) in line
-    assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(equations.equation(r, CONFIG, 3, 1, "#B8430F"))
+    assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(
+        equations.equation(r, CONFIG, 3, 1, "#B8430F")
+    )
 
 
 @each("d_model", D_MODELS)
@@ -196,7 +232,11 @@ def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
     """To the rounding of two factors a product."""
     config = AttentionConfig(d_model, heads if d_model % heads == 0 else 1, position="alibi")
     r = reading(config)
-    line = "".join(equations.equation(r, config, 2, 1, "#B8430F")[1:]).replace("(", "").replace(")", "")
+    line = (
+        "".join(equations.equation(r, config, 2, 1, "#B8430F")[1:])
+        .replace("(", "")
+        .replace(")", "")
+    )
     rest = re.findall(r"\\underbrace\{(-?[\d.]+)\}", line)
     pairs = re.findall(r"(-?[\d.]+) \\cdot (-?[\d.]+)", line)
     total = sum(float(a) * float(b) for a, b in pairs) + sum(map(float, rest))
@@ -227,11 +267,15 @@ def test_step_1_is_a_matrix_times_the_word_where_it_is_nothing_else():
     sent = projection_payload(read(steps, source.queries, source.keys, 4, 2), made.x, made.w)
     assert sent["rows"][sent["picked"]] == "tired"
     assert [len(sent["x"]), sent["size"], sent["dims"]] == [8, 16, 4]
-    for config in (CONFIG.with_(position=Choice("rope")), CONFIG.with_(projection=Choice("identity"))):
+    for config in (
+        CONFIG.with_(position=Choice("rope")),
+        CONFIG.with_(projection=Choice("identity")),
+    ):
         assert projected(config, source, 1044, 0, run(config, source, 1044)) is None
 
 
 # √D
+
 
 def test_root_d_keeps_variance_and_entropy_where_they_are():
     points = measure_scaling(86)
@@ -241,4 +285,7 @@ def test_root_d_keeps_variance_and_entropy_where_they_are():
     assert last.scaled_variance == pytest.approx(1, rel=0.1)
     assert last.entropy < 0.2 * last.scaled_entropy
     assert str(round(last.variance)) in facts.scaling_fact(points)
-    assert last.largest > 0.9 > 0.2 > last.scaled_largest and f"{last.largest:.2f}" in facts.largest_fact(points)
+    assert (
+        last.largest > 0.9 > 0.2 > last.scaled_largest
+        and f"{last.largest:.2f}" in facts.largest_fact(points)
+    )

@@ -78,11 +78,14 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     r = reading(config)
     assert r.reweighed
     np.testing.assert_allclose(r.normalized[0].sum(-1), 1, atol=1e-6)
-    np.testing.assert_allclose(r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5)  # σ = D/2 = 1
+    np.testing.assert_allclose(
+        r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5
+    )  # σ = D/2 = 1
     live = "".join(equations.equation(r, config, 5, 3, "#B8430F"))
     assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
     assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in joined_text(
-        facts.fact(r, config, 5, text.reasons(r, None)))
+        facts.fact(r, config, 5, text.reasons(r, None))
+    )
 
 
 def test_what_shaw_adds_to_the_values_is_in_the_output():
@@ -97,7 +100,9 @@ def test_a_row_that_does_not_sum_to_one_says_what_it_sums_to():
     r = reading(config)
     assert r.sum < 0.99
     assert f"Its row sums to {number(r.sum)}." in joined_text(facts.fact(r, config, 5, {}))
-    assert rf"\sum_m w_{{im}} = {number(r.sum)}" in "".join(equations.equation(r, config, 5, 1, "#B8430F"))
+    assert rf"\sum_m w_{{im}} = {number(r.sum)}" in "".join(
+        equations.equation(r, config, 5, 1, "#B8430F")
+    )
 
 
 def test_heads_that_share_keys_are_named():
@@ -105,14 +110,20 @@ def test_heads_that_share_keys_are_named():
     np.testing.assert_array_equal(reading(config, head=2).k, reading(config, head=3).k)
     assert not np.allclose(reading(config, head=1).k, reading(config, head=2).k)
     assert facts.sharing(config, 3) == " Head 3 shares key and value head 1 of 2 with head 2."
-    assert facts.sharing(config.with_(projection=Choice("multi_query")), 0).endswith("0 of 1 with heads 1, 2 and 3.")
+    assert facts.sharing(config.with_(projection=Choice("multi_query")), 0).endswith(
+        "0 of 1 with heads 1, 2 and 3."
+    )
     assert facts.sharing(CONFIG, 0) == ""
 
 
-@each(("mask", "why"), [
-    (Choice("causal"), {5: "comes later"}), (Choice.of("local", window=1), {0: "too far", 1: "too far", 2: "too far"}),
-    (Choice.of("block", size=3), {0: "too far", 1: "too far", 2: "too far"}),
-    (Choice.of("not", Choice.of("local", window=0)), {4: "masked"}),
-])
+@each(
+    ("mask", "why"),
+    [
+        (Choice("causal"), {5: "comes later"}),
+        (Choice.of("local", window=1), {0: "too far", 1: "too far", 2: "too far"}),
+        (Choice.of("block", size=3), {0: "too far", 1: "too far", 2: "too far"}),
+        (Choice.of("not", Choice.of("local", window=0)), {4: "masked"}),
+    ],
+)
 def test_why_a_key_is_masked_follows_from_the_row_itself(mask, why):
     assert text.reasons(reading(CONFIG.with_(mask=mask)), None) == why

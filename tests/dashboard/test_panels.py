@@ -1,6 +1,5 @@
 """A fact says typed text as text; the next page follows the sidebar."""
 
-
 from dashboard.charts.tokens import spoken
 from dashboard.navigation import STEPS, following
 from dashboard.widgets.panels import _as_html, plain
@@ -13,7 +12,9 @@ TOKENS = ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "
 def test_a_token_comes_through_as_it_was_typed(token):
     from html import escape
 
-    assert _as_html(f"**{plain(token)}**", "#000") == f"<b style='font-weight:600'>{escape(token)}</b>"
+    assert (
+        _as_html(f"**{plain(token)}**", "#000") == f"<b style='font-weight:600'>{escape(token)}</b>"
+    )
 
 
 @each("token", TOKENS)
@@ -24,7 +25,8 @@ def test_a_screen_reader_says_the_words_of_a_fact_and_none_of_its_signs(token):
 
 def test_accent_and_bold():
     assert _as_html(":primary[it] has **0.5**", "#abc") == (
-        "<span style='color:#abc'>it</span> has <b style='font-weight:600'>0.5</b>")
+        "<span style='color:#abc'>it</span> has <b style='font-weight:600'>0.5</b>"
+    )
 
 
 def test_each_page_leads_on_and_the_last_leads_back():

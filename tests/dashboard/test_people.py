@@ -41,9 +41,18 @@ def test_each_person_has_what_they_made_and_nothing_else(who):
         sweep = create_sweep(SweepConfig(small_run(), "batch_size", (4, 8), (0, 1)))
         save(report := Report(new_report_id(), "hers"))
     with who(BEN):
-        assert not list_runs() and not list_sweeps() and find_run(hers.id) is None and not list(runs_folder().glob("*"))
+        assert (
+            not list_runs()
+            and not list_sweeps()
+            and find_run(hers.id) is None
+            and not list(runs_folder().glob("*"))
+        )
         assert people.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
-        assert reports.read_report(report.id) is None and not people.mine(hers) and not people.mine(sweep)
+        assert (
+            reports.read_report(report.id) is None
+            and not people.mine(hers)
+            and not people.mine(sweep)
+        )
     assert people.owner(hers) == ANNA and not list_runs(), "the server itself has none"
 
 
@@ -56,11 +65,20 @@ def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who,
         create_run(small_run(), path=server_folder() / people.PEOPLE / ANNA / short)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     with who(BEN):
-        assert people.find_run(short) is None, "an id of 22 characters opens nothing of anybody else"
+        assert people.find_run(short) is None, (
+            "an id of 22 characters opens nothing of anybody else"
+        )
 
 
-@pytest.mark.parametrize("change", [jobs.stop, lambda run: jobs.stop(run, "pause"), jobs.resume,
-                                    lambda run: jobs.resume(run, steps=9)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        jobs.stop,
+        lambda run: jobs.stop(run, "pause"),
+        jobs.resume,
+        lambda run: jobs.resume(run, steps=9),
+    ],
+)
 def test_nobody_changes_the_run_of_another(who, change):
     with who(ANNA):
         hers = create_run(small_run())
@@ -88,7 +106,9 @@ def test_all_of_a_person_is_deleted_on_request(who):
         his = jobs.start(small_run())
         forgetting.delete_mine()
         assert not his.path.exists() and not runs_folder().exists()
-    assert all(run.exists() for run in runs) and ANNA in person._visits and BEN not in person._visits
+    assert (
+        all(run.exists() for run in runs) and ANNA in person._visits and BEN not in person._visits
+    )
 
 
 def test_who_was_not_here_for_a_day_is_forgotten(who):
@@ -113,7 +133,10 @@ def test_a_visit_keeps_what_was_made(who, monkeypatch):
         monkeypatch.setattr(person, "_visits", {})
         monkeypatch.setattr(person.st, "context", SimpleNamespace(ip_address="10.0.0.9"))
         person.note_visit()
-        assert time.time() - runs_folder().stat().st_mtime < 60 and person._visits[ANNA][1] == "10.0.0.9"
+        assert (
+            time.time() - runs_folder().stat().st_mtime < 60
+            and person._visits[ANNA][1] == "10.0.0.9"
+        )
 
 
 def test_a_cookie_is_a_secret_of_128_bits(who, monkeypatch):
@@ -121,7 +144,10 @@ def test_a_cookie_is_a_secret_of_128_bits(who, monkeypatch):
     name, *parts = header.split("; ")
     assert person.ID.fullmatch(name.removeprefix(f"{person.COOKIE}="))
     assert {"HttpOnly", "SameSite=Lax", "Secure", "Path=/lab"} <= set(parts)
-    assert not person.new_cookie("f" * 32, "/", False) and person.new_cookie("forged", "/", False) != header
+    assert (
+        not person.new_cookie("f" * 32, "/", False)
+        and person.new_cookie("forged", "/", False) != header
+    )
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert not person.new_cookie("", "/", False), "only on a public copy"
 
@@ -142,9 +168,13 @@ def test_a_page_knows_its_person(monkeypatch, cookie):
     monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", {person.COOKIE: cookie})
     first, again = AppTest.from_function(script).run(), AppTest.from_function(script).run()
     key, name = first.text[0].value.split()
-    assert person.ID.fullmatch(key) and name == key and key != cookie, "the id itself is no name of anything"
+    assert person.ID.fullmatch(key) and name == key and key != cookie, (
+        "the id itself is no name of anything"
+    )
     assert first.run().text[0].value.split()[0] == key
-    assert (again.text[0].value.split()[0] == key) == (cookie == "f" * 32), "without an id, each session is a person"
+    assert (again.text[0].value.split()[0] == key) == (cookie == "f" * 32), (
+        "without an id, each session is a person"
+    )
 
 
 def test_errors_and_scripts_hold_no_path_of_the_server(who):
@@ -154,7 +184,8 @@ def test_errors_and_scripts_hold_no_path_of_the_server(who):
         for path in (run.path, "/srv/the lab's/a b", "/srv/two words/run.json"):
             message = f"[Errno 28] No space left: {str(path)!r} of owner/name at https://huggingface.co/a/b"
             assert without_paths(message).replace('"', "'") == (
-                "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b")
+                "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b"
+            )
 
 
 def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here, capsys):
@@ -163,7 +194,11 @@ def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here
     monkeypatch.setattr("core.training.worker._train", lambda *_: 1 / 0)
     assert work(run.path) == "failed"
     message, log = run.status().message, capsys.readouterr()
-    assert "Division" not in message and "division" not in message and f"reference {message[-9:-1]}" in log.out
+    assert (
+        "Division" not in message
+        and "division" not in message
+        and f"reference {message[-9:-1]}" in log.out
+    )
     assert "ZeroDivisionError" in log.err
 
 
@@ -176,14 +211,18 @@ def test_no_plug_in_is_loaded(who, monkeypatch, tmp_path):
 
 def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, monkeypatch):
     threads = []
-    thread = SimpleNamespace(Thread=lambda **named: SimpleNamespace(start=lambda: threads.append(named)))
+    thread = SimpleNamespace(
+        Thread=lambda **named: SimpleNamespace(start=lambda: threads.append(named))
+    )
     monkeypatch.setattr(hosting, "threading", thread)
     monkeypatch.setitem(sys.modules, "streamlit_app", None)
     names = ("server.maxUploadSize", "client.showErrorDetails")
     before = {name: config.get_option(name) for name in names}
     try:
         hosting.begin_hosting.__wrapped__()
-        assert [config.get_option(name) for name in names] == [5, "none"] and threads[0]["target"] is forgetting.watch
+        assert [config.get_option(name) for name in names] == [5, "none"] and threads[0][
+            "target"
+        ] is forgetting.watch
     finally:
         for name, value in before.items():
             config.set_option(name, value)
@@ -191,7 +230,9 @@ def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, mon
 
 def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "streamlit_app", None)
-    monkeypatch.setattr(hosting.st, "secrets", {"ATTENTION_LAB_HOSTED": 1, "ATTENTION_LAB_HOSTED_STEPS": "many"})
+    monkeypatch.setattr(
+        hosting.st, "secrets", {"ATTENTION_LAB_HOSTED": 1, "ATTENTION_LAB_HOSTED_STEPS": "many"}
+    )
     for name in ("ATTENTION_LAB_HOSTED", "ATTENTION_LAB_HOSTED_STEPS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

@@ -30,18 +30,42 @@ TOKENS = ("=cmd()", "<script>", "שלום")
 WEIGHTS = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]], np.float32)
 MASK = np.tril(np.ones((3, 3), bool))
 ONE = PictureMap("L3·H0", WEIGHTS, TOKENS, TOKENS, "a note", MASK)
-SOURCE = Source("Masks", "2026-11-23", {"model": "GPT-2", "text": "the cat / sat"}, {"masks:mask": "causal"})
-MAPS = MapsPicture("Two maps", (ONE, PictureMap("other", -WEIGHTS, TOKENS, TOKENS, low=-1, high=1, signed=True)), 1)
-CHART = ChartPicture("Curves", {"layer": [
-    {"data": {"values": [{"x": 1, "y": 0.5}, {"x": 2, "y": None}]}, "mark": "line",
-     "encoding": {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}}},
-    {"data": {"values": [{"x": 2, "name": "end"}]}, "mark": "text", "encoding": {"text": {"field": "name"}}}]})
-DRAWING = DrawnPicture("Tree", ("a",), ((1,),), '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>')
+SOURCE = Source(
+    "Masks", "2026-11-23", {"model": "GPT-2", "text": "the cat / sat"}, {"masks:mask": "causal"}
+)
+MAPS = MapsPicture(
+    "Two maps", (ONE, PictureMap("other", -WEIGHTS, TOKENS, TOKENS, low=-1, high=1, signed=True)), 1
+)
+CHART = ChartPicture(
+    "Curves",
+    {
+        "layer": [
+            {
+                "data": {"values": [{"x": 1, "y": 0.5}, {"x": 2, "y": None}]},
+                "mark": "line",
+                "encoding": {
+                    "x": {"field": "x", "type": "quantitative"},
+                    "y": {"field": "y", "type": "quantitative"},
+                },
+            },
+            {
+                "data": {"values": [{"x": 2, "name": "end"}]},
+                "mark": "text",
+                "encoding": {"text": {"field": "name"}},
+            },
+        ]
+    },
+)
+DRAWING = DrawnPicture(
+    "Tree", ("a",), ((1,),), '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+)
 TABLE = TablePicture("Costs & bytes", ("name", "bytes_a"), (("50 %", "3"), ("−1", "4")))
 
 
 def nodes(svg: str, tag: str) -> list[ElementTree.Element]:
-    return [node for node in ElementTree.fromstring(svg).iter() if node.tag.rpartition("}")[2] == tag]
+    return [
+        node for node in ElementTree.fromstring(svg).iter() if node.tag.rpartition("}")[2] == tag
+    ]
 
 
 def rows_of(data: bytes) -> list[list[str]]:
@@ -61,41 +85,76 @@ def test_several_maps_have_a_row_a_cell():
 
 
 def test_a_file_names_the_curves_that_the_page_names_beside_its_figure():
-    curves = [Curve("validation", [(0.0, 3.0), (1.0, 2.0)]), Curve("<training>", [(0.0, 2.0), (1.0, 1.0)])]
+    curves = [
+        Curve("validation", [(0.0, 3.0), (1.0, 2.0)]),
+        Curve("<training>", [(0.0, 2.0), (1.0, 1.0)]),
+    ]
     spec, rows = split_data(step_chart(curves, ink=LIGHT_INK, last_x=1))
     drawing = framed_svg(ChartPicture("Loss", spec, rows), SOURCE)
     assert {"validation", "<training>"} <= {node.text for node in nodes(drawing, "text")}
-    assert ChartPicture("Loss", spec, rows).table()[1] == [list(row.values()) for row in rows.to_pylist()]
+    assert ChartPicture("Loss", spec, rows).table()[1] == [
+        list(row.values()) for row in rows.to_pylist()
+    ]
 
 
 def test_the_table_of_a_figure_has_no_places_of_words():
     rows = [{"kind": "point", "y": 1.0}, {"kind": "label", "y": 7.0}]
     layers = [filtered_layer("point", "line", {}), filtered_layer("label", "text", {})]
-    assert ChartPicture("figure", {"layer": layers}, rows).table() == (["kind", "y"], [["point", 1.0]])
+    assert ChartPicture("figure", {"layer": layers}, rows).table() == (
+        ["kind", "y"],
+        [["point", 1.0]],
+    )
     cells, words = layer("rect", [{"y": 1.0}], {}), layer("text", [{"y": 7.0}], {})
     assert ChartPicture("figure", {"layer": [cells, words]}).table() == (["y"], [[1.0]])
     assert ChartPicture("figure", {"layer": [words]}).table() == (["y"], [[7.0]])
-    assert ChartPicture("figure", {"layer": [cells, words, cells]}).table() == (["layer", "y"], [[1, 1.0], [2, 1.0]])
+    assert ChartPicture("figure", {"layer": [cells, words, cells]}).table() == (
+        ["layer", "y"],
+        [[1, 1.0], [2, 1.0]],
+    )
 
 
 def test_a_chart_names_its_columns_as_a_reader_sees_them():
-    curve = {"mark": "line", "encoding": {
-        "x": {"field": "x", "title": "step"}, "y": {"field": "y", "axis": {"title": "loss"}},
-        "color": {"field": "of", "legend": {"title": "run"}},
-        "tooltip": [{"field": "x", "title": "at"}, {"field": "text", "title": "value"}, {"field": "low"}]}}
+    curve = {
+        "mark": "line",
+        "encoding": {
+            "x": {"field": "x", "title": "step"},
+            "y": {"field": "y", "axis": {"title": "loss"}},
+            "color": {"field": "of", "legend": {"title": "run"}},
+            "tooltip": [
+                {"field": "x", "title": "at"},
+                {"field": "text", "title": "value"},
+                {"field": "low"},
+            ],
+        },
+    }
     rows = [{"x": 1, "y": 2.0, "of": "a", "text": "2.0", "low": 1.5}]
     rule = {"mark": "rule", "encoding": {"x": {"field": "x", "title": None}}}
     picture = ChartPicture("Loss", {"layer": [rule, curve]}, rows)
     assert picture.table() == (["step", "loss", "run", "value", "low"], [[1, 2.0, "a", "2.0", 1.5]])
     assert set(picture.arrays()) == {"step", "loss", "run", "value", "low"}
-    band = {"encoding": {"y": {"field": "low", "title": "loss"}, "y2": {"field": "y"}, "x": {"field": "x"}}}
+    band = {
+        "encoding": {
+            "y": {"field": "low", "title": "loss"},
+            "y2": {"field": "y"},
+            "x": {"field": "x"},
+        }
+    }
     both = ChartPicture("Loss", {"layer": [curve, band]}, rows).table()[0]
-    assert both == ["step", "y", "run", "value", "low"]  # two fields of one title are told apart by their names
+    assert both == [
+        "step",
+        "y",
+        "run",
+        "value",
+        "low",
+    ]  # two fields of one title are told apart by their names
 
 
 def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():
     html = table_html(["token", "weight"], [["<b>", 0.25], ["it", None]])
-    assert '<th scope="row">&lt;b&gt;</th><td>0.25</td>' in html and '<th scope="col">weight</th>' in html
+    assert (
+        '<th scope="row">&lt;b&gt;</th><td>0.25</td>' in html
+        and '<th scope="col">weight</th>' in html
+    )
     assert html.endswith('<th scope="row">it</th><td></td></tr></tbody></table>')
 
 
@@ -118,61 +177,111 @@ def test_all_heads_of_a_trace_can_be_opened_again():
 
 def test_a_table_is_latex_that_compiles_by_its_signs():
     text = picture_file(TABLE, "LaTeX", SOURCE).decode()
-    assert r"\caption{Costs \& bytes}" in text and r"name & bytes\_a \\" in text and r"50 \% & 3 \\" in text
+    assert (
+        r"\caption{Costs \& bytes}" in text
+        and r"name & bytes\_a \\" in text
+        and r"50 \% & 3 \\" in text
+    )
     assert text.count("{") == text.count("}") and "$-$1 & 4" in text
-    assert r"\begin{tabular}{rrr}" not in text and "0.5" in picture_file(CHART, "LaTeX", SOURCE).decode()
+    assert (
+        r"\begin{tabular}{rrr}" not in text
+        and "0.5" in picture_file(CHART, "LaTeX", SOURCE).decode()
+    )
 
 
 def rows_of_latex(text: str) -> list[list[str]]:
     """The cells of the lines between the rules of a table that is well formed."""
-    order = [r"\begin{table}", r"\centering", r"\caption{", r"\label{tab:", r"\begin{tabular}{", r"\toprule",
-             r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    order = [
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{",
+        r"\label{tab:",
+        r"\begin{tabular}{",
+        r"\toprule",
+        r"\midrule",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
     places = [text.index(part) for part in order]
     assert places == sorted(places) and all(text.count(part) == 1 for part in order)
     assert r"% \usepackage{booktabs}" in text and re.search(r"\\label\{tab:[a-z0-9-]+\}", text)
     columns = len(re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)[1])
-    lines = text[places[6]: places[7]].splitlines()[1:]
+    lines = text[places[6] : places[7]].splitlines()[1:]
     assert all(line.endswith(r" \\") for line in lines)
     rows = [re.split(r"(?<!\\)&", line.removesuffix(r" \\")) for line in lines]
     assert rows and all(len(row) == columns for row in rows)
-    assert not re.search(r"(?:\\\\|rule)\s*[\[*]", text), "LaTeX would take what follows as an option of the line's end"
+    assert not re.search(r"(?:\\\\|rule)\s*[\[*]", text), (
+        "LaTeX would take what follows as an option of the line's end"
+    )
     return [[cell.strip() for cell in row] for row in rows]
 
 
-@pytest.mark.parametrize("picture", [MapsPicture("One", (ONE,)), MAPS, CHART, TABLE,
-                                     TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2)))],
-                         ids=lambda picture: picture.title.split()[0])
+@pytest.mark.parametrize(
+    "picture",
+    [
+        MapsPicture("One", (ONE,)),
+        MAPS,
+        CHART,
+        TABLE,
+        TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2))),
+    ],
+    ids=lambda picture: picture.title.split()[0],
+)
 def test_latex_is_well_formed(picture):
     rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
 
 
 def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> ChartPicture:
-    rows = [{"x": x, "y": y, "low": low, "high": high, "name": name} for name, line in lines.items()
-            for x, y, low, high in line]
-    encoding = {"x": {"field": "x", "type": "quantitative", "title": "step"},
-                "y": {"field": "y", "type": "quantitative"},
-                "tooltip": [{"field": "told_low", "title": "lowest seed"}, {"field": "told_high", "title": "highest"}]}
-    return ChartPicture("Loss", {"layer": [layer("line", rows, encoding), layer("point", rows[:1], encoding)]})
+    rows = [
+        {"x": x, "y": y, "low": low, "high": high, "name": name}
+        for name, line in lines.items()
+        for x, y, low, high in line
+    ]
+    encoding = {
+        "x": {"field": "x", "type": "quantitative", "title": "step"},
+        "y": {"field": "y", "type": "quantitative"},
+        "tooltip": [
+            {"field": "told_low", "title": "lowest seed"},
+            {"field": "told_high", "title": "highest"},
+        ],
+    }
+    return ChartPicture(
+        "Loss", {"layer": [layer("line", rows, encoding), layer("point", rows[:1], encoding)]}
+    )
 
 
 def test_a_row_of_latex_is_a_line_of_the_chart():
-    even = chart_of({name: [(step, 1.5, 1.25, 1.75) for step in range(0, 101, 5)] for name in ("a_b", "[c]")})
+    even = chart_of(
+        {name: [(step, 1.5, 1.25, 1.75) for step in range(0, 101, 5)] for name in ("a_b", "[c]")}
+    )
     text = picture_file(even, "LaTeX", SOURCE).decode()
     rows = rows_of_latex(text)
-    assert [row[0] for row in rows] == [r"a\_b", "{}[c]"] and set(rows[0][1:]) == {r"$1.5 \pm 0.25$"}
+    assert [row[0] for row in rows] == [r"a\_b", "{}[c]"] and set(rows[0][1:]) == {
+        r"$1.5 \pm 0.25$"
+    }
     assert r"& 0 & 20 & 40 & 60 & 80 & 100 \\" in text and r"\multicolumn{6}{c}{step}" in text
-    assert "% 6 of 21 places along step; the CSV has all" in text and "(lowest seed to highest)" in text
+    assert (
+        "% 6 of 21 places along step; the CSV has all" in text
+        and "(lowest seed to highest)" in text
+    )
     odd = chart_of({"a": [(1, 2.0, 1.0, 2.5), (2, 2.0, 1.5, 2.5)], "b": [(1, 1.0, 1.0, 1.0)]})
     assert rows_of_latex(picture_file(odd, "LaTeX", SOURCE).decode()) == [
-        ["a", "2 [1, 2.5]", "2 [1.5, 2.5]"], ["b", "1 [1, 1]", "--"]]
+        ["a", "2 [1, 2.5]", "2 [1.5, 2.5]"],
+        ["b", "1 [1, 1]", "--"],
+    ]
     unnamed = chart_of({"": [(1, 9.0, 9.0, 9.0)], "b": [(1, 1.0, 1.0, 1.0)]})
-    assert [row[0] for row in rows_of_latex(picture_file(unnamed, "LaTeX", SOURCE).decode())] == ["b"]
+    assert [row[0] for row in rows_of_latex(picture_file(unnamed, "LaTeX", SOURCE).decode())] == [
+        "b"
+    ]
 
 
 def test_a_drawing_has_title_tokens_scale_row_and_source():
     svg = framed_svg(MAPS, SOURCE)
     texts = [node.text for node in nodes(svg, "text")]
-    assert {"Two maps", "a note", *TOKENS} <= set(texts) and "script" not in svg.replace("&lt;script&gt;", "")
+    assert {"Two maps", "a note", *TOKENS} <= set(texts) and "script" not in svg.replace(
+        "&lt;script&gt;", ""
+    )
     assert any("Masks · GPT-2 · the cat / sat · 2026-11-23" in (text or "") for text in texts)
     assert texts.count("1.00") == 2 and texts.count("−1.00") == 1
     titles = [node.text for node in nodes(svg, "title")]
@@ -180,7 +289,9 @@ def test_a_drawing_has_title_tokens_scale_row_and_source():
 
 
 def test_signed_numbers_are_purple_below_zero_and_green_above():
-    signed = PictureMap("s", np.array([[-2.0, 0.0, 2.0]]), TOKENS[:1], TOKENS, low=-2, high=2, signed=True)
+    signed = PictureMap(
+        "s", np.array([[-2.0, 0.0, 2.0]]), TOKENS[:1], TOKENS, low=-2, high=2, signed=True
+    )
     fills = [node.get("fill") for node in nodes(maps_svg([signed]), "rect")]
     assert fills[:3] == ["rgb(85,37,113)", "rgb(244,245,245)", "rgb(20,73,39)"]
 
@@ -193,27 +304,50 @@ def test_maps_of_one_scale_have_one_legend_and_all_of_it_is_within_the_picture()
     width = float(ElementTree.fromstring(maps_svg([weights])).get("width"))
     (word,) = [node for node in nodes(maps_svg([weights]), "text") if node.text == "masked"]
     assert float(word.get("x")) + 6 * len("masked") < width
-    assert [node.text for node in nodes(maps_svg(MAPS.maps), "text")].count("1.00") == 2, "each with its own scale"
+    assert [node.text for node in nodes(maps_svg(MAPS.maps), "text")].count("1.00") == 2, (
+        "each with its own scale"
+    )
 
 
 def test_masked_cells_are_hatched_and_the_picked_head_is_outlined():
     (hatching, sample) = nodes(maps_svg([ONE]), "path")
     points = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", hatching.get("d")), float)
-    masked = [node for node in nodes(maps_svg([ONE]), "rect") if any(True for _ in node) and node[0].text == "masked"]
+    masked = [
+        node
+        for node in nodes(maps_svg([ONE]), "rect")
+        if any(True for _ in node) and node[0].text == "masked"
+    ]
     left, top = (min(float(node.get(name)) for node in masked) for name in "xy")
     assert (points >= [left - 0.1, top - 0.1]).all() and len(masked) == 3 and sample.get("d")
-    outlines = [node for node in nodes(maps_svg([ONE] * 13, picked=12), "rect") if node.get("fill") == "none"]
+    outlines = [
+        node
+        for node in nodes(maps_svg([ONE] * 13, picked=12), "rect")
+        if node.get("fill") == "none"
+    ]
     assert len(outlines) == 1 and outlines[0].get("stroke") == LIGHT_INK.pick
 
 
 def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
-    curves = [Curve("validation", [(0.0, 3.0), (1.0, 2.0)]), Curve("training", [(0.0, 2.0), (1.0, 1.0)])]
-    dark, light = (ChartPicture("Loss", step_chart(curves, ink=ink, last_x=1)) for ink in (DARK_INK, LIGHT_INK))
+    curves = [
+        Curve("validation", [(0.0, 3.0), (1.0, 2.0)]),
+        Curve("training", [(0.0, 2.0), (1.0, 1.0)]),
+    ]
+    dark, light = (
+        ChartPicture("Loss", step_chart(curves, ink=ink, last_x=1)) for ink in (DARK_INK, LIGHT_INK)
+    )
     assert dark.spec != light.spec and dark.whole_spec() == light.whole_spec()
-    shades = [{"fill": shade(0.3, theme), "ink": text_on(shade(0.3, theme), theme), "axis": Ink.of(theme).quiet}
-              for theme in ("dark", "light")]
+    shades = [
+        {
+            "fill": shade(0.3, theme),
+            "ink": text_on(shade(0.3, theme), theme),
+            "axis": Ink.of(theme).quiet,
+        }
+        for theme in ("dark", "light")
+    ]
     mapped = json.loads(light_colours(json.dumps(shades[0])))
-    np.testing.assert_allclose(rgb_of(mapped.pop("fill")), rgb_of(shades[1].pop("fill")), atol=1)  # 8 bits a channel
+    np.testing.assert_allclose(
+        rgb_of(mapped.pop("fill")), rgb_of(shades[1].pop("fill")), atol=1
+    )  # 8 bits a channel
     assert mapped == shades[1]
 
 
@@ -256,12 +390,19 @@ def test_a_file_is_named_by_page_picture_model_and_text():
 
 def test_a_file_opens_a_trace_at_the_picked_head_and_row():
     weights = np.stack([WEIGHTS, -WEIGHTS])
-    trace = AttentionTrace(tuple(AttentionMap("self", layer, weights, TOKENS, TOKENS) for layer in (0, 1)), "test")
+    trace = AttentionTrace(
+        tuple(AttentionMap("self", layer, weights, TOKENS, TOKENS) for layer in (0, 1)), "test"
+    )
     signed = PictureMap("L1·H1", -WEIGHTS, TOKENS, TOKENS, low=-1, high=1, signed=True)
-    pictures: dict[str, Picture] = {"all": MapsPicture("All", (signed,), trace=trace, pick=(1, 1)),
-                                    "one": MapsPicture("One", (signed,), 2, trace=trace, pick=(1, 1))}
+    pictures: dict[str, Picture] = {
+        "all": MapsPicture("All", (signed,), trace=trace, pick=(1, 1)),
+        "one": MapsPicture("One", (signed,), 2, trace=trace, pick=(1, 1)),
+    }
     parts = data_of(page_file(SOURCE, pictures, {}).decode())["parts"]
-    opened = [{name: part["data"][name] for name in ("layer", "head", "query", "signed")} for part in parts]
+    opened = [
+        {name: part["data"][name] for name in ("layer", "head", "query", "signed")}
+        for part in parts
+    ]
     assert opened == [{"layer": 1, "head": 1, "query": 2, "signed": True}]
 
 
@@ -277,13 +418,26 @@ def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch)
 
 def test_the_decoder_reads_the_encoder_in_the_drawing_of_a_model():
     def layer(name: str, *kinds: str) -> dict[str, object]:
-        return {"title": name, "sublayers": [{"title": kind, "type": kind, "around": True} for kind in kinds]}
+        return {
+            "title": name,
+            "sublayers": [{"title": kind, "type": kind, "around": True} for kind in kinds],
+        }
 
-    stacks = [{"name": "Encoder", "nodes": [layer("Layer 0", "attention", "feed")]},
-              {"name": "Decoder", "nodes": [layer(f"Layer {i}", "attention", "cross", "feed") for i in (0, 1)]}]
+    stacks = [
+        {"name": "Encoder", "nodes": [layer("Layer 0", "attention", "feed")]},
+        {
+            "name": "Decoder",
+            "nodes": [layer(f"Layer {i}", "attention", "cross", "feed") for i in (0, 1)],
+        },
+    ]
     drawing = stacks_svg(stacks, pre_norm=False)
     lines = [node.get("d") for node in nodes(drawing, "path") if node.get("fill") == "none"]
     crossed = [node for node in nodes(drawing, "rect") if node.get("fill") == "#DCC9E1"]
     ends = [float(line.partition("H")[2].partition("V")[2].partition("H")[0]) for line in lines]
-    assert ends == [float(node.get("y")) + float(node.get("height")) / 2 for node in crossed] and len(lines) == 2
-    assert not [node for node in nodes(stacks_svg(stacks[1:], True), "path") if node.get("fill") == "none"]
+    assert (
+        ends == [float(node.get("y")) + float(node.get("height")) / 2 for node in crossed]
+        and len(lines) == 2
+    )
+    assert not [
+        node for node in nodes(stacks_svg(stacks[1:], True), "path") if node.get("fill") == "none"
+    ]

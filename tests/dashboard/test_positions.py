@@ -40,7 +40,9 @@ def test_names_at_the_ends_keep_apart_and_in_order():
 
 
 def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
-    figure = line_chart("t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2)
+    figure = line_chart(
+        "t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2
+    )
     drawn = figure["layer"][0]
     assert drawn["data"]["values"][0]["y"] > 0
     low, high = drawn["encoding"]["y"]["scale"]["domain"]
@@ -70,7 +72,9 @@ def test_shuffling_changes_nothing_without_positions_and_something_with_any():
         result = compute.shuffle_effect(config, TOKENS, 126, 1)
         assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
         assert (result.largest < 1e-5) is (entry.key == "none"), entry.key
-        assert bool(np.abs(result.restored - result.ordered).max() < 1e-5) is (entry.key == "none"), entry.key
+        assert bool(np.abs(result.restored - result.ordered).max() < 1e-5) is (
+            entry.key == "none"
+        ), entry.key
 
 
 def test_the_change_of_scores_is_alibis_bias():
@@ -79,8 +83,17 @@ def test_the_change_of_scores_is_alibis_bias():
     np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
 
-@each(("key", "same"), [("rope", True), ("alibi", True), ("shaw", True), ("forgetting", True),
-                                           ("sinusoidal", False), ("learned", False)])
+@each(
+    ("key", "same"),
+    [
+        ("rope", True),
+        ("alibi", True),
+        ("shaw", True),
+        ("forgetting", True),
+        ("sinusoidal", False),
+        ("learned", False),
+    ],
+)
 def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
     result = compute.shift_effect(AttentionConfig(16, 2, position=Choice(key)), TOKENS, 126, 4)
     assert (result.largest < 1e-4) is same and result.sinusoidal > 0.05
@@ -89,14 +102,19 @@ def test_places_later_the_same_words_score_the_same_where_distance_decides(key, 
 def test_a_table_too_short_to_look_ahead_says_so():
     config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
     assert compute.table_of(config, 126, 24).shape == (16, 16)
-    with pytest.raises(ValueError, match="16 positions, of which 2 are held out: too few for a shift of 5; take"):
+    with pytest.raises(
+        ValueError, match="16 positions, of which 2 are held out: too few for a shift of 5; take"
+    ):
         compute.linear_maps(config, 126, 5)
 
 
 def test_the_linear_map_misses_least_in_closed_form():
     result = compute.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
     _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
-    assert closed < fitted < unseen < still and result.closed.shape == result.fitted.shape == (16, 16)
+    assert closed < fitted < unseen < still and result.closed.shape == result.fitted.shape == (
+        16,
+        16,
+    )
 
 
 def test_dials_show_the_fastest_and_the_slowest_pair():
@@ -105,7 +123,11 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
     pairs = [Pair(m, m + 20, 2.0**-m) for m in range(20)]
     sample = sample_pairs(pairs)
     assert len(sample) == MOST_PAIRS and (sample[0], sample[-1]) == (pairs[0], pairs[-1])
-    assert [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))] == ["6.3", "19,869", "∞"]
+    assert [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))] == [
+        "6.3",
+        "19,869",
+        "∞",
+    ]
     assert torch.tensor([p.first for p in sample]).diff().gt(0).all()
 
 
@@ -114,5 +136,7 @@ def test_what_attention_reads_is_the_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
     words, places = compute.added_vectors(config, TOKENS, 126)
     x = torch.from_numpy(words)[None]
-    assert np.allclose(seeded_layer(config, 126).position.add(x)[0].detach().numpy(), words + places, atol=1e-6)
+    assert np.allclose(
+        seeded_layer(config, 126).position.add(x)[0].detach().numpy(), words + places, atol=1e-6
+    )
     assert np.abs(places).max() > 0

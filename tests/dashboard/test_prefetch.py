@@ -67,7 +67,12 @@ def test_nothing_is_computed_where_no_page_was_visited_and_each_page_once(monkey
     monkeypatch.setattr(prefetch, "_pages", Pages)
     prefetch.prefetch.cache_clear()
     prefetch.prefetch("masks")
-    monkeypatch.setattr(prefetch.after_a_visit, "cache_info", lambda: type("Info", (), {"currsize": 1}), raising=False)
+    monkeypatch.setattr(
+        prefetch.after_a_visit,
+        "cache_info",
+        lambda: type("Info", (), {"currsize": 1}),
+        raising=False,
+    )
     prefetch.prefetch.cache_clear()
     for key in ("heads", "heads", "masks"):
         prefetch.prefetch(key)
@@ -77,7 +82,9 @@ def test_nothing_is_computed_where_no_page_was_visited_and_each_page_once(monkey
 
 def test_evidence_and_pretrained_models_open_on_what_was_computed(waits, monkeypatch):
     """Nothing that they measure is left to measure."""
-    assert prefetch.run(prefetch._pieces("evidence")) and prefetch.run(prefetch._pieces("pretrained"))
+    assert prefetch.run(prefetch._pieces("evidence")) and prefetch.run(
+        prefetch._pieces("pretrained")
+    )
     assert len(waits) > 72
 
     def not_again(*given: object) -> None:

@@ -17,8 +17,14 @@ from core.training import RunConfig
 from dashboard.charts.python_script import Cell, Script
 from dashboard.charts.python_source import WIDTH, source_of
 
-NAMES = {"AttentionConfig": AttentionConfig, "Choice": Choice, "ModelConfig": ModelConfig, "RunConfig": RunConfig,
-         "SearchSettings": SearchSettings, "TaskConfig": TaskConfig}
+NAMES = {
+    "AttentionConfig": AttentionConfig,
+    "Choice": Choice,
+    "ModelConfig": ModelConfig,
+    "RunConfig": RunConfig,
+    "SearchSettings": SearchSettings,
+    "TaskConfig": TaskConfig,
+}
 
 
 def made_again(value: object) -> object:
@@ -33,7 +39,9 @@ def test_a_preset_comes_back(preset):
     assert made_again(config) == config
 
 
-@pytest.mark.parametrize("entry", [entry for axis in AXES.values() for entry in axis], ids=lambda entry: entry.key)
+@pytest.mark.parametrize(
+    "entry", [entry for axis in AXES.values() for entry in axis], ids=lambda entry: entry.key
+)
 def test_a_choice_comes_back(entry):
     axis = next(name for name, entries in AXES.items() if entry in entries)
     choice = Choice.of(entry.key, **{param.key: param.default for param in entry.params})
@@ -45,7 +53,8 @@ def test_what_is_not_a_default_is_written():
     config = AttentionConfig(16, 2, mask=window, position=Choice.of("rope", base=50.0))
     assert source_of(config) == (
         "AttentionConfig(\n    d_model=16,\n    num_heads=2,\n    position=Choice.of('rope', base=50.0),\n"
-        "    mask=Choice.of('or', Choice.of('causal_local', lookback=5), Choice.of('padding')),\n)")
+        "    mask=Choice.of('or', Choice.of('causal_local', lookback=5), Choice.of('padding')),\n)"
+    )
     assert made_again(config) == config
 
 
@@ -56,25 +65,35 @@ def test_a_task_comes_back(entry):
 
 
 def test_a_run_comes_back():
-    config = RunConfig(TaskConfig.of("reverse", length=5), ModelConfig.transformer(position="alibi"), steps=30)
+    config = RunConfig(
+        TaskConfig.of("reverse", length=5), ModelConfig.transformer(position="alibi"), steps=30
+    )
     assert made_again(config) == config
 
 
-@given(st.recursive(st.integers() | st.text() | st.none() | st.floats(allow_nan=False, allow_infinity=False),
-                    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.integers() | st.text() | st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner),
+    )
+)
 def test_plain_values_come_back(value):
     assert eval(source_of(value)) == value
 
 
-SCRIPT = Script((Cell("Two numbers.\nAnd a sum.", "a = 1\nb = 2"), Cell("Their sum.", "total = a + b", "total", "sum")),
-                {"total": np.array(3)})
+SCRIPT = Script(
+    (
+        Cell("Two numbers.\nAnd a sum.", "a = 1\nb = 2"),
+        Cell("Their sum.", "total = a + b", "total", "sum"),
+    ),
+    {"total": np.array(3)},
+)
 
 
 def test_a_script_has_words_as_comments_and_nothing_to_draw():
     first, needs, rest = SCRIPT.text("Masks · 2026-11-23").split("\n", 2)
     assert first == "# Masks · 2026-11-23" and needs.startswith("# Needs Attention Lab ")
-    assert rest == (
-        "\n# Two numbers.\n# And a sum.\na = 1\nb = 2\n\n# Their sum.\ntotal = a + b\n")
+    assert rest == ("\n# Two numbers.\n# And a sum.\na = 1\nb = 2\n\n# Their sum.\ntotal = a + b\n")
 
 
 def test_a_notebook_is_valid_and_opens_with_its_pictures():
@@ -83,7 +102,9 @@ def test_a_notebook_is_valid_and_opens_with_its_pictures():
     cells = json.loads(text)["cells"]
     code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
     assert code == ["a = 1\nb = 2", "total = a + b", "total"]
-    assert cells[-1]["outputs"][0]["data"] == {"image/svg+xml": "<svg/>"} and not cells[-2]["outputs"]
+    assert (
+        cells[-1]["outputs"][0]["data"] == {"image/svg+xml": "<svg/>"} and not cells[-2]["outputs"]
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0c", "\x00", "\u2028", "\x85"])

@@ -57,4 +57,6 @@ def test_where_a_control_says_otherwise_it_is_believed(page):
     page.session_state["wrong"] = 3
     page.run()
     assert taken(page) == ["show 3", "controls", "controls", "show 5"]
-    assert page.session_state["out"] == (5, -5) and [m.value for m in page.markdown] == ["picture of 5"]
+    assert page.session_state["out"] == (5, -5) and [m.value for m in page.markdown] == [
+        "picture of 5"
+    ]

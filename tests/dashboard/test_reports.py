@@ -14,10 +14,22 @@ from dashboard.runtime import reports
 from dashboard.runtime.reports import Report, ReportFull, ReportView, new_id, read_report, save
 from tests.cases import each
 
-SVG = ('<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}"><defs><clipPath id="c">'
-       '<rect width="{w}" height="{h}"/></clipPath></defs><text x="2" y="20" clip-path="url(#c)">{word}</text></svg>')
-VIEW = ReportView("a", "Heads <b>", "heads", {"heads:text": ["the cat"]}, "It has 0.5.", "My note", "Attention Lab",
-                  SVG.format(w=200, h=100, word="first"), ["x", "y"], [["it", 0.5], ["cat", None]])
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}"><defs><clipPath id="c">'
+    '<rect width="{w}" height="{h}"/></clipPath></defs><text x="2" y="20" clip-path="url(#c)">{word}</text></svg>'
+)
+VIEW = ReportView(
+    "a",
+    "Heads <b>",
+    "heads",
+    {"heads:text": ["the cat"]},
+    "It has 0.5.",
+    "My note",
+    "Attention Lab",
+    SVG.format(w=200, h=100, word="first"),
+    ["x", "y"],
+    [["it", 0.5], ["cat", None]],
+)
 
 
 def report_of(*names: str) -> Report:
@@ -36,10 +48,16 @@ def test_a_report_is_read_as_it_was_saved():
 
 def test_views_are_moved_changed_and_removed():
     report = report_of(*"abc")
-    assert [order(report.move(name, by)) for name, by in (("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2))] == [
-        "bac", "acb", "abc", "abc", "bca"]
+    assert [
+        order(report.move(name, by))
+        for name, by in (("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2))
+    ] == ["bac", "acb", "abc", "abc", "bca"]
     changed = report.change("b", note="Other", title="T")
-    assert [view.note for view in changed.views] == ["My note", "Other", "My note"] and changed.views[1].title == "T"
+    assert [view.note for view in changed.views] == [
+        "My note",
+        "Other",
+        "My note",
+    ] and changed.views[1].title == "T"
     assert order(report.without("b")) == "ac"
 
 
@@ -71,8 +89,16 @@ def test_what_is_no_report_is_none(name):
     assert read_report(name) is None
 
 
-@each("data", [b"", b"no gzip", gzip.compress(b"[]"), gzip.compress(b'{"title": 1}'),
-               gzip.compress(b'{"title": "", "views": [{"id": 1}]}')])
+@each(
+    "data",
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b"[]"),
+        gzip.compress(b'{"title": 1}'),
+        gzip.compress(b'{"title": "", "views": [{"id": 1}]}'),
+    ],
+)
 def test_a_damaged_file_is_no_report(data):
     report = report_of("a")
     save(report)
@@ -87,25 +113,54 @@ def test_a_view_of_a_page_that_is_no_more_is_left_out():
 
 
 def entry(word: str, width: int = 200, height: int = 100, **texts: str) -> Entry:
-    made = Entry(f"Title of {word}", SVG.format(w=width, h=height, word=word), ["a"], [["1"]], "One & two.",
-                 "A note\nin two lines", "Source", f"http://host/{word}?a=b%20c")
+    made = Entry(
+        f"Title of {word}",
+        SVG.format(w=width, h=height, word=word),
+        ["a"],
+        [["1"]],
+        "One & two.",
+        "A note\nin two lines",
+        "Source",
+        f"http://host/{word}?a=b%20c",
+    )
     return replace(made, **texts)
 
 
 def test_a_pdf_holds_every_view_its_words_and_its_link():
-    data = report_pdf("My report", "today", [entry("first"), entry("second"), entry("wide", 3_000, 2_000),
-                                              entry("table", svg="")])
+    data = report_pdf(
+        "My report",
+        "today",
+        [entry("first"), entry("second"), entry("wide", 3_000, 2_000), entry("table", svg="")],
+    )
     pdf = PdfReader(io.BytesIO(data))
     words = " ".join(page.extract_text() for page in pdf.pages)
-    assert all(text in words for text in ("My report", "today", "Title of second", "second", "wide", "One & two.",
-                                          "in two lines", "Title of table", "Open this view live"))
-    links = [note.get_object()["/A"]["/URI"] for page in pdf.pages for note in page.get("/Annots", ())]
+    assert all(
+        text in words
+        for text in (
+            "My report",
+            "today",
+            "Title of second",
+            "second",
+            "wide",
+            "One & two.",
+            "in two lines",
+            "Title of table",
+            "Open this view live",
+        )
+    )
+    links = [
+        note.get_object()["/A"]["/URI"] for page in pdf.pages for note in page.get("/Annots", ())
+    ]
     assert links == [f"http://host/{word}?a=b%20c" for word in ("first", "second", "wide", "table")]
     assert pdf.metadata.title == "My report" and len(pdf.pages) == 2, "small views share a sheet"
 
 
 def test_a_long_note_begins_a_sheet_and_stays_on_it():
-    pdf = PdfReader(io.BytesIO(report_pdf("T", "", [entry("a", 600, 700), entry("b", 600, 700, note="word " * 190)])))
+    pdf = PdfReader(
+        io.BytesIO(
+            report_pdf("T", "", [entry("a", 600, 700), entry("b", 600, 700, note="word " * 190)])
+        )
+    )
     assert ["Title of b" in page.extract_text() for page in pdf.pages] == [False, True]
     assert pdf.pages[1].extract_text().count("word") == 190
 

@@ -40,13 +40,18 @@ def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
     with torch.no_grad():
         prediction = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
     real = batch.target_out != 0
-    assert (prediction == batch.target_out)[real].float().mean() > 0.99, "the kept weights still fit the code"
+    assert (prediction == batch.target_out)[real].float().mean() > 0.99, (
+        "the kept weights still fit the code"
+    )
     assert unpack(pack(example), tmp_path).records() == records
 
 
 def test_both_examples_learn_one_task_and_are_found_by_link():
     first, second = EXAMPLE_RUNS
-    assert first.config().task == second.config().task and first.config().model != second.config().model
+    assert (
+        first.config().task == second.config().task
+        and first.config().model != second.config().model
+    )
     assert find_any_run("example_recurrent") == second and find_any_run("example_run/..") is None
     assert status_of(first).ended
 
@@ -54,27 +59,48 @@ def test_both_examples_learn_one_task_and_are_found_by_link():
 def test_a_summary_follows_its_folder():
     run = made(exact=0.5)
     first = summarize(run)
-    assert (first.steps, first.loss, first.last.exact, first.curve, first.named) == (4, 1.0, 0.5, (2.0, 1.0), False)
+    assert (first.steps, first.loss, first.last.exact, first.curve, first.named) == (
+        4,
+        1.0,
+        0.5,
+        (2.0, 1.0),
+        False,
+    )
     assert first is summarize(run), "nothing changed, so nothing is read again"
     run.append(Record(8, loss=0.5, exact=0.75))
     run.update_metadata(name="mine")
     os.utime(run.path / "metrics.jsonl", (time.time() + 1,) * 2)
     second = summarize(run)
-    assert (second.steps, second.name, second.named) == (8, "mine", True) and second.bytes > first.bytes
+    assert (second.steps, second.name, second.named) == (
+        8,
+        "mine",
+        True,
+    ) and second.bytes > first.bytes
 
 
 def test_a_run_that_cannot_be_read_says_so():
     run = made()
-    (run.path / "run.json").write_text(json.dumps({"config": {"task": 1}, "created": "x"}), encoding="utf-8")
+    (run.path / "run.json").write_text(
+        json.dumps({"config": {"task": 1}, "created": "x"}), encoding="utf-8"
+    )
     item = summarize(run)
     assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
     assert text.about(item) and text.result(item) and text.state(item)
 
 
-@each("query, names", [
-    ("", {"dear", "slow", "no"}), ("DEAR", {"dear"}), ("recurrent", {"slow", "no"}), ("recurrent additive", {"slow"}),
-    ("reverse no attention", {"no"}), ("finished", {"dear", "slow", "no"}), ("seed 7", {"dear"}), ("nothing", set()),
-])
+@each(
+    "query, names",
+    [
+        ("", {"dear", "slow", "no"}),
+        ("DEAR", {"dear"}),
+        ("recurrent", {"slow", "no"}),
+        ("recurrent additive", {"slow"}),
+        ("reverse no attention", {"no"}),
+        ("finished", {"dear", "slow", "no"}),
+        ("seed 7", {"dear"}),
+        ("nothing", set()),
+    ],
+)
 def test_a_search_wants_every_word(query, names):
     made("dear", seed=7)
     made("slow", model=ModelConfig.recurrent(8, "additive"))
@@ -90,8 +116,13 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
     fact = text.fact([summarize(first)], list_summaries())
-    assert "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
-    assert rival(summarize(made("alone", task=TaskConfig.of("copy", length=5))), list_summaries()) is None
+    assert (
+        "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
+    )
+    assert (
+        rival(summarize(made("alone", task=TaskConfig.of("copy", length=5))), list_summaries())
+        is None
+    )
 
 
 @each("share, percentage", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
@@ -102,5 +133,10 @@ def test_only_all_is_called_all(share, percentage):
 def test_a_fork_goes_on_for_as_long_again():
     config = small_run(seconds=60.0)
     forked = longer(config, 9, 20.0, learning_rate=1e-3)
-    assert (forked.steps, forked.seconds, forked.learning_rate, forked.finish_early) == (9, 100.0, 1e-3, False)
+    assert (forked.steps, forked.seconds, forked.learning_rate, forked.finish_early) == (
+        9,
+        100.0,
+        1e-3,
+        False,
+    )
     assert forked.model == config.model and forked.task == config.task

@@ -24,8 +24,9 @@ def test_sizes_may_be_said_elsewhere():
 
 def test_a_mechanism_reads_as_what_it_is():
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=3)))
-    config = AttentionConfig(16, 2, position=Choice("alibi"), mask=mask,
-                             normalizer=Choice.of("softmax", temperature=0.5))
+    config = AttentionConfig(
+        16, 2, position=Choice("alibi"), mask=mask, normalizer=Choice.of("softmax", temperature=0.5)
+    )
     text = to_text(config)
     assert text.startswith("d=16 h=2 position=alibi mask=and(causal,not(local(window=3)))")
     assert "temperature=0.5" in text
@@ -66,6 +67,7 @@ def test_every_preset_survives():
 @given(st.text(max_size=60))
 def test_any_text_survives_as_a_value(text):
     from dashboard.runtime.mechanism_codec import _Reader, _value
+
     assert _Reader("x" + _value(text)).text[1:] == _value(text)
     reader = _Reader("k(p=" + _value(text) + ")")
     assert reader.choice()["p"] == text
@@ -81,19 +83,22 @@ def test_no_text_crashes(text):
         assert from_text(to_text(config)) == config
 
 
-@each(("text", "words"), [
-    ("d=16 h=3", "num_heads = 3 does not divide"),
-    ("score=warp", "score = 'warp'; expected one of"),
-    ("mask=local(window=9999)", "expected 0 to 8192"),
-    ("mask=and(causal", "expected ,"),
-    ("mask=local(window='", "closing quote"),
-    ("x=1", "x: expected one of d, h"),
-    ("d=16 d=16", "d occurs twice"),
-    ("mask=" + "not(" * 20, "more than 8 deep"),
-    ("d=1e999", "too large"),
-    ("d=" + "1" * 9000, "at most 8,192 signs"),
-    ("normalizer=softmax(warmth=1)", "has no warmth"),
-])
+@each(
+    ("text", "words"),
+    [
+        ("d=16 h=3", "num_heads = 3 does not divide"),
+        ("score=warp", "score = 'warp'; expected one of"),
+        ("mask=local(window=9999)", "expected 0 to 8192"),
+        ("mask=and(causal", "expected ,"),
+        ("mask=local(window='", "closing quote"),
+        ("x=1", "x: expected one of d, h"),
+        ("d=16 d=16", "d occurs twice"),
+        ("mask=" + "not(" * 20, "more than 8 deep"),
+        ("d=1e999", "too large"),
+        ("d=" + "1" * 9000, "at most 8,192 signs"),
+        ("normalizer=softmax(warmth=1)", "has no warmth"),
+    ],
+)
 def test_a_broken_text_is_said_in_words(text, words):
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         from_text(text)

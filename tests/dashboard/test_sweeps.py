@@ -31,14 +31,24 @@ def no_workers(monkeypatch):
 
 
 def sweep_config(**changes) -> SweepConfig:
-    return SweepConfig(**{**dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)), **changes})
+    return SweepConfig(
+        **{
+            **dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)),
+            **changes,
+        }
+    )
 
 
 def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> SweepData:
     """A sweep whose runs ended with these shares of whole sequences, a list a value."""
     config = sweep_config(seeds=tuple(range(len(exact[0]))), **changes)
-    outcomes = {(place, seed): Outcome(state, "", (0, 4), (0.0, 2.0), {"exact": (0.0, value)}, 1000, elapsed=3.0)
-                for place, row in enumerate(exact) for seed, value in enumerate(row)}
+    outcomes = {
+        (place, seed): Outcome(
+            state, "", (0, 4), (0.0, 2.0), {"exact": (0.0, value)}, 1000, elapsed=3.0
+        )
+        for place, row in enumerate(exact)
+        for seed, value in enumerate(row)
+    }
     return SweepData(EXAMPLE_SWEEP, config, outcomes)
 
 
@@ -73,13 +83,18 @@ def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
     sweep = page.start(sweep_config())
     first = sweep.runs()[0, 0]
     for run in sweep.runs().values():
-        run.set_status("finished" if run != first else "failed", "The worker ended without a message.")
+        run.set_status(
+            "finished" if run != first else "failed", "The worker ended without a message."
+        )
     assert sweep.outcomes()[0, 0].state == "failed"
     page.resume(sweep)
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
 
 
-@each("model", [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8), ModelConfig.recurrent(8, score=None)])
+@each(
+    "model",
+    [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8), ModelConfig.recurrent(8, score=None)],
+)
 def test_whatever_is_offered_can_be_built(model):
     base = small_run(model=model)
     axes = values.axes(base)
@@ -106,8 +121,12 @@ def test_values_are_read_as_offered_or_as_typed():
     base = small_run()
     assert values.read(base, "score", "Cosine").key == "cosine"
     assert values.read(base, "mask", "local(window=3)")["window"] == 3
-    assert values.read(base, "d_model", "24") == 24 and isinstance(values.read(base, "d_model", "24"), int)
-    assert values.read(base, "learning_rate", "1") == 1.0 and isinstance(values.read(base, "learning_rate", "1"), float)
+    assert values.read(base, "d_model", "24") == 24 and isinstance(
+        values.read(base, "d_model", "24"), int
+    )
+    assert values.read(base, "learning_rate", "1") == 1.0 and isinstance(
+        values.read(base, "learning_rate", "1"), float
+    )
     for axis, name in (("score", "nonsense"), ("d_model", "wide")):
         with pytest.raises(ConfigError):
             values.read(base, axis, name)
@@ -115,9 +134,16 @@ def test_values_are_read_as_offered_or_as_typed():
 
 def test_the_fact_tests_the_best_against_the_worst():
     sentence = text.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
-    assert "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence and "**General** reaches **12.0" in sentence
+    assert (
+        "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence
+        and "**General** reaches **12.0" in sentence
+    )
     theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
-    assert "+80.0 (95\u00a0% interval +77.4 to +82.4" in sentence and theirs.pvalue < 0.001 and "p < .001" in sentence
+    assert (
+        "+80.0 (95\u00a0% interval +77.4 to +82.4" in sentence
+        and theirs.pvalue < 0.001
+        and "p < .001" in sentence
+    )
     assert "is significant" in sentence and "paired t test, n = 3" in sentence
     assert sentence.endswith("The seeds of Dot product range from 90.0 to 94.0.")
 
@@ -129,7 +155,10 @@ def test_the_fact_never_calls_values_equal():
 
 
 def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not():
-    three = shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]], values=("dot", "general", "cosine"))
+    three = shown_with(
+        [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]],
+        values=("dot", "general", "cosine"),
+    )
     sentence = text.fact(three, "exact")
     most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
     assert most in sentence
@@ -148,35 +177,54 @@ def test_nothing_is_tested_while_runs_go_on():
 
 def test_a_smaller_loss_is_the_better_one():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
-    loss = {cell: replace(o, measures={"loss": o.measures["exact"]}) for cell, o in shown.outcomes.items()}
+    loss = {
+        cell: replace(o, measures={"loss": o.measures["exact"]})
+        for cell, o in shown.outcomes.items()
+    }
     assert text.fact(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith("**General**")
 
 
 def test_nothing_is_compared_on_one_seed():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
-    half = {cell: o if cell[1] == 0 else replace(o, state="running") for cell, o in shown.outcomes.items()}
-    assert "**2** of 4 runs have finished" in text.fact(SweepData(EXAMPLE_SWEEP, shown.config, half), "exact")
+    half = {
+        cell: o if cell[1] == 0 else replace(o, state="running")
+        for cell, o in shown.outcomes.items()
+    }
+    assert "**2** of 4 runs have finished" in text.fact(
+        SweepData(EXAMPLE_SWEEP, shown.config, half), "exact"
+    )
 
 
 def test_the_table_counts_what_finished_and_what_failed():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
-    shown.outcomes[1, 1] = Outcome("failed", "The loss is no longer a number at step 3; take a smaller rate.")
+    shown.outcomes[1, 1] = Outcome(
+        "failed", "The loss is no longer a number at step 3; take a smaller rate."
+    )
     head, rows = text.table(shown)
     assert head == ["score", "sequence accuracy %", "seconds", "seeds"]
     assert rows[0] == ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"]
     assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
-    assert text.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]
+    assert text.failures(shown) == [
+        "General, seed 1: The loss is no longer a number at step 3; take a smaller rate."
+    ]
 
 
 def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_finished():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.1)})
     shown.outcomes[1, 0] = Outcome("queued")
-    assert text.progress(shown, 1) == (0.625, "2 of 4 runs done, 1 training, about 4\u00a0s left")  # 1.5 runs of 3 s
+    assert text.progress(shown, 1) == (
+        0.625,
+        "2 of 4 runs done, 1 training, about 4\u00a0s left",
+    )  # 1.5 runs of 3 s
 
 
 def test_numbers_to_take_away():
-    rows = list(csv.DictReader(io.StringIO(text.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(text.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())
+        )
+    )
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
     assert all(0 <= float(row["exact"]) <= 1 for row in rows)
 
@@ -194,8 +242,14 @@ def test_figures_stay_within_their_scale():
     results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
     scale = page.Scale.around([0.0, 99.0], 100.0)
     spec = page.seeds("Title", ["a", "b"], results, scale, "light")
-    rules = [layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
-    assert rules[0]["high"] == 100.0 and rules[0]["low"] > 0 and rules[1]["low"] == rules[1]["high"] == 5.0
+    rules = [
+        layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"
+    ]
+    assert (
+        rules[0]["high"] == 100.0
+        and rules[0]["low"] > 0
+        and rules[1]["low"] == rules[1]["high"] == 5.0
+    )
     marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     assert [len(layer["data"]["values"]) for layer in marks] == [3, 1], "every seed is drawn"
     assert all(isinstance(spec["padding"], dict) for spec in [spec]), "Streamlit writes into it"

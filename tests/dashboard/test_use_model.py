@@ -13,20 +13,30 @@ from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from tests.cases import each
 
 INDUCTION = ModelRef("lab", "induction")
-QUESTION = Question(ModelInputs("the old king walked to the red house . the old king walked to the red"))
+QUESTION = Question(
+    ModelInputs("the old king walked to the red house . the old king walked to the red")
+)
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
-    result, known = compute.answer_question(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    result, known = (
+        compute.answer_question(INDUCTION, QUESTION),
+        compute.effects(INDUCTION, QUESTION),
+    )
     assert len(known) == result.heads == 8
     head = compute.default_head(result, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
-    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[result.baseline.id]
+    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[
+        result.baseline.id
+    ]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
     assert head.row == len(result.baseline.source) - 1
     fact = text.answer_fact(result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
-    assert f"**{head.name}** attends most to **house**" in fact and "none of 8 heads changes it more" in fact
+    assert (
+        f"**{head.name}** attends most to **house**" in fact
+        and "none of 8 heads changes it more" in fact
+    )
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
@@ -41,10 +51,17 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
 
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
-    result, known = compute.answer_question(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
-    ranks = [compute.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)]
+    result, known = (
+        compute.answer_question(INDUCTION, QUESTION),
+        compute.effects(INDUCTION, QUESTION),
+    )
+    ranks = [
+        compute.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)
+    ]
     assert sorted(ranks) == list(range(8))
-    last = next(compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
+    last = next(
+        compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7
+    )
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
     fact = text.head_fact(result, last, "house")
     assert "7 of 8 heads change it more" in fact
@@ -53,10 +70,14 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
     result = compute.answer_question(INDUCTION, QUESTION)
     model = load_lab_model("induction").model
-    numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
+    numbers = (
+        sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
+    )
     assert result.work == 8 * len(result.baseline.source) * numbers < compute.AT_ONCE / 100
     minilm = compute.answer_question(
-        EMBEDDED, Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."))
+        EMBEDDED,
+        Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."),
+    )
     assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
 
 
@@ -74,7 +95,10 @@ def test_the_first_word_of_another_order_is_shown_first():
     spoken = [place for place, special in enumerate(reading.produced.special) if not special]
     assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
     assert compute.first_crossing(reading, spoken) in (1, 2)
-    assert compute.first_crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0]) == 0
+    assert (
+        compute.first_crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0])
+        == 0
+    )
 
 
 def test_sentences_are_lines_once_each():

@@ -5,10 +5,19 @@ import pytest
 from dashboard.runtime import visitors
 
 
-@pytest.mark.parametrize(("before", "most", "after"), [
-    ((256, -1), 10_240, 10_240), ((1_024, 1_048_576), 65_536, 65_536), ((1_024, 4_096), 65_536, 4_096),
-    ((100_000, 100_000), 100_000, 100_000), ((1_024, 2_048), 1_024, 1_024)])
-def test_the_limit_of_open_files_is_raised_to_what_the_system_allows(monkeypatch, before, most, after):
+@pytest.mark.parametrize(
+    ("before", "most", "after"),
+    [
+        ((256, -1), 10_240, 10_240),
+        ((1_024, 1_048_576), 65_536, 65_536),
+        ((1_024, 4_096), 65_536, 4_096),
+        ((100_000, 100_000), 100_000, 100_000),
+        ((1_024, 2_048), 1_024, 1_024),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_to_what_the_system_allows(
+    monkeypatch, before, most, after
+):
     now = [before]
 
     def set_limit(_, limits):

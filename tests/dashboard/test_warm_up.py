@@ -20,7 +20,9 @@ def test_the_rest_waits_until_the_server_is_idle(monkeypatch):
     monkeypatch.setattr(warm_up, "SECOND", 0.0)
     monkeypatch.setattr(warm_up.importlib, "import_module", imported.append)
     warm_up._import_when_idle(("one", "two"))
-    assert imported == ["one", "two"] and next(clock, None) is None, "it looked as often as it was busy, and once more"
+    assert imported == ["one", "two"] and next(clock, None) is None, (
+        "it looked as often as it was busy, and once more"
+    )
 
 
 def test_a_second_visit_begins_nothing(monkeypatch):

@@ -9,15 +9,20 @@ from core.decoding import greedy
 from core.models import ModelConfig, Shape, build_model
 from tests.cases import each
 
-MODELS = {"transformer": ModelConfig.transformer(12, 3, position="rope"), "gru": ModelConfig.recurrent(10, "dot"),
-          "none": ModelConfig.recurrent(10, None, cell="lstm")}
+MODELS = {
+    "transformer": ModelConfig.transformer(12, 3, position="rope"),
+    "gru": ModelConfig.recurrent(10, "dot"),
+    "none": ModelConfig.recurrent(10, None, cell="lstm"),
+}
 BOS, EOS, PAD = 1, 2, 0
 
 
 def made(config):
     torch.manual_seed(3)
     model: Any = build_model(config, Shape(13, 11, 40))
-    torch.nn.init.normal_(model.output.weight, std=2.0)  # decided enough for argmax to be the same however batched
+    torch.nn.init.normal_(
+        model.output.weight, std=2.0
+    )  # decided enough for argmax to be the same however batched
     mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None]
     return model, torch.randint(4, 13, (3, 6)).masked_fill(~mask, PAD), mask
 

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-NEW_MOUNTS, NEW_USERS = 0x00020000, 0x10000000  # of unshare(2): with users of its own, nobody need be root
+NEW_MOUNTS, NEW_USERS = (
+    0x00020000,
+    0x10000000,
+)  # of unshare(2): with users of its own, nobody need be root
 PAGE = 4096  # bytes: what a file takes on a tmpfs is whole pages
 READ_ONLY, REMOUNT = 1, 32  # of mount(2)
 BALLAST = "ballast"

@@ -24,7 +24,9 @@ from tests.pages.app import open_at, page_text
 from tests.pages.test_report import open_page, stored
 from tests.training.small import record_numbers, small_run
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mounts of its own")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="needs mounts of its own"
+)
 SIZE = 1_000 * PAGE
 DISK_FULL = "is full. Delete runs or other files on it, then try again."
 WORKER_FULL = "is full. Everything that was saved is kept; free some space, then continue the run."
@@ -45,7 +47,9 @@ def given(monkeypatch) -> list[Run]:
 
 
 @pytest.mark.parametrize("pages", [0, 1, 2, 3, 5, 8, 13, 21])
-def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pages, tmp_path, records, worker_here):
+def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(
+    pages, tmp_path, records, worker_here
+):
     def body(disk):
         run = create_run(small_run(**CONFIG), path=disk / "run")
         run.set_status("starting")
@@ -53,8 +57,9 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pag
         log_path = run.path / "worker.log"  # on the same disk
         with suppress(OSError), open(log_path, "a", encoding="utf-8") as log, redirect_stdout(log):
             assert work(run.path) == "failed"
-        assert run.status() == Status("failed", f"The disk of {server_folder()} {WORKER_FULL}", os.getpid(),
-                                      run.status().at)
+        assert run.status() == Status(
+            "failed", f"The disk of {server_folder()} {WORKER_FULL}", os.getpid(), run.status().at
+        )
         measured = [record_numbers(record) for record in run.records()]
         assert measured == records[: len(measured)], "what was kept is whole"
         assert not list(run.path.rglob(".*"))
@@ -65,7 +70,9 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(pag
 
 
 @pytest.mark.parametrize("state", ["", "queued"])
-def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(state, tmp_path, monkeypatch, given):
+def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(
+    state, tmp_path, monkeypatch, given
+):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
 
     def body(disk):
@@ -76,7 +83,9 @@ def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(state, tmp_p
         app = open_at("train", run=run.id)
         assert not app.exception and not app.error
         assert [run.status().state] == (["starting"] if given else ["queued"])
-        assert bool(given) == bool(state), "without a file of its state there is no room to begin it"
+        assert bool(given) == bool(state), (
+            "without a file of its state there is no room to begin it"
+        )
         empty(disk)
         jobs.tick()
         assert run.status().state == "starting" and given == [run]
@@ -88,35 +97,48 @@ def files(disk) -> list:
     return sorted(path for path in disk.rglob("*") if path.is_file())
 
 
-def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(tmp_path, monkeypatch, worker_here,
-                                                                      given):
+def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
+    tmp_path, monkeypatch, worker_here, given
+):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
 
     def body(disk):
         work((run := create_run(small_run())).path)
         zipped = archive.pack(run)
-        train, runs, page = open_at("train"), open_at("runs", run=run.id), open_page(report := stored(VIEW))
+        train, runs, page = (
+            open_at("train"),
+            open_at("runs", run=run.id),
+            open_page(report := stored(VIEW)),
+        )
         fill(disk, 0)
         before = files(disk)
         train.button(key="train:train").click().run()
         assert not train.exception and DISK_FULL in page_text(train)
         runs.text_input(key=f"runs:name:{run.id}").set_value("a" * 80).run()
-        assert not runs.exception and DISK_FULL in page_text(runs) and find_run(run.id).name == run.id
+        assert (
+            not runs.exception and DISK_FULL in page_text(runs) and find_run(run.id).name == run.id
+        )
         runs.file_uploader[0].set_value(("run.zip", zipped, "application/zip")).run()
         assert not runs.exception and DISK_FULL in page_text(runs)
         page.text_input(key="report:title").set_value("Mine").run()
-        assert not page.exception and DISK_FULL in page_text(page) and read_report(report.id) == report
+        assert (
+            not page.exception and DISK_FULL in page_text(page) and read_report(report.id) == report
+        )
         with pytest.raises(ConfigError, match=DISK_FULL):
             data_store.put("a b\n" * 100_000)
         assert files(disk) == before and list_runs() == [run], "nothing half written is left"
         empty(disk)
         runs.text_input(key=f"runs:name:{run.id}").set_value("b" * 80).run()
-        assert find_run(run.id).name == "b" * 80 and archive.unpack(zipped).records() == run.records()
+        assert (
+            find_run(run.id).name == "b" * 80 and archive.unpack(zipped).records() == run.records()
+        )
 
     on_small_disk(tmp_path, SIZE, body)
 
 
-def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_probe(tmp_path, monkeypatch, given):
+def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_probe(
+    tmp_path, monkeypatch, given
+):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
 
     def body(disk):
@@ -124,13 +146,21 @@ def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_
         zipped, report = archive.pack(run), stored(VIEW)
         close(disk)
         said = f"The disk of {disk} can be read, but not written."
-        pages = [open_at(step.key) for step in STEPS] + [open_at("runs", run=run.id), open_page(report)]
+        pages = [open_at(step.key) for step in STEPS] + [
+            open_at("runs", run=run.id),
+            open_page(report),
+        ]
         assert [page for page in pages if page.exception or "Errno" in page_text(page)] == []
         train, runs, written = open_at("train"), *pages[-2:]
         train.button(key="train:train").click().run()
         runs.text_input(key=f"runs:name:{run.id}").set_value("a").run()
         written.text_input(key="report:title").set_value("Mine").run()
-        for page in (train, runs, written, runs.file_uploader[0].set_value(("r.zip", zipped, "application/zip")).run()):
+        for page in (
+            train,
+            runs,
+            written,
+            runs.file_uploader[0].set_value(("r.zip", zipped, "application/zip")).run(),
+        ):
             assert not page.exception and said in page_text(page) and "Errno" not in page_text(page)
         with pytest.raises(ConfigError, match="can be read, but not written"):
             data_store.put("a b\n" * 1000)
@@ -141,8 +171,20 @@ def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_
     on_small_disk(tmp_path, SIZE, body)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
-                                  errno.ENOENT, errno.ESTALE, errno.EMFILE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EIO,
+        errno.ENOENT,
+        errno.ESTALE,
+        errno.EMFILE,
+    ],
+)
 @pytest.mark.parametrize("file", [None, "runs/a/status.json", "/elsewhere/model.safetensors"])
 @pytest.mark.parametrize("hosted", ["", "1"])
 def test_what_the_system_refuses_is_said_in_words(code, file, hosted, tmp_path, monkeypatch):
@@ -151,8 +193,14 @@ def test_what_the_system_refuses_is_said_in_words(code, file, hosted, tmp_path, 
     path = file and str(tmp_path / file)
     said = sentence_of(OSError(code, os.strerror(code), path))
     assert said.endswith(".") and "Errno" not in said and (not hosted or str(tmp_path) not in said)
-    assert hosted or ("elsewhere" if file and file.startswith("/") else str(tmp_path / "runs")) in said
+    assert (
+        hosted or ("elsewhere" if file and file.startswith("/") else str(tmp_path / "runs")) in said
+    )
     if code == errno.ENOSPC:
-        assert ("Delete runs" in said) != ("elsewhere" in (file or "")), "what can be freed is on that disk"
-        assert hosted or str(tmp_path / "hub") in sentence_of(OSError(code, ""), folder=tmp_path / "hub")
+        assert ("Delete runs" in said) != ("elsewhere" in (file or "")), (
+            "what can be freed is on that disk"
+        )
+        assert hosted or str(tmp_path / "hub") in sentence_of(
+            OSError(code, ""), folder=tmp_path / "hub"
+        )
     assert sentence_of(OSError("The store does not answer.")) == "The store does not answer."

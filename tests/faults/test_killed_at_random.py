@@ -40,7 +40,11 @@ def whole(root: Path) -> tuple[list, dict, float]:
     os.waitpid(start(run), 0)
     seconds = time.perf_counter() - begin
     assert run.status().state == "finished"
-    return list(map(record_numbers, run.records())), run.checkpoint(run.checkpoint_steps()[-1])[0], seconds
+    return (
+        list(map(record_numbers, run.records())),
+        run.checkpoint(run.checkpoint_steps()[-1])[0],
+        seconds,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,5 +69,9 @@ def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, base, tmp_
     assert work(run.path, memory_mb=1e6) == "finished"
     assert list(map(record_numbers, run.records())) == records
     again = run.checkpoint(run.checkpoint_steps()[-1])[0]
-    assert again.keys() == state.keys() and all(torch.equal(again[name], state[name]) for name in state)
-    assert not [path for path in run.path.rglob(".*") if path.is_file()], "what was half written is gone"
+    assert again.keys() == state.keys() and all(
+        torch.equal(again[name], state[name]) for name in state
+    )
+    assert not [path for path in run.path.rglob(".*") if path.is_file()], (
+        "what was half written is gone"
+    )

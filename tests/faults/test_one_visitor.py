@@ -23,40 +23,73 @@ from benchmarks.memory import RunningServer, running_server
 from dashboard.runtime.person import COOKIE, PERSON_HEADER, key_of
 
 MB = 1_000_000
-LIMITS = {"HELD_MEGABYTES": 3, "ADDRESS_HELD_MEGABYTES": 4, "MESSAGE_MEGABYTES": 1, "ADDRESS_SESSIONS": 6,
-          "SESSIONS": 9, "UPLOADS": 8, "UPLOAD_MEGABYTES": 2}
+LIMITS = {
+    "HELD_MEGABYTES": 3,
+    "ADDRESS_HELD_MEGABYTES": 4,
+    "MESSAGE_MEGABYTES": 1,
+    "ADDRESS_SESSIONS": 6,
+    "SESSIONS": 9,
+    "UPLOADS": 8,
+    "UPLOAD_MEGABYTES": 2,
+}
 PROXY = "127.0.0.9"  # it is believed; all other addresses of the loopback are readers
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's addresses 127.0.0.x")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="needs Linux's addresses 127.0.0.x"
+)
 
 
 @pytest.fixture(scope="module")
 def copy() -> Iterator[RunningServer]:
     limits = {f"ATTENTION_LAB_HOSTED_{name}": str(most) for name, most in LIMITS.items()}
-    with running_server({"ATTENTION_LAB_HOSTED": "1", "FORWARDED_ALLOW_IPS": f"{PROXY}/32", **limits}) as server:
+    with running_server(
+        {"ATTENTION_LAB_HOSTED": "1", "FORWARDED_ALLOW_IPS": f"{PROXY}/32", **limits}
+    ) as server:
         yield server
 
 
-def ask(server: RunningServer, method: str, path: str, body: bytes | None = None, address: str = "127.0.0.1",
-        **headers: str) -> tuple[int, str, list[str]]:
+def ask(
+    server: RunningServer,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    address: str = "127.0.0.1",
+    **headers: str,
+) -> tuple[int, str, list[str]]:
     """The status, the text and the cookies of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=60,
-                                            source_address=(address, 0))
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", int(server.url.rpartition(":")[2]), timeout=60, source_address=(address, 0)
+    )
     try:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         answer = connection.getresponse()
-        return answer.status, answer.read().decode("utf-8", "replace"), answer.headers.get_all("Set-Cookie") or []
+        return (
+            answer.status,
+            answer.read().decode("utf-8", "replace"),
+            answer.headers.get_all("Set-Cookie") or [],
+        )
     finally:
         connection.close()
 
 
 @contextmanager
-def open_page(server: RunningServer, address: str = "127.0.0.1", again: str = "",
-              **headers: str) -> Iterator[ClientConnection]:
+def open_page(
+    server: RunningServer, address: str = "127.0.0.1", again: str = "", **headers: str
+) -> Iterator[ClientConnection]:
     """A connection of a page, which asks for the session `again`, if any, as a browser does that lost its own."""
     protocols = [*map(Subprotocol, ["streamlit", "none", again] if again else ["streamlit"])]
-    with connect(f"{server.url.replace('http', 'ws', 1)}/_stcore/stream", subprotocols=protocols, open_timeout=60,
-                 source_address=(address, 0), additional_headers=headers, ping_interval=None, max_size=None,
-                 close_timeout=1, proxy=None) as connection:
+    with connect(
+        f"{server.url.replace('http', 'ws', 1)}/_stcore/stream",
+        subprotocols=protocols,
+        open_timeout=60,
+        source_address=(address, 0),
+        additional_headers=headers,
+        ping_interval=None,
+        max_size=None,
+        close_timeout=1,
+        proxy=None,
+    ) as connection:
         yield connection
 
 
@@ -70,13 +103,30 @@ def session_of(connection: ClientConnection) -> str:
             return answer.new_session.initialize.session_id
 
 
-def upload(server: RunningServer, session: str, name: str, size: int, address: str = "127.0.0.1") -> tuple[int, str]:
-    cookies = ask(server, "GET", "/_stcore/host-config")[2] + ask(server, "GET", "/_stcore/health")[2]
-    token = next((found[1] for one in cookies if (found := re.match(r"_streamlit_xsrf=([^;]+)", one))), "")
-    body = (b'--zz\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n' + bytes(size)
-            + b"\r\n--zz--\r\n")
-    return ask(server, "PUT", f"/_stcore/upload_file/{session}/{name}", body, address, X_Xsrftoken=token,
-               Cookie=f"_streamlit_xsrf={token}", Content_Type="multipart/form-data; boundary=zz")[:2]
+def upload(
+    server: RunningServer, session: str, name: str, size: int, address: str = "127.0.0.1"
+) -> tuple[int, str]:
+    cookies = (
+        ask(server, "GET", "/_stcore/host-config")[2] + ask(server, "GET", "/_stcore/health")[2]
+    )
+    token = next(
+        (found[1] for one in cookies if (found := re.match(r"_streamlit_xsrf=([^;]+)", one))), ""
+    )
+    body = (
+        b'--zz\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        + bytes(size)
+        + b"\r\n--zz--\r\n"
+    )
+    return ask(
+        server,
+        "PUT",
+        f"/_stcore/upload_file/{session}/{name}",
+        body,
+        address,
+        X_Xsrftoken=token,
+        Cookie=f"_streamlit_xsrf={token}",
+        Content_Type="multipart/form-data; boundary=zz",
+    )[:2]
 
 
 def uploaded_bytes(server: RunningServer) -> float:
@@ -93,8 +143,12 @@ def wait_for(what, seconds: float = 60) -> bool:
 def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
     with open_page(copy) as first, open_page(copy) as second:
         pages = [session_of(first), session_of(second)]
-        answers = [upload(copy, page, f"{page[:8]}-{number}", MB) for page in pages for number in range(8)]
-        assert [status for status, _ in answers].count(204) == 3, "2 of the first page, 1 of the address for the second"
+        answers = [
+            upload(copy, page, f"{page[:8]}-{number}", MB) for page in pages for number in range(8)
+        ]
+        assert [status for status, _ in answers].count(204) == 3, (
+            "2 of the first page, 1 of the address for the second"
+        )
         refused = [text for status, text in answers if status != 204]
         assert {status for status, _ in answers} == {204, 429} and "of your page" in refused[0]
         assert "of your network" in refused[-1] and 2.9 * MB < uploaded_bytes(copy) < 4 * MB
@@ -103,7 +157,9 @@ def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
         assert upload(copy, pages[0], "large", 3 * MB)[0] in (413, 429)
     assert wait_for(lambda: not copy_pages(copy))
     with open_page(copy) as third:  # what closed pages held goes where room is needed
-        assert [upload(copy, session_of(third), f"again-{number}", MB)[0] for number in range(2)] == [204] * 2
+        assert [
+            upload(copy, session_of(third), f"again-{number}", MB)[0] for number in range(2)
+        ] == [204] * 2
 
 
 @pytest.mark.parametrize("connected", [True, False])
@@ -121,11 +177,15 @@ def test_a_session_goes_on_with_the_cookie_that_began_it_alone(owner, connected,
         if connected:
             assert session_of(first) == session, "and its own page noticed nothing"
         with open_page(copy, again=session, Cookie=owner) as again:
-            assert (session_of(again) == session) == owner.endswith("a"), "who has no cookie begins anew"
+            assert (session_of(again) == session) == owner.endswith("a"), (
+                "who has no cookie begins anew"
+            )
 
 
 def copy_pages(server: RunningServer) -> int:
-    return int(sum(value for name, value in server.metrics().items() if name.startswith("active_sessions")))
+    return int(
+        sum(value for name, value in server.metrics().items() if name.startswith("active_sessions"))
+    )
 
 
 def test_unfinished_messages_are_refused_by_their_length(copy):
@@ -135,21 +195,31 @@ def test_unfinished_messages_are_refused_by_their_length(copy):
     for parts in (False, True):
         for _ in range(4):
             with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
-                raw.sendall(f"GET /_stcore/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
-                            "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-                            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: streamlit\r\n\r\n".encode())
+                raw.sendall(
+                    f"GET /_stcore/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
+                    "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: streamlit\r\n\r\n".encode()
+                )
                 assert b"101" in raw.recv(4096).split(b"\r\n")[0]
                 sent = 0
                 with pytest.raises((ConnectionError, BrokenPipeError, EOFError)):
                     while sent < 60 * MB:
                         size = MB // 2 if parts else 190 * MB
-                        if parts or not sent:  # the first of a message has its kind, the last is never sent
-                            raw.sendall(bytes([0 if sent else 2, 0xFF]) + struct.pack("!Q", size) + bytes(4))
+                        if (
+                            parts or not sent
+                        ):  # the first of a message has its kind, the last is never sent
+                            raw.sendall(
+                                bytes([0 if sent else 2, 0xFF]) + struct.pack("!Q", size) + bytes(4)
+                            )
                         raw.sendall(bytes(MB // 2))
                         sent += MB // 2
                         raw.settimeout(0.02)
                         try:
-                            if (data := raw.recv(4096)) == b"" or b"\x88" in data and b"\x03\xf1" in data:  # 1009
+                            if (
+                                (data := raw.recv(4096)) == b""
+                                or b"\x88" in data
+                                and b"\x03\xf1" in data
+                            ):  # 1009
                                 raise EOFError
                         except TimeoutError:
                             pass
@@ -164,7 +234,10 @@ def test_open_pages_of_an_address_and_of_all_are_bounded_in_words(copy):
             stack.enter_context(open_page(copy))
         with pytest.raises(InvalidStatus) as refused, open_page(copy):
             pass
-        assert refused.value.response.status_code == 503 and b"Your network has" in refused.value.response.body
+        assert (
+            refused.value.response.status_code == 503
+            and b"Your network has" in refused.value.response.body
+        )
         status, text, _ = ask(copy, "GET", "/_stcore/host-config")
         assert status == 503 and json.loads(text).startswith("Your network has 6 pages open")
         assert ask(copy, "GET", "/_stcore/health")[0] == 200, "a probe is no reader"
@@ -177,13 +250,29 @@ def test_open_pages_of_an_address_and_of_all_are_bounded_in_words(copy):
 
 def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
     """Whose address counts, and whether the cookie is for https alone."""
+
     def secure(address: str) -> bool:
-        cookie, = [one for one in ask(copy, "GET", "/", address=address, X_Forwarded_Proto="https",
-                                      X_Forwarded_For="203.0.113.7")[2] if one.startswith(COOKIE)]
+        (cookie,) = [
+            one
+            for one in ask(
+                copy,
+                "GET",
+                "/",
+                address=address,
+                X_Forwarded_Proto="https",
+                X_Forwarded_For="203.0.113.7",
+            )[2]
+            if one.startswith(COOKIE)
+        ]
         return "Secure" in cookie
 
     def complaints() -> int:
-        return Path(f"/proc/{copy.pid}/fd/2").resolve().read_text(encoding="utf-8").count("untrusted_proxy")
+        return (
+            Path(f"/proc/{copy.pid}/fd/2")
+            .resolve()
+            .read_text(encoding="utf-8")
+            .count("untrusted_proxy")
+        )
 
     assert secure(PROXY) and not secure("127.0.0.1") and not complaints()
     with open_page(copy, PROXY, **{"X-Forwarded-For": "203.0.113.7"}):
@@ -193,15 +282,26 @@ def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
     with ExitStack() as stack:
         for _ in range(LIMITS["ADDRESS_SESSIONS"]):
             stack.enter_context(open_page(copy, PROXY, **{"X-Forwarded-For": "203.0.113.7"}))
-        for address, one, status in ((PROXY, "203.0.113.7", 503), (PROXY, "203.0.113.8", 200),
-                                     ("127.0.0.1", "203.0.113.7", 200)):
-            assert ask(copy, "GET", "/_stcore/host-config", address=address, X_Forwarded_For=one)[0] == status
+        for address, one, status in (
+            (PROXY, "203.0.113.7", 503),
+            (PROXY, "203.0.113.8", 200),
+            ("127.0.0.1", "203.0.113.7", 200),
+        ):
+            assert (
+                ask(copy, "GET", "/_stcore/host-config", address=address, X_Forwarded_For=one)[0]
+                == status
+            )
 
 
 def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_on():
-    with running_server({"ATTENTION_LAB_HOSTED": "", "ATTENTION_LAB_LOG": "json"}) as server, ExitStack() as stack:
+    with (
+        running_server({"ATTENTION_LAB_HOSTED": "", "ATTENTION_LAB_LOG": "json"}) as server,
+        ExitStack() as stack,
+    ):
         soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
-        assert soft == max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], min(hard, 65_536)), "raised at the start"
+        assert soft == max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], min(hard, 65_536)), (
+            "raised at the start"
+        )
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (server.open_files() + 140, hard))
         opened, texts = 0, []
         for _ in range(30):
@@ -211,9 +311,15 @@ def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_
             except InvalidStatus as error:
                 texts.append(error.response.body.decode())
         assert 1 < opened < 30 and {text.partition(".")[0] for text in texts} == {
-            "This server has as many open pages as it can serve"}
-        assert ask(server, "GET", "/_stcore/health")[0] == 200 and ask(server, "GET", "/health")[0] == 200
-        assert (Path(f"/proc/{server.pid}/fd/2").resolve().stat().st_size) < MB, "and the log stays small"
+            "This server has as many open pages as it can serve"
+        }
+        assert (
+            ask(server, "GET", "/_stcore/health")[0] == 200
+            and ask(server, "GET", "/health")[0] == 200
+        )
+        assert (Path(f"/proc/{server.pid}/fd/2").resolve().stat().st_size) < MB, (
+            "and the log stays small"
+        )
 
 
 def test_who_comes_at_once_meets_no_half_imported_module():
@@ -221,12 +327,17 @@ def test_who_comes_at_once_meets_no_half_imported_module():
         with open_page(server) as page:
             session_of(page)
             assert uploaded_bytes(server) == 0, "the metrics answer"
-        assert "Traceback" not in Path(f"/proc/{server.pid}/fd/2").resolve().read_text(encoding="utf-8")
+        assert "Traceback" not in Path(f"/proc/{server.pid}/fd/2").resolve().read_text(
+            encoding="utf-8"
+        )
 
 
 def test_the_example_behind_a_proxy_names_it():
-    parts = yaml.safe_load_all((Path(__file__).resolve().parents[2] / "docs" / "deploy" / "kubernetes.yaml").read_text(
-        encoding="utf-8"))
-    servers, = [part for part in parts if part["kind"] == "StatefulSet"]
-    container, = servers["spec"]["template"]["spec"]["containers"]
+    parts = yaml.safe_load_all(
+        (Path(__file__).resolve().parents[2] / "docs" / "deploy" / "kubernetes.yaml").read_text(
+            encoding="utf-8"
+        )
+    )
+    (servers,) = [part for part in parts if part["kind"] == "StatefulSet"]
+    (container,) = servers["spec"]["template"]["spec"]["containers"]
     assert "FORWARDED_ALLOW_IPS" in [one["name"] for one in container["env"]]

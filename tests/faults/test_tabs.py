@@ -44,9 +44,13 @@ def test_continue_in_two_tabs_starts_one_worker(given):
         run.set_status("running")
         press(second, "continue")
         assert run.status().state == "running" and given == [run]
-        assert [button.label for button in second.button if button.proto.type == "primary"] == ["Stop"]
+        assert [button.label for button in second.button if button.proto.type == "primary"] == [
+            "Stop"
+        ]
         press(second, "stop")
-        press(first, "stop") if any(one.key == "train:stop" for one in first.button) else first.run()
+        press(first, "stop") if any(
+            one.key == "train:stop" for one in first.button
+        ) else first.run()
     assert run.stop_request() == "stop" and not first.exception
 
 
@@ -85,7 +89,10 @@ def test_a_full_disk_is_told_beside_the_button(monkeypatch):
 
     monkeypatch.setattr(jobs, "create_run", full)
     press(app, "train")
-    assert "The disk of / is full. Delete files on it, then try again." in page_text(app) and list_runs() == []
+    assert (
+        "The disk of / is full. Delete files on it, then try again." in page_text(app)
+        and list_runs() == []
+    )
 
 
 def test_a_run_with_half_its_files_is_shown():
@@ -101,9 +108,14 @@ def test_a_run_with_half_its_files_is_shown():
 def test_a_run_with_a_damaged_record_says_that_it_is_left_out(page):
     run = paused()
     path = run.path / "metrics.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"step": 2, "train_loss": 1.0', b'"step": 2, "train_loss": 7.0'))
+    path.write_bytes(
+        path.read_bytes().replace(b'"step": 2, "train_loss": 1.0', b'"step": 2, "train_loss": 7.0')
+    )
     app = open_at(page, run=run.id)
-    assert "1 line of this run's records changed after they were saved" in page_text(app) and not app.exception
+    assert (
+        "1 line of this run's records changed after they were saved" in page_text(app)
+        and not app.exception
+    )
 
 
 def test_a_model_whose_folder_is_gone_is_told(tmp_path, monkeypatch):

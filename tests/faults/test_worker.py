@@ -58,7 +58,9 @@ def fill_disk(monkeypatch, after: int) -> None:
 
 
 @pytest.mark.parametrize("after", range(9))
-def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(after, run, records, monkeypatch):
+def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(
+    after, run, records, monkeypatch
+):
     run.set_status("starting")
     with monkeypatch.context() as patch:
         fill_disk(patch, after)
@@ -82,7 +84,9 @@ def test_no_half_run_is_left_where_there_was_no_room(tmp_path, monkeypatch):
     fill_disk(monkeypatch, 0)
     with pytest.raises(OSError) as full:
         create_run(small_run(), root=tmp_path)
-    assert "is full. Delete files" in files.sentence_of(full.value) and list(tmp_path.iterdir()) == []
+    assert (
+        "is full. Delete files" in files.sentence_of(full.value) and list(tmp_path.iterdir()) == []
+    )
 
 
 def test_a_line_after_half_a_line_is_whole(tmp_path):
@@ -96,22 +100,40 @@ def test_a_line_after_half_a_line_is_whole(tmp_path):
 
 @pytest.mark.parametrize("at", [0, 4])
 def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
-    assert work(run.path, on_record=lambda record: shutil.rmtree(run.path) if record.step == at else None) == "failed"
+    assert (
+        work(
+            run.path,
+            on_record=lambda record: shutil.rmtree(run.path) if record.step == at else None,
+        )
+        == "failed"
+    )
     assert not run.path.exists()
-    for write in (lambda: run.set_status("queued"), run.request_stop, lambda: run.update_metadata(name="x")):
+    for write in (
+        lambda: run.set_status("queued"),
+        run.request_stop,
+        lambda: run.update_metadata(name="x"),
+    ):
         with pytest.raises(FileNotFoundError, match="was deleted"):
             write()
     assert not run.path.exists()
 
 
 def test_a_half_deleted_folder_ends_the_worker(run):
-    work(run.path, on_record=lambda record: (run.path / "run.json").unlink() if record.step == 2 else None)
+    work(
+        run.path,
+        on_record=lambda record: (run.path / "run.json").unlink() if record.step == 2 else None,
+    )
     assert not (run.path / "run.json").exists() and run.records()[-1].step == 2
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_before(seed, run, records):
-    assert work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None) == "stopped"
+def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_before(
+    seed, run, records
+):
+    assert (
+        work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
+        == "stopped"
+    )
     *_, before, last = run.checkpoint_steps()
     flip(run.checkpoint_path(last), random.Random(seed))
     with pytest.raises(ValueError, match="was changed after it was saved|cannot be read"):
@@ -139,7 +161,9 @@ def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, run):
     assert run.status().state == "stopped" and "Continue" in run.status().message
     steps = [record.step for record in run.records()]
     whole, damaged = run.read_records()
-    assert len({0, 2, 4, 6} - set(steps)) == 4 - len(whole) in (1, 2), "a line, or the two whose line end it was"
+    assert len({0, 2, 4, 6} - set(steps)) == 4 - len(whole) in (1, 2), (
+        "a line, or the two whose line end it was"
+    )
     assert 1 <= damaged <= 2, "or one in which a line end was made"
     run.requeue()
     assert work(run.path) == "finished"
@@ -149,11 +173,15 @@ def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, run):
 def test_a_digit_that_changed_is_noticed_and_stays_noticed(run):
     work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
     path, whole = run.path / "metrics.jsonl", run.records()
-    path.write_bytes(path.read_bytes().replace(b'"step": 4, "train_loss": 2.', b'"step": 4, "train_loss": 3.'))
+    path.write_bytes(
+        path.read_bytes().replace(b'"step": 4, "train_loss": 2.', b'"step": 4, "train_loss": 3.')
+    )
     assert run.read_records() == ([record for record in whole if record.step != 4], 1)
     run.requeue()
     assert work(run.path) == "finished"
-    assert [record.step for record in run.records()] == [0, 2, 6, 8, 8] and run.read_records()[1] == 1
+    assert [record.step for record in run.records()] == [0, 2, 6, 8, 8] and run.read_records()[
+        1
+    ] == 1
 
 
 def test_a_status_in_which_a_digit_changed_names_no_process(run):
@@ -163,7 +191,9 @@ def test_a_status_in_which_a_digit_changed_names_no_process(run):
     assert run.status() == Status("stopped", DAMAGED), "kill(2) would end another process"
 
 
-def test_a_run_whose_best_weights_are_damaged_continues_and_uses_the_best_that_are_left(tmp_path, worker_here):
+def test_a_run_whose_best_weights_are_damaged_continues_and_uses_the_best_that_are_left(
+    tmp_path, worker_here
+):
     run = create_run(small_run(**CONFIG | dict(steps=12, keep_best=True)), path=tmp_path / "run")
     work(run.path, on_record=lambda record: run.request_stop() if record.step == 10 else None)
     path = run.path / "metrics.jsonl"
@@ -176,7 +206,10 @@ def test_a_run_whose_best_weights_are_damaged_continues_and_uses_the_best_that_a
     flip(run.checkpoint_path(4), random.Random(0))
     run.requeue()
     assert work(run.path) == "finished"
-    assert "smallest at step 4, whose weights are no longer saved; those of step 8 are used" in run.status().message
+    assert (
+        "smallest at step 4, whose weights are no longer saved; those of step 8 are used"
+        in run.status().message
+    )
     assert run.best_step() == run.default_step() == 8 and run.records()[-1].best == 8
     assert not run.checkpoint_path(4).exists() and run.model()
 
@@ -191,8 +224,14 @@ def test_a_frame_with_flipped_bytes_is_drawn_or_left_out(run):
     assert run.frame(run.frame_steps()[-1])
 
 
-@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"),
-                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 7 bytes")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 7 bytes"),
+    ],
+)
 def test_too_little_memory_is_said(error, run, monkeypatch):
     def prepare(config):
         raise error

@@ -9,7 +9,21 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime import jobs
 
-WORDS = ("red", "blue", "green", "one", "two", "three", "four", "dog", "cat", "sun", "is", "the", "not")
+WORDS = (
+    "red",
+    "blue",
+    "green",
+    "one",
+    "two",
+    "three",
+    "four",
+    "dog",
+    "cat",
+    "sun",
+    "is",
+    "the",
+    "not",
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -44,11 +58,23 @@ def encoder(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("encoder")
     torch.manual_seed(3)
-    config = BertConfig(vocab_size=len(WORDS) + 5, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
-                        intermediate_size=32, max_position_embeddings=32)
+    config = BertConfig(
+        vocab_size=len(WORDS) + 5,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=32,
+        max_position_embeddings=32,
+    )
     BertModel(config).save_pretrained(folder)
-    tokenizer_of(WORDS, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-                 mask_token="[MASK]").save_pretrained(folder)
+    tokenizer_of(
+        WORDS,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    ).save_pretrained(folder)
     return folder
 
 
@@ -59,12 +85,27 @@ def translator(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("translator")
     torch.manual_seed(3)
-    config = BartConfig(vocab_size=len(WORDS) + 4, d_model=32, encoder_layers=1, decoder_layers=1,
-                        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
-                        max_position_embeddings=24, pad_token_id=0, bos_token_id=2, eos_token_id=3, dropout=0.0,
-                        decoder_start_token_id=2, forced_eos_token_id=None)
+    config = BartConfig(
+        vocab_size=len(WORDS) + 4,
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=24,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        dropout=0.0,
+        decoder_start_token_id=2,
+        forced_eos_token_id=None,
+    )
     BartForConditionalGeneration(config).save_pretrained(folder)
-    tokenizer_of(WORDS, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>").save_pretrained(folder)
+    tokenizer_of(
+        WORDS, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    ).save_pretrained(folder)
     return folder
 
 
@@ -85,7 +126,9 @@ def page(monkeypatch):
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
     def open_page(model: str = "", **state) -> AppTest:
-        app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/fine_tune.py")
+        app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(
+            "../pages/fine_tune.py"
+        )
         picked = {"inside:model": model, "inside:picked": True} if model else {}
         for key, value in {**picked, **state}.items():
             app.session_state[key] = value

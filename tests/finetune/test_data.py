@@ -28,7 +28,9 @@ def test_our_own_rows_are_thirty_of_each_label():
 
 
 def test_the_majority_is_that_of_what_is_learned():
-    rows = parse("classify", "text,label\n" + "\n".join(f"{i},{'yes' if i < 9 else 'no'}" for i in range(13)))
+    rows = parse(
+        "classify", "text,label\n" + "\n".join(f"{i},{'yes' if i < 9 else 'no'}" for i in range(13))
+    )
     assert rows.majority == ("yes", 2 / 3)
 
 

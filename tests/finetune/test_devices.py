@@ -25,7 +25,9 @@ def config(encoder, colours) -> FineTuneConfig:
     return FineTuneConfig("classify", colours, str(encoder), epochs=1, batch_size=32)
 
 
-def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(config, monkeypatch, tmp_path):
+def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(
+    config, monkeypatch, tmp_path
+):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device(config.device) == "cpu"
     with pytest.raises(ConfigError, match="device = cuda is not on this machine"):
@@ -42,13 +44,17 @@ def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, translator
     learner = build(config, rows)
     assert learner.device.type == "meta" == classes(learner, rows.held_out).device.type
     assert {value.device.type for value in inputs(learner, ["the sun"]).values()} == {"meta"}
-    pairs = FineTuneConfig("pairs", "\n".join(f"one {i},two {i}" for i in range(9)), str(translator))
+    pairs = FineTuneConfig(
+        "pairs", "\n".join(f"one {i},two {i}" for i in range(9)), str(translator)
+    )
     rows = parse("pairs", pairs.data)
     assert targets(build(pairs, rows), rows.held_out).device.type == "meta"
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(config, monkeypatch, tmp_path, kind):
+def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
+    config, monkeypatch, tmp_path, kind
+):
     rows = parse("classify", config.data)
     learner = build(config, rows)
     course = Course(create(config, tmp_path), config, rows, learner, lambda: False, print)
@@ -58,7 +64,10 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(confi
 
 def test_the_machine_is_written_down_and_told(config, tmp_path):
     run = create(replace(config, device="cpu"), tmp_path)
-    assert work(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [machine("cpu")]
+    assert work(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [
+        machine("cpu")
+    ]
     where = line(run.metadata()["machines"])
     assert where in about_run(summarize(run)) and plain(where) in conditions(
-        config, about(run), parse("classify", config.data), where)
+        config, about(run), parse("classify", config.data), where
+    )

@@ -9,14 +9,23 @@ from core.finetune.run import about, create, result, work
 from core.pretrained import ModelInputs, load_folder, read
 from tests.tiny_models import SENTENCE, save
 
-LABELS = "text,label\n" + "\n".join(f"the {a} {b} {c},{a}" for a in ("small", "green")
-                                    for b in ("dog", "street", "boat") for c in ("was late", "is tired"))
-PAIRS = "source,target\n" + "\n".join(f"the {a} {b},{b} {a}" for a in ("small", "green", "late", "tired")
-                                      for b in ("dog", "street", "boat"))
+LABELS = "text,label\n" + "\n".join(
+    f"the {a} {b} {c},{a}"
+    for a in ("small", "green")
+    for b in ("dog", "street", "boat")
+    for c in ("was late", "is tired")
+)
+PAIRS = "source,target\n" + "\n".join(
+    f"the {a} {b},{b} {a}"
+    for a in ("small", "green", "late", "tired")
+    for b in ("dog", "street", "boat")
+)
 
 
-@pytest.mark.parametrize("family", ["distilbert", "roberta", "albert", "deberta_v2", "longformer", "modernbert", "gpt2",
-                                    "qwen3"])
+@pytest.mark.parametrize(
+    "family",
+    ["distilbert", "roberta", "albert", "deberta_v2", "longformer", "modernbert", "gpt2", "qwen3"],
+)
 def test_labels(family, tmp_path):
     folder = save(family, tmp_path / family)
     config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=1, batch_size=6)
@@ -31,7 +40,10 @@ def test_labels(family, tmp_path):
 @pytest.mark.parametrize("family", ["t5", "bart", "marian"])
 def test_pairs(family, tmp_path):
     folder = save(family, tmp_path / family)
-    run = create(FineTuneConfig("pairs", PAIRS, str(folder), watch="the small dog", epochs=2, batch_size=4), tmp_path)
+    run = create(
+        FineTuneConfig("pairs", PAIRS, str(folder), watch="the small dog", epochs=2, batch_size=4),
+        tmp_path,
+    )
     state, words = work(run, lambda: False)
     assert state == "finished", words
     records = run.records()
@@ -45,6 +57,7 @@ def _same(run, step, reading) -> None:
     """The last frame is what the kept model does."""
     saved = trace_of(run.frame(step), 0, about(run)["sentences"][0], "run")
     assert [(item.kind, item.layer, item.queries) for item in saved.maps] == [
-        (item.kind, item.layer, item.queries) for item in reading.trace.maps]
+        (item.kind, item.layer, item.queries) for item in reading.trace.maps
+    ]
     for item, real in zip(saved.maps, reading.trace.maps, strict=True):
         np.testing.assert_allclose(item.weights, real.weights, atol=1e-3)  # half floats

@@ -23,7 +23,9 @@ from core.training.runs import Run
 def classifier(encoder, colours, tmp_path_factory) -> Path:
     """A model that is right on every row, its labels not in the order of the alphabet."""
     home = tmp_path_factory.mktemp("classifier")
-    config = FineTuneConfig("classify", colours, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2)
+    config = FineTuneConfig(
+        "classify", colours, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2
+    )
     run = create(config, home)
     assert work(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
     folder = result(run)
@@ -47,16 +49,28 @@ def predicted_label(folder: Path, text: str) -> str:
     return model.model.config.id2label[int(answer(model, ModelInputs(text)).probabilities.argmax())]
 
 
-def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(classifier, colours, tmp_path):
-    run = create(FineTuneConfig("classify", colours, str(classifier), layers=0, epochs=1, batch_size=8), tmp_path)
+def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(
+    classifier, colours, tmp_path
+):
+    run = create(
+        FineTuneConfig("classify", colours, str(classifier), layers=0, epochs=1, batch_size=8),
+        tmp_path,
+    )
     work(run, lambda: False)
     first, last = run.records()[0], run.records()[-1]
     assert (first.exact, last.exact, about(run)["new_head"]) == (1.0, 1.0, False)
     assert about(run)["labels"] == ["redy", "bluey"] and last.balanced == 1.0
-    assert [sum(row) for row in last.confusion] == [last.confusion[0][0], last.confusion[1][1]] == [5, 5]
+    assert (
+        [sum(row) for row in last.confusion]
+        == [last.confusion[0][0], last.confusion[1][1]]
+        == [5, 5]
+    )
     for folder in (classifier, result(run)):
         assert load_folder(folder, "model").model.config.id2label == {0: "redy", 1: "bluey"}
-        assert [predicted_label(folder, f"the sun is {one}") for one in ("red", "blue")] == ["redy", "bluey"]
+        assert [predicted_label(folder, f"the sun is {one}") for one in ("red", "blue")] == [
+            "redy",
+            "bluey",
+        ]
 
 
 def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp_path, monkeypatch):
@@ -84,11 +98,17 @@ def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier, 
     assert not torch.isclose(head, own).any() and float(head.std()) == pytest.approx(0.02, rel=0.5)
     assert not torch.equal(head_of(replace(config, seed=1)), head), "the seed draws it"
     name = "bert.encoder.layer.0.attention.self.query.weight"
-    assert torch.equal(learner.model.get_parameter(name), load_file(classifier / "model.safetensors")[name])
+    assert torch.equal(
+        learner.model.get_parameter(name), load_file(classifier / "model.safetensors")[name]
+    )
 
 
-def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(encoder, colours, tmp_path):
-    other = BertForTokenClassification.from_pretrained(encoder, num_labels=2, id2label={0: "redy", 1: "bluey"})
+def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
+    encoder, colours, tmp_path
+):
+    other = BertForTokenClassification.from_pretrained(
+        encoder, num_labels=2, id2label={0: "redy", 1: "bluey"}
+    )
     other.save_pretrained(tmp_path)
     for file in encoder.glob("*token*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -97,7 +117,9 @@ def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
     assert build(config, parse("classify", colours)).labels == ("bluey", "redy")
 
 
-def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifier, colours, tmp_path):
+def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(
+    classifier, colours, tmp_path
+):
     """Its own loss would want a row of 0 and 1 for each text."""
     folder = tmp_path / "several"
     folder.mkdir()
@@ -106,13 +128,17 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifie
     own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     own["problem_type"] = "multi_label_classification"
     (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
-    run = create(FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path)
+    run = create(
+        FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path
+    )
     state, words = work(run, lambda: False)
     assert state == "finished" and run.records()[-1].exact == 1.0, words
 
 
 def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, tmp_path, page):
-    app = page(str(classifier), **{"fine_tune:data:classify": colours, "fine_tune:classify:epochs": 1})
+    app = page(
+        str(classifier), **{"fine_tune:data:classify": colours, "fine_tune:classify:epochs": 1}
+    )
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
     assert (config_of(run).model, work(run, lambda: False)[0]) == (str(classifier), "finished")
@@ -120,7 +146,10 @@ def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, 
     app.run()
     assert not app.exception
     page_text = " ".join(element.proto.body for element in app.get("html")).replace("\\", "")
-    assert "before training it was 100\u00a0%" in page_text and 'aria-label="Confusion matrix"' in page_text
+    assert (
+        "before training it was 100\u00a0%" in page_text
+        and 'aria-label="Confusion matrix"' in page_text
+    )
     matrix = page_text.partition('aria-label="Confusion matrix"')[2]
     assert -1 < matrix.index("redy") < matrix.index("bluey"), "the matrix has the model's own order"
     assert "its own head has the same labels" in " ".join(caption.value for caption in app.caption)

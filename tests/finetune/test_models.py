@@ -32,7 +32,10 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
     assert resolve(str(encoder)) == str(encoder)
     assert resolve("someone/tiny") == resolve(f"someone/tiny@{COMMIT}") == str(stored)
     assert name_of(str(stored)) == "someone/tiny"
-    for name, words in (("/nowhere/at/all", "There is no folder"), ("no such name", "not the name of a model")):
+    for name, words in (
+        ("/nowhere/at/all", "There is no folder"),
+        ("no such name", "not the name of a model"),
+    ):
         with pytest.raises(PretrainedError, match=words):
             resolve(name)
 
@@ -51,7 +54,9 @@ def test_a_model_that_cannot_learn_the_rows_is_refused_in_a_sentence(model, task
 
 
 def test_a_model_that_knows_few_of_the_words_is_refused(encoder, tmp_path):
-    with pytest.raises(ConfigError, match=r"does not know \d\d% of the words in these rows. Labels need"):
+    with pytest.raises(
+        ConfigError, match=r"does not know \d\d% of the words in these rows. Labels need"
+    ):
         create(usual("classify", model=str(encoder)), tmp_path)
 
 
@@ -85,7 +90,9 @@ def test_the_model_carried_from_another_page_is_the_one_that_learns(colours, tmp
 
 def test_a_page_refuses_beside_a_model_that_fits(page):
     app = page("digits")
-    assert "cannot learn labels of texts" in output(app) and app.button(key="fine_tune:start").disabled
+    assert (
+        "cannot learn labels of texts" in output(app) and app.button(key="fine_tune:start").disabled
+    )
     app.button(key="fine_tune:usual").click().run()
     assert app.selectbox(key="inside:model").value == "all-MiniLM-L6-v2"
     assert not app.button(key="fine_tune:start").disabled
@@ -112,4 +119,8 @@ def output(app) -> str:
 
 
 def test_the_labs_own_models_are_where_they_are_looked_for():
-    assert {path.parent.name for path in LAB_MODELS.glob("*/config.json")} >= {"digits", "numbers", "induction"}
+    assert {path.parent.name for path in LAB_MODELS.glob("*/config.json")} >= {
+        "digits",
+        "numbers",
+        "induction",
+    }

@@ -23,7 +23,10 @@ from tests.damage import flip
 
 SQUARES = "source,target\n" + "\n".join(
     f"{a} {b} {c},{c} {b} {a} {a}"
-    for a in ("uno", "due", "one") for b in ("red", "dog", "sun") for c in ("two", "cat"))
+    for a in ("uno", "due", "one")
+    for b in ("red", "dog", "sun")
+    for c in ("two", "cat")
+)
 
 
 def never() -> bool:
@@ -32,13 +35,22 @@ def never() -> bool:
 
 @pytest.fixture
 def config(encoder, colours) -> FineTuneConfig:
-    return FineTuneConfig("classify", colours, str(encoder), watch="the sun is not red", epochs=12, batch_size=8,
-                          learning_rate=1e-2)
+    return FineTuneConfig(
+        "classify",
+        colours,
+        str(encoder),
+        watch="the sun is not red",
+        epochs=12,
+        batch_size=8,
+        learning_rate=1e-2,
+    )
 
 
 @pytest.fixture
 def pairs(translator) -> FineTuneConfig:
-    return FineTuneConfig("pairs", SQUARES, str(translator), epochs=40, batch_size=4, learning_rate=1e-2)
+    return FineTuneConfig(
+        "pairs", SQUARES, str(translator), epochs=40, batch_size=4, learning_rate=1e-2
+    )
 
 
 def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
@@ -56,7 +68,9 @@ def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     assert size(run) > result(run).joinpath("model.safetensors").stat().st_size
 
 
-def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(config, encoder, tmp_path):
+def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(
+    config, encoder, tmp_path
+):
     run = create(config, tmp_path)
     work(run, never)
     tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
@@ -75,15 +89,24 @@ def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_sai
 def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning):
     run = create(replace(config, layers=layers, epochs=2), tmp_path)
     work(run, never)
-    before, after = load_file(encoder / "model.safetensors"), load_file(result(run) / "model.safetensors")
-    moved = {name for name, value in before.items() if not torch.equal(value, after[f"bert.{name}"])}
+    before, after = (
+        load_file(encoder / "model.safetensors"),
+        load_file(result(run) / "model.safetensors"),
+    )
+    moved = {
+        name for name, value in before.items() if not torch.equal(value, after[f"bert.{name}"])
+    }
     assert not any(name.startswith("embeddings") for name in moved)
-    assert {int(name.split(".")[2]) for name in moved if name.startswith("encoder.layer")} == learning
+    assert {
+        int(name.split(".")[2]) for name in moved if name.startswith("encoder.layer")
+    } == learning
     first, last = run.frame(0)["0:self"], run.frame(run.frame_steps()[-1])["0:self"]
     assert np.array_equal(first, last) == (layers == 0)
 
 
-def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(config, encoder, colours, tmp_path):
+def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
+    config, encoder, colours, tmp_path
+):
     """The oracle is a plain loop in PyTorch: the rows all in one batch, one step of AdamW."""
     config = replace(config, epochs=1, batch_size=64, layers=2, learning_rate=1e-3)
     run = create(config, tmp_path)
@@ -93,12 +116,19 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(conf
     plain.model.hidden_dropout_prob = 0.0
     assert run.records()[0].loss == pytest.approx(measure(plain, rows.held_out).loss, rel=1e-6)
     learns = {name for name, value in plain.model.named_parameters() if value.requires_grad}
-    before, after = dict(plain.model.named_parameters()), load_file(result(run) / "model.safetensors")
+    before, after = (
+        dict(plain.model.named_parameters()),
+        load_file(result(run) / "model.safetensors"),
+    )
     for name, value in after.items():
         step = (value - before[name]).abs().max()
         # Adam's first step is the learning rate, whatever the gradient's size, and the decay of 0.01 beside it
         limit = 1e-3 * (1 + 0.01 * float(before[name].detach().abs().max()))
-        assert (0.5e-3 < step <= limit + 1e-6) if name in learns and step else name not in learns or step == 0, name
+        assert (
+            (0.5e-3 < step <= limit + 1e-6)
+            if name in learns and step
+            else name not in learns or step == 0
+        ), name
 
 
 def test_stop_keeps_what_was_reached(config, tmp_path):
@@ -124,13 +154,19 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
     assert (paused.path / "trainer").exists() and size(paused) > size(whole) / 2
     paused.requeue()
     assert work(paused, never)[0] == "finished"
-    assert [(r.step, r.exact) for r in paused.records()] == [(r.step, r.exact) for r in whole.records()]
+    assert [(r.step, r.exact) for r in paused.records()] == [
+        (r.step, r.exact) for r in whole.records()
+    ]
     assert paused.records()[-1].loss == pytest.approx(whole.records()[-1].loss, rel=1e-5)
     assert not (paused.path / "trainer").exists()
 
 
-@each("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "checksums.json"])
-def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records(name, config, tmp_path):
+@each(
+    "name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "checksums.json"]
+)
+def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records(
+    name, config, tmp_path
+):
     run = create(config, tmp_path)
     run.request_stop("pause")
     assert work(run, never)[0] == "paused"
@@ -164,23 +200,37 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     assert state == "finished", words
     assert set(about(run)["new_words"]) == {"uno", "due"}
     assert first.exact == 0.0 and last.letters > first.letters and last.loss < first.loss
-    assert set(run.frame(last.step)) == {f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")}
+    assert set(run.frame(last.step)) == {
+        f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")
+    }
     tuned = load_folder(result(run), "tuned")
     example = last.examples[0]
-    output = tuned.tokenizer.decode(tuned.model.generate(**tuned.tokenizer(example.source[0], return_tensors="pt"),
-                                                       num_beams=1, max_new_tokens=9)[0], skip_special_tokens=True)
+    output = tuned.tokenizer.decode(
+        tuned.model.generate(
+            **tuned.tokenizer(example.source[0], return_tensors="pt"), num_beams=1, max_new_tokens=9
+        )[0],
+        skip_special_tokens=True,
+    )
     assert output.strip() == example.predicted[0]
-    longest = max(len(tuned.tokenizer.tokenize(answer)) for answer in (e.target[0] for e in last.examples))
-    assert tuned.model.generation_config.max_new_tokens > longest, "generate() alone does not cut either"
+    longest = max(
+        len(tuned.tokenizer.tokenize(answer)) for answer in (e.target[0] for e in last.examples)
+    )
+    assert tuned.model.generation_config.max_new_tokens > longest, (
+        "generate() alone does not cut either"
+    )
 
 
 def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(pairs):
     learner = build(pairs, parse("pairs", SQUARES))
     rows = [Pair("two", "two"), Pair("one", " ".join(["one"] * 15))]
     with torch.no_grad():
-        learner.model.final_logits_bias.zero_()[0, learner.tokenizer.convert_tokens_to_ids("one")] = 1e4
+        learner.model.final_logits_bias.zero_()[
+            0, learner.tokenizer.convert_tokens_to_ids("one")
+        ] = 1e4
     evaluation = measure(learner, rows)
-    assert evaluation.cut == 2 and {len(one.predicted[0].split()) for one in evaluation.predictions} == {16}
+    assert evaluation.cut == 2 and {
+        len(one.predicted[0].split()) for one in evaluation.predictions
+    } == {16}
 
 
 def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):
@@ -189,10 +239,15 @@ def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, tran
     table = load_file(translator / "model.safetensors")["model.shared.weight"]
     assert torch.equal(learner.model.get_input_embeddings().weight[: len(table)], table)
     assert count(learner.model)[0] == count(learner.model)[1]
-    ids = learner.tokenizer([pair.text for pair in rows.held_out], padding=True, return_tensors="pt")
+    ids = learner.tokenizer(
+        [pair.text for pair in rows.held_out], padding=True, return_tensors="pt"
+    )
     with torch.inference_mode():
-        own = learner.model.eval()(input_ids=ids["input_ids"], attention_mask=ids["attention_mask"],
-                                   labels=targets(learner, rows.held_out)).loss
+        own = learner.model.eval()(
+            input_ids=ids["input_ids"],
+            attention_mask=ids["attention_mask"],
+            labels=targets(learner, rows.held_out),
+        ).loss
     assert measure(learner, rows.held_out).loss == pytest.approx(float(own), rel=1e-5)
 
 

@@ -42,8 +42,9 @@ def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
     assert result(run) is not None and "finished: Finished after 10 steps" in log
 
 
-def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(encoder, colours, tmp_path, worker_here,
-                                                                              capsys):
+def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(
+    encoder, colours, tmp_path, worker_here, capsys
+):
     (tmp_path / "rows.csv").write_text(colours, encoding="utf-8")
     command = ["core.finetune", "classify", "--data", str(tmp_path / "rows.csv")]
     assert run_command(*command, str(tmp_path / "run"), "--model", str(encoder)) == 0

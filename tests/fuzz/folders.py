@@ -42,9 +42,27 @@ from tests.tiny_models import given, save
 from tests.training.small import small_run
 from tests.training.zips import parts, trained
 
-HOSTILE = ("../run.json", "/etc/passwd", "a/../../run.json", "frames/../../000000.safetensors", "run.json/x", "evil.py",
-           "frames/x.safetensors", "checkpoints/000000.pt", "frames\\000000.safetensors", "run.json\n", "stop", "lock",
-           "frames/000009.safetensors", "data/" + "0" * 64 + ".txt", "C:\\x", "~/x", "frames/", "\x00", "__MACOSX/._x")
+HOSTILE = (
+    "../run.json",
+    "/etc/passwd",
+    "a/../../run.json",
+    "frames/../../000000.safetensors",
+    "run.json/x",
+    "evil.py",
+    "frames/x.safetensors",
+    "checkpoints/000000.pt",
+    "frames\\000000.safetensors",
+    "run.json\n",
+    "stop",
+    "lock",
+    "frames/000009.safetensors",
+    "data/" + "0" * 64 + ".txt",
+    "C:\\x",
+    "~/x",
+    "frames/",
+    "\x00",
+    "__MACOSX/._x",
+)
 ODD_KINDS = (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
@@ -81,11 +99,20 @@ def zipped(rng: random.Random) -> bytes:
             members[rng.choice(HOSTILE)] = bytes(rng.choice((10, 3_000_000)))
         else:
             members[name] = damaged_bytes(members[name], rng)
-    out, top, kind = io.BytesIO(), rng.choice(("", "a/")), rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED))
+    out, top, kind = (
+        io.BytesIO(),
+        rng.choice(("", "a/")),
+        rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)),
+    )
     with zipfile.ZipFile(out, "w") as file:
-        for name, data in members.items():  # rarely odd: one that is refused hides what is wrong with the others
+        for (
+            name,
+            data,
+        ) in members.items():  # rarely odd: one that is refused hides what is wrong with the others
             info = zipfile.ZipInfo((top if rng.random() < 0.99 else "b/") + name)
-            info.external_attr = rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777)) << 16
+            info.external_attr = (
+                rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777)) << 16
+            )
             file.writestr(info, data, kind if rng.random() < 0.99 else rng.choice(ODD_KINDS), 1)
     return damaged_bytes(out.getvalue(), rng) if rng.random() < 0.3 else out.getvalue()
 
@@ -94,7 +121,9 @@ def unpack(seed: int, folder: Path) -> None:
     """A run that is taken is whole; of one that is refused nothing is left."""
     root = folder / "runs"
     try:
-        run = archive.unpack(zipped(random.Random(seed)), root)  # not the case itself, all of which hypothesis holds
+        run = archive.unpack(
+            zipped(random.Random(seed)), root
+        )  # not the case itself, all of which hypothesis holds
     except ValueError:
         assert not root.exists() or list(root.iterdir()) == []
         raise
@@ -117,12 +146,24 @@ def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
     """Each class of settings that a JSON file holds, and the content of one."""
     masked = small_run(model=ModelConfig.recurrent(8))
     sweep = SweepConfig(small_run(), "score", ("dot", "general"), (0, 1))
-    cell = {"condition": "a", "seed": 1, "seconds": 1.0, "values": [["loss", 0.5, None], ["loss", 0.25, 2.0]]}
-    return tuple((type_, json.loads(json.dumps(data))) for type_, data in (
-        (RunConfig, small_run().to_json()), (RunConfig, masked.to_json()), (SweepConfig, sweep.to_json()),
-        (FineTuneConfig, FineTuneConfig("classify", own_rows("classify")).to_json()),
-        (CorpusConfig, CorpusConfig().to_json()), (ClaimConfig, ClaimConfig("scaling", {}).to_json()),
-        (CellResult, cell)))
+    cell = {
+        "condition": "a",
+        "seed": 1,
+        "seconds": 1.0,
+        "values": [["loss", 0.5, None], ["loss", 0.25, 2.0]],
+    }
+    return tuple(
+        (type_, json.loads(json.dumps(data)))
+        for type_, data in (
+            (RunConfig, small_run().to_json()),
+            (RunConfig, masked.to_json()),
+            (SweepConfig, sweep.to_json()),
+            (FineTuneConfig, FineTuneConfig("classify", own_rows("classify")).to_json()),
+            (CorpusConfig, CorpusConfig().to_json()),
+            (ClaimConfig, ClaimConfig("scaling", {}).to_json()),
+            (CellResult, cell),
+        )
+    )
 
 
 def config(rng: random.Random) -> tuple[type[Any], Any]:
@@ -160,7 +201,9 @@ def sweep_file(seed: int, folder: Path) -> None:
 
 def report(rng: random.Random) -> bytes:
     view = {**vars(VIEW), "query": dict(VIEW.query)}
-    data = json.dumps(damaged({"title": "T", "views": [view, view | {"id": "b"}]}, rng, rng.randint(1, 2))).encode()
+    data = json.dumps(
+        damaged({"title": "T", "views": [view, view | {"id": "b"}]}, rng, rng.randint(1, 2))
+    ).encode()
     packed = gzip.compress(damaged_bytes(data, rng) if rng.random() < 0.1 else data)
     return damaged_bytes(packed, rng) if rng.random() < 0.2 else packed
 

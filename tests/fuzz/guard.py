@@ -13,13 +13,41 @@ from pathlib import Path
 from typing import Any
 
 LONGEST = 5.0  # seconds of the processor for one case
-MOST_MEMORY = 1_000_000_000  # bytes by which the peak of a door's cases may exceed what the process had
+MOST_MEMORY = (
+    1_000_000_000  # bytes by which the peak of a door's cases may exceed what the process had
+)
 ROOT = Path(__file__).resolve().parents[2]
-OUTSIDE = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.startfile",
-           "pty.spawn", "socket.connect", "socket.getaddrinfo", "pickle.find_class", "code.__new__"}
-CHANGES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
-           "os.truncate", "os.utime", "shutil.rmtree", "shutil.move", "shutil.copyfile", "shutil.copytree",
-           "shutil.unpack_archive"}
+OUTSIDE = {
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "os.forkpty",
+    "os.startfile",
+    "pty.spawn",
+    "socket.connect",
+    "socket.getaddrinfo",
+    "pickle.find_class",
+    "code.__new__",
+}
+CHANGES = {
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.chown",
+    "os.truncate",
+    "os.utime",
+    "shutil.rmtree",
+    "shutil.move",
+    "shutil.copyfile",
+    "shutil.copytree",
+    "shutil.unpack_archive",
+}
 # What st.cache_data keeps in memory is of these packages.
 CACHED = {"streamlit", "dashboard", "core", "numpy", "pandas", "altair", "torch", "collections"}
 AT = {"os.remove", "os.rmdir"}
@@ -27,8 +55,16 @@ COPIES = {"shutil.copyfile", "shutil.copytree"}  # from the first path, to the s
 BASES = "fuzz-base-"  # folders that cases copy: read, and never changed
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What makes classes and functions of text that is its own.
-MAKERS = ("dataclasses.py", "collections/__init__.py", "typecheck.py", "enum.py", "functools.py", "_make.py",
-          "jaxtyping", "beartype")
+MAKERS = (
+    "dataclasses.py",
+    "collections/__init__.py",
+    "typecheck.py",
+    "enum.py",
+    "functools.py",
+    "_make.py",
+    "jaxtyping",
+    "beartype",
+)
 
 
 class Audit:
@@ -36,9 +72,21 @@ class Audit:
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder.resolve())
-        self.readable = (self.folder, str(ROOT), os.path.realpath(sys.prefix), sys.base_prefix, "/usr", "/proc", "/sys",
-                         "/dev", "/lib", "/etc", "/bin", os.path.join(tempfile.gettempdir(), BASES),
-                         os.path.expanduser("~/.streamlit"))
+        self.readable = (
+            self.folder,
+            str(ROOT),
+            os.path.realpath(sys.prefix),
+            sys.base_prefix,
+            "/usr",
+            "/proc",
+            "/sys",
+            "/dev",
+            "/lib",
+            "/etc",
+            "/bin",
+            os.path.join(tempfile.gettempdir(), BASES),
+            os.path.expanduser("~/.streamlit"),
+        )
         self.faults: list[str] = []
         self.seconds = 0.0  # of the processor
 
@@ -49,10 +97,19 @@ class Audit:
             if not isinstance(path, int) and not self.inside(path, writes):
                 self.faults.append(f"{'writes' if writes else 'reads'} {path!r}")
         elif event in CHANGES:
-            at = next((f"/proc/self/fd/{part}" for part in args if isinstance(part, int) and part >= 0
-                       and event in AT), "")  # the folder that a relative path begins in
-            paths = [os.path.join(at, os.fsdecode(part)) for part in args
-                     if isinstance(part, str | bytes | os.PathLike)]
+            at = next(
+                (
+                    f"/proc/self/fd/{part}"
+                    for part in args
+                    if isinstance(part, int) and part >= 0 and event in AT
+                ),
+                "",
+            )  # the folder that a relative path begins in
+            paths = [
+                os.path.join(at, os.fsdecode(part))
+                for part in args
+                if isinstance(part, str | bytes | os.PathLike)
+            ]
             paths = paths[1:] if event in COPIES else paths
             self.faults += [f"{event} {path!r}" for path in paths if not self.inside(path, True)]
         elif event == "exec":
@@ -60,12 +117,19 @@ class Audit:
                 self.faults.append(f"runs {args[0]!r} ")
         elif event == "pickle.find_class" and str(args[0]).partition(".")[0] in CACHED:
             pass
-        elif event in OUTSIDE or event == "ctypes.dlopen" and args[0] and not self.inside(args[0], False):
+        elif (
+            event in OUTSIDE
+            or event == "ctypes.dlopen"
+            and args[0]
+            and not self.inside(args[0], False)
+        ):
             self.faults.append(f"{event} {args!r:.200}")
 
     def inside(self, path: Any, writes: bool) -> bool:
         whole = os.path.realpath(os.fsdecode(path))
-        own = whole == "/dev/null" or "__pycache__" in whole or "torchinductor" in whole  # of Python and of torch
+        own = (
+            whole == "/dev/null" or "__pycache__" in whole or "torchinductor" in whole
+        )  # of Python and of torch
         return own or whole.startswith((self.folder,) if writes else self.readable)
 
 

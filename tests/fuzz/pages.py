@@ -17,9 +17,33 @@ from tests.fuzz.door import Door, seeded
 from tests.pages.app import app_at
 
 PAGES = tuple(step.key for step in STEPS)
-COMMON = ("run", "runs", "sweep", "claim", "head", "cell", "lesson", "lesson-code", "report", "step", "m", "query",
-          "visited")
-VALUES = ("3.1", "0.0", "999999.1", "20261120-120000-abcdef", "example_run", "true", "-1", "1e400", "causal", "L1·H2")
+COMMON = (
+    "run",
+    "runs",
+    "sweep",
+    "claim",
+    "head",
+    "cell",
+    "lesson",
+    "lesson-code",
+    "report",
+    "step",
+    "m",
+    "query",
+    "visited",
+)
+VALUES = (
+    "3.1",
+    "0.0",
+    "999999.1",
+    "20261120-120000-abcdef",
+    "example_run",
+    "true",
+    "-1",
+    "1e400",
+    "causal",
+    "L1·H2",
+)
 
 
 @cache
@@ -34,8 +58,22 @@ def opened(page: str) -> tuple[dict[str, str], dict[str, link_values.Reader]]:
 
     with patch.object(link_values, "take_link", take):
         app = app_at(page).run()
-    kinds = ("selectbox", "select_slider", "slider", "number_input", "toggle", "multiselect", "text_input", "text_area")
-    drawn = {element.key: str(element.value) for kind in kinds for element in list[Any](app.get(kind)) if element.key}
+    kinds = (
+        "selectbox",
+        "select_slider",
+        "slider",
+        "number_input",
+        "toggle",
+        "multiselect",
+        "text_input",
+        "text_area",
+    )
+    drawn = {
+        element.key: str(element.value)
+        for kind in kinds
+        for element in list[Any](app.get(kind))
+        if element.key
+    }
     return drawn | {name: str(app.query_params[name]) for name in app.query_params}, readers
 
 
@@ -98,6 +136,11 @@ def quiet(monkeypatch) -> None:
 
 DOORS = (
     Door("values of a link", seeded(texts), read_texts, (), 6),
-    Door("pairs of a link", seeded(lambda rng: near(rng.choice(("3.1_0.2", "2.4", "1")), rng)), read_pairs, ()),
+    Door(
+        "pairs of a link",
+        seeded(lambda rng: near(rng.choice(("3.1_0.2", "2.4", "1")), rng)),
+        read_pairs,
+        (),
+    ),
     Door("link of a page", seeded(link), open_link, (), 10),  # each draws the whole page
 )

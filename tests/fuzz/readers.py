@@ -21,16 +21,34 @@ from dashboard.views.sweeps.compute import load_sweep
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 
-NAMES = ("0x1", "1abc", "000001x", "1", "0000001", "-00001", "99999999999999999999", "000003",
-         *("１", "²") * (sys.getfilesystemencoding() != "ascii"))
+NAMES = (
+    "0x1",
+    "1abc",
+    "000001x",
+    "1",
+    "0000001",
+    "-00001",
+    "99999999999999999999",
+    "000003",
+    *("１", "²") * (sys.getfilesystemencoding() != "ascii"),
+)
 LONGEST_MESSAGE = 900
 
 
 def spoil_run(run: Run, rng: random.Random) -> None:
     """Change one to three things in a run's folder."""
     for _ in range(rng.randint(1, 3)):
-        file = run.path / rng.choice(("run.json", "status.json", "status.json", "metrics.jsonl", "stop", "frames",
-                                      "checkpoints"))
+        file = run.path / rng.choice(
+            (
+                "run.json",
+                "status.json",
+                "status.json",
+                "metrics.jsonl",
+                "stop",
+                "frames",
+                "checkpoints",
+            )
+        )
         if file.is_dir():
             name = file / f"{rng.choice(NAMES)}.safetensors"
             inside = sorted(path for path in file.iterdir() if path.is_file())
@@ -49,7 +67,9 @@ def spoil_run(run: Run, rng: random.Random) -> None:
             lines = [line for line in text.splitlines() if line.startswith("{")]
             file.write_text("".join(_changed(line, rng) + "\n" for line in lines), encoding="utf-8")
         else:
-            file.write_text(_changed(file.read_text(errors="replace", encoding="utf-8"), rng), encoding="utf-8")
+            file.write_text(
+                _changed(file.read_text(errors="replace", encoding="utf-8"), rng), encoding="utf-8"
+            )
 
 
 def _changed(text: str, rng: random.Random) -> str:
@@ -62,13 +82,20 @@ def _changed(text: str, rng: random.Random) -> str:
 def read_everything(run: Run) -> None:
     """What the pages read of a folder."""
     status = run.status()
-    assert status.state in (*UNDER_WAY, *ENDED) and status.message.encode() is not None and 0 <= status.at < 1e11
+    assert (
+        status.state in (*UNDER_WAY, *ENDED)
+        and status.message.encode() is not None
+        and 0 <= status.at < 1e11
+    )
     assert status.pid is None or status.pid > 1
     assert run.stop_request() in ("", "stop", "pause") and run.stop_age() >= 0 and run.name.encode()
     for step in run.frame_steps():
         assert all(maps.ndim == 4 for maps in run.frame(step).values())
     line = summarize(run)
-    assert len(line.trouble) <= LONGEST_MESSAGE and (line.name + line.parent + line.sweep + line.trouble).encode()
+    assert (
+        len(line.trouble) <= LONGEST_MESSAGE
+        and (line.name + line.parent + line.sweep + line.trouble).encode()
+    )
     assert line.loss is None or isinstance(line.loss, float | int)
     for record in run.records():
         json.dumps(record.to_json()).encode()
@@ -83,11 +110,22 @@ def sweep_with_outcomes(path) -> tuple[Sweep, dict]:
     """A sweep of two values and two seeds whose runs have all ended, and its file's content."""
     config = SweepConfig(small_run(), "score", ("dot", "general"), (0, 1))
     sweep = create_sweep(config, path)
-    outcome = {"state": "finished", "message": "", "steps": [0, 4], "trained": [0.0, 1.5], "held_out": 20, "even": 0.1,
-               "elapsed": 2.0, "measures": {"exact": [None, 0.5], "loss": [2.0, 1.0], "expected": [0.2, 0.4]}}
-    data = sweep.data() | {"outcomes": {f"{place}:{seed}": outcome for place, seed in config.cells},
-                           "runs": {f"{place}:{seed}": f"20261120-12000{place}-00000{seed}"
-                                    for place, seed in config.cells}}
+    outcome = {
+        "state": "finished",
+        "message": "",
+        "steps": [0, 4],
+        "trained": [0.0, 1.5],
+        "held_out": 20,
+        "even": 0.1,
+        "elapsed": 2.0,
+        "measures": {"exact": [None, 0.5], "loss": [2.0, 1.0], "expected": [0.2, 0.4]},
+    }
+    data = sweep.data() | {
+        "outcomes": {f"{place}:{seed}": outcome for place, seed in config.cells},
+        "runs": {
+            f"{place}:{seed}": f"20261120-12000{place}-00000{seed}" for place, seed in config.cells
+        },
+    }
     return sweep, data
 
 
@@ -118,7 +156,9 @@ NUMBERS = (0, -1, 3, 10**5, 2**31, 2**40, 10**9, 0.5, None, "x", [1])
 
 def spoil_model(folder: Path, rng: random.Random) -> None:
     """Change one file of a model: its config, its tokenizer, its settings, or the header of its weights."""
-    file = rng.choice([folder / "config.json", *sorted(folder.glob("*.json")), folder / "model.safetensors"])
+    file = rng.choice(
+        [folder / "config.json", *sorted(folder.glob("*.json")), folder / "model.safetensors"]
+    )
     data = file.read_bytes()
     if file.suffix == ".json":
         content = json.loads(data)
@@ -130,8 +170,8 @@ def spoil_model(folder: Path, rng: random.Random) -> None:
         file.write_text(json.dumps(content), "utf-8")
     else:
         length = int.from_bytes(data[:8], "little")
-        header = json.dumps(damaged(json.loads(data[8:8 + length]), rng)).encode()
-        file.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length:])
+        header = json.dumps(damaged(json.loads(data[8 : 8 + length]), rng)).encode()
+        file.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
 
 
 def draw_report(report: Report) -> None:

@@ -33,8 +33,13 @@ def test_a_door_takes_a_case_or_refuses_it_in_words(door: Door, tmp_path, monkey
     pages.quiet(monkeypatch)
     seconds: list[float] = []  # of each case
 
-    @settings(max_examples=CASES or door.short, derandomize=not CASES, database=None, phases=(Phase.generate,),
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=CASES or door.short,
+        derandomize=not CASES,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
     @given(door.cases)
     def enter(case):
         if not seconds:
@@ -48,7 +53,9 @@ def test_a_door_takes_a_case_or_refuses_it_in_words(door: Door, tmp_path, monkey
     before = reset_peak()
     enter()
     memory = peak() - before
-    print(f"{door.name}: {len(seconds):,} cases, the longest {max(seconds):.2f} s, {memory / 1e6:.0f} MB more memory")
+    print(
+        f"{door.name}: {len(seconds):,} cases, the longest {max(seconds):.2f} s, {memory / 1e6:.0f} MB more memory"
+    )
     assert memory < MOST_MEMORY
 
 

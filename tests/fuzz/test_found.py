@@ -43,28 +43,45 @@ def sound(frames: bytes, channels: int = 1) -> bytes:
     return out.getvalue()
 
 
-@each("data", [sound(b"a"), sound(b"abc", 2), sound(bytes(40)).replace(b"fmt \x10", b"fmt \xff"),
-               sound(bytes(40)).replace(b"fmt ", b"xxxx").replace(b"\x10\0\0\0", b"\xff\xff\0\0")])
+@each(
+    "data",
+    [
+        sound(b"a"),
+        sound(b"abc", 2),
+        sound(bytes(40)).replace(b"fmt \x10", b"fmt \xff"),
+        sound(bytes(40)).replace(b"fmt ", b"xxxx").replace(b"\x10\0\0\0", b"\xff\xff\0\0"),
+    ],
+)
 def test_a_sound_of_less_than_a_frame_or_of_a_chunk_too_long_is_refused(data):
     with pytest.raises(PretrainedError, match="WAV"):
         decode_wav(data, 16_000)
 
 
 def test_half_a_character_is_refused_wherever_text_comes_in():
-    for read, error in ((lambda: parse(f"owner/{LONE}"), PretrainedError),
-                        (lambda: read_code(f"Ann{LONE} 1A2B-3C01-F2AA-BB11"), LessonError),
-                        (lambda: from_json(to_json(decode("attention")).replace('"text":"', '"text":"\\ud800', 1)),
-                         LessonError)):
+    for read, error in (
+        (lambda: parse(f"owner/{LONE}"), PretrainedError),
+        (lambda: read_code(f"Ann{LONE} 1A2B-3C01-F2AA-BB11"), LessonError),
+        (
+            lambda: from_json(
+                to_json(decode("attention")).replace('"text":"', '"text":"\\ud800', 1)
+            ),
+            LessonError,
+        ),
+    ):
         with pytest.raises(error) as refused:
             read()
         str(refused.value).encode()
-    assert make_question("text", "?", "a").check(f"a{LONE}") is True  # punctuation, which does not count
+    assert (
+        make_question("text", "?", "a").check(f"a{LONE}") is True
+    )  # punctuation, which does not count
 
 
 def test_a_model_whose_config_has_half_a_character_is_refused_in_words(tmp_path):
     save("t5", tmp_path)
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": LONE}), encoding="utf-8")
+    path.write_text(
+        json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": LONE}), encoding="utf-8"
+    )
     with pytest.raises(PretrainedError, match="cannot be loaded") as refused:
         load_folder(tmp_path, "own")
     str(refused.value).encode()
@@ -72,7 +89,9 @@ def test_a_model_whose_config_has_half_a_character_is_refused_in_words(tmp_path)
 
 def test_a_checkpoint_of_another_size_is_refused_in_one_line(tmp_path, worker_here):
     work((run := create_run(small_run(), path=tmp_path / "run")).path)
-    larger = replace(run.config(), model=ModelConfig.transformer(d_model=8, num_heads=2, layers=9, d_ff=64))
+    larger = replace(
+        run.config(), model=ModelConfig.transformer(d_model=8, num_heads=2, layers=9, d_ff=64)
+    )
     run.update_metadata(config=larger.to_json())
     with pytest.raises(ValueError, match="do not fit this model: ") as refused:
         run.model()
@@ -97,8 +116,20 @@ def test_settings_whose_task_is_no_word_are_refused():
         FineTuneConfig.from_json({"task": {"key": "classify"}, "data": "a,b"})
 
 
-@each("values", [{"rows": [0.5]}, {"rows": 7}, {"query": []}, {"head": "ab"}, {"svg": "x"}, {"svg": '<svg width="a">'},
-                 {"title": None}, {"note": LONE}, {"page": ["heads"]}])
+@each(
+    "values",
+    [
+        {"rows": [0.5]},
+        {"rows": 7},
+        {"query": []},
+        {"head": "ab"},
+        {"svg": "x"},
+        {"svg": '<svg width="a">'},
+        {"title": None},
+        {"note": LONE},
+        {"page": ["heads"]},
+    ],
+)
 def test_a_report_whose_view_cannot_be_drawn_is_none(values):
     path = reports.runs_folder() / "reports" / f"{'0' * 16}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,20 +27,48 @@ from tests.damage import PIECES, damaged_text
 from tests.fuzz.door import Door, seeded
 
 T, S, H = 3, 5, 2
-CELLS: Any = SimpleNamespace(i=torch.arange(2, 2 + T)[:, None], j=torch.arange(S)[None], num_heads=H, num_queries=T,
-                             num_keys=S)
+CELLS: Any = SimpleNamespace(
+    i=torch.arange(2, 2 + T)[:, None],
+    j=torch.arange(S)[None],
+    num_heads=H,
+    num_queries=T,
+    num_keys=S,
+)
 SCORES = torch.randn(2, H, T, S, generator=torch.Generator().manual_seed(0))
 FORMULA = "i j h T S score where ( ) , + - * / % ** < <= == and or not 1 2. abs min exp 1e30 log sqrt".split()
-FORMULAS = ("score - 0.5*abs(i-j)", "j <= i and i - j < 3 or j == 0", "where(h == 0, score, score/sqrt(1+i))")
+FORMULAS = (
+    "score - 0.5*abs(i-j)",
+    "j <= i and i - j < 3 or j == 0",
+    "where(h == 0, score, score/sqrt(1+i))",
+)
 MECHANISMS = tuple(codec.to_text(item.config(16, 2)) for item in PRESETS[:12]) + (
     "d=16 h=2 position=alibi mask=and(causal,local(window=3)) normalizer=softmax(temperature=0.5)",
-    "position=formula(formula='score / (i - j)')", "mask=causal;mask=local(window=2);kernel=exact")
+    "position=formula(formula='score / (i - j)')",
+    "mask=causal;mask=local(window=2);kernel=exact",
+)
 CODES = ("Ann Lee 1A2B-3C01-F2AA-BB11", "x 0000-0000-0000-0000")
 ANSWERS = ("0.25", "1 2\n3 4", "[[1, 2], [3, 4]]", "j <= i", "score - abs(j - i)/2", "L3·H1")
-QUESTIONS = tuple(make_question(kind, "?", answer, tolerance=0.01) for kind, answer in (
-    ("numbers", "0.25"), ("numbers", "1 2\n3 4"), ("text", "L3·H1"), ("mask", "j <= i"), ("score", "score - i")))
-NAMES = ("distilbert/distilgpt2", "owner/name@refs/pr/1", "https://huggingface.co/a/b/tree/main", "gpt2")
-LESSONS = ("https://host/lab/masks?masks:tokens=a+b&m=1&m=2&lesson=x&embed=true", "http://host:8501/", "masks?a=b")
+QUESTIONS = tuple(
+    make_question(kind, "?", answer, tolerance=0.01)
+    for kind, answer in (
+        ("numbers", "0.25"),
+        ("numbers", "1 2\n3 4"),
+        ("text", "L3·H1"),
+        ("mask", "j <= i"),
+        ("score", "score - i"),
+    )
+)
+NAMES = (
+    "distilbert/distilgpt2",
+    "owner/name@refs/pr/1",
+    "https://huggingface.co/a/b/tree/main",
+    "gpt2",
+)
+LESSONS = (
+    "https://host/lab/masks?masks:tokens=a+b&m=1&m=2&lesson=x&embed=true",
+    "http://host:8501/",
+    "masks?a=b",
+)
 MATRICES = ("1,2|1,0;0,1|3;4", "1|1|1", "1,2;3,4|5,6;7,8|9;1")
 
 ANY = st.text(max_size=60)
@@ -51,12 +79,16 @@ def near(*texts: str) -> st.SearchStrategy[str]:
     return seeded(lambda rng: damaged_text(rng.choice(texts), rng)) | ANY
 
 
-FORMULA_TEXTS = near(*FORMULAS) | st.lists(st.sampled_from(FORMULA), max_size=24).map(" ".join) | st.text(
-    "ijhTS score0123456789.+-*/%<>=!()&|,^eandornotwhmixqlg_[]{}'\"\\\n", max_size=60)
+FORMULA_TEXTS = (
+    near(*FORMULAS)
+    | st.lists(st.sampled_from(FORMULA), max_size=24).map(" ".join)
+    | st.text("ijhTS score0123456789.+-*/%<>=!()&|,^eandornotwhmixqlg_[]{}'\"\\\n", max_size=60)
+)
 
 
 def formula(kind: Any) -> Any:
     """A formula is read and computed; its error points into the text."""
+
     def enter(text: str, _: Path) -> None:
         try:
             result = parse(text, kind)(CELLS, None if kind == "mask" else SCORES)
@@ -64,7 +96,9 @@ def formula(kind: Any) -> Any:
             assert 0 <= error.at <= max(len(text), 1) and error.why.endswith(".")
             assert error.pointed().splitlines()[-1] == " " * error.at + "^"
             raise
-        assert result.isfinite().all() and result.dtype == (torch.bool if kind == "mask" else torch.float32)
+        assert result.isfinite().all() and result.dtype == (
+            torch.bool if kind == "mask" else torch.float32
+        )
 
     return enter
 
@@ -85,11 +119,22 @@ def choice(case: tuple[str, str], _: Path) -> None:
 
 def query(rng: random.Random) -> dict[str, Any]:
     """The parameters of a link of Compare, some of them changed."""
-    whole = to_query(default_controls()) | {"sizes": "16.2.0", "source": "5.11", "minus": "1.0", "seed": "3",
-                                            "length": "256", "text": "a b c", "m": ["score=dot", "position=alibi"]}
+    whole = to_query(default_controls()) | {
+        "sizes": "16.2.0",
+        "source": "5.11",
+        "minus": "1.0",
+        "seed": "3",
+        "length": "256",
+        "text": "a b c",
+        "m": ["score=dot", "position=alibi"],
+    }
     names = rng.sample(sorted(READERS.keys() & whole.keys()), rng.randint(1, 3))
-    return {name: [damaged_text(part, rng) for part in value] if isinstance(value := whole[name], list)
-            else damaged_text(str(value), rng) for name in names}
+    return {
+        name: [damaged_text(part, rng) for part in value]
+        if isinstance(value := whole[name], list)
+        else damaged_text(str(value), rng)
+        for name in names
+    }
 
 
 def compare(link: dict[str, Any], _: Path) -> None:
@@ -118,16 +163,38 @@ DOORS = (
     Door("mask formula", FORMULA_TEXTS, formula("mask"), (FormulaError,), 120),
     Door("mechanism in a link", near(*MECHANISMS), mechanism, WORDS, 120),
     Door("pattern of layers in a link", near(*MECHANISMS), pattern, WORDS, 60),
-    Door("choice in a link", st.tuples(st.sampled_from(["mask", "position", "score", "normalizer"]), near(
-        "and(causal,local(window=3))", "alibi", "softmax(temperature=0.5)", "formula(formula='i - j')")), choice,
-        WORDS, 60),
+    Door(
+        "choice in a link",
+        st.tuples(
+            st.sampled_from(["mask", "position", "score", "normalizer"]),
+            near(
+                "and(causal,local(window=3))",
+                "alibi",
+                "softmax(temperature=0.5)",
+                "formula(formula='i - j')",
+            ),
+        ),
+        choice,
+        WORDS,
+        60,
+    ),
     Door("link of Compare", seeded(query), compare, (), 60),
     Door("matrices in a link", near(*MATRICES), matrices, (MatrixError,), 60),
-    Door("lesson in a link", near(encode(decode("attention"))) | st.sampled_from(PIECES), lambda text, _: decode(text),
-         (LessonError,), 60),
+    Door(
+        "lesson in a link",
+        near(encode(decode("attention"))) | st.sampled_from(PIECES),
+        lambda text, _: decode(text),
+        (LessonError,),
+        60,
+    ),
     Door("link in a lesson", near(*LESSONS), lesson_link, (LessonError,), 60),
     Door("code of a student", near(*CODES), lambda text, _: read_code(text), (LessonError,), 60),
-    Door("answer of a student", st.tuples(st.sampled_from(QUESTIONS), near(*ANSWERS)),
-         lambda case, _: case[0].check(case[1]), (LessonError,), 60),
+    Door(
+        "answer of a student",
+        st.tuples(st.sampled_from(QUESTIONS), near(*ANSWERS)),
+        lambda case, _: case[0].check(case[1]),
+        (LessonError,),
+        60,
+    ),
     Door("name of a model", near(*NAMES), hub_name, (PretrainedError,), 60),
 )

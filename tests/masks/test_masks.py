@@ -19,44 +19,87 @@ CAUSAL = Choice("causal")
 WORKED = {
     "none": (Choice("none"), "######## " * 6),
     "causal": (CAUSAL, "#....... ##...... ###..... ####.... #####... ######.."),
-    "local": (Choice.of("local", window=1), "##...... ###..... .###.... ..###... ...###.. ....###."),
-    "causal_local": (Choice.of("causal_local", lookback=2),
-                     "#....... ##...... ###..... .###.... ..###... ...###.."),
-    "dilated": (Choice.of("dilated", window=1, dilation=3),
-                "#..#.... .#..#... ..#..#.. #..#..#. .#..#..# ..#..#.."),
-    "strided": (Choice.of("strided", lookback=1, stride=4),
-                "#....... ##...... .##..... ..##.... #..##... .#..##.."),
+    "local": (
+        Choice.of("local", window=1),
+        "##...... ###..... .###.... ..###... ...###.. ....###.",
+    ),
+    "causal_local": (
+        Choice.of("causal_local", lookback=2),
+        "#....... ##...... ###..... .###.... ..###... ...###..",
+    ),
+    "dilated": (
+        Choice.of("dilated", window=1, dilation=3),
+        "#..#.... .#..#... ..#..#.. #..#..#. .#..#..# ..#..#..",
+    ),
+    "strided": (
+        Choice.of("strided", lookback=1, stride=4),
+        "#....... ##...... .##..... ..##.... #..##... .#..##..",
+    ),
     "block": (Choice.of("block", size=4), "####.... ####.... ####.... ####.... ....#### ....####"),
-    "chunked": (Choice.of("chunked", size=4), "#....... ##...... ###..... ####.... ....#... ....##.."),
-    "prefix": (Choice.of("prefix", prefix=3), "###..... ###..... ###..... ####.... #####... ######.."),
-    "document": (Choice.of("document", lengths="2, 3"),
-                 "##...... ##...... ..###... ..###... ..###... .....###"),
-    "tree": (Choice.of("tree", prefix=2, parents="-, 0, 0, 2"),
-             "#....... ##...... ###..... ####.... ###.#... ###.##.."),
-    "shared_prefix": (Choice.of("shared_prefix", prefix=1, lengths="2, 2"),
-                      "#....... ##...... ###..... #..#.... #..##... #....#.."),
-    "block_diffusion": (Choice.of("block_diffusion", noised=3, size=2),
-                        "##...... ##...... ..###... ...##... ...##... ...####."),
-    "neighborhood": (Choice.of("neighborhood", rows=2, columns=3, window=1),
-                     "#....... .#...... ..#..... ...#.... ....#... .....#.."),
-    "global_window": (Choice.of("global_window", window=1, globals=1),
-                      "######## ###..... ####.... #.###... #..###.. #...###."),
-    "bigbird": (Choice.of("bigbird", block=2, window=0, globals=1, random=0),
-                "######## ######## ####..## ####..## ######## ########"),
-    "local_m": (Choice.of("local_m", window=1), "##...... ###..... .###.... ..###... ...###.. ....###."),
-    "formula": (Choice.of("formula", text="j <= i and (i - j) % 2 == 0 or j == T"),
-                "#.....#. .#....#. #.#...#. .#.#..#. #.#.#.#. .#.#.##."),
-    "drawn": (Choice.of("drawn", drawing="2x3:6.1", beyond="repeat"),
-              "##.##.## ..#..#.. ##.##.## ..#..#.. ##.##.## ..#..#.."),
-    "and": (Choice.of("and", CAUSAL, Choice.of("block", size=4)),
-            "#....... ##...... ###..... ####.... ....#... ....##.."),
-    "or": (Choice.of("or", CAUSAL, Choice.of("local", window=1)),
-           "##...... ###..... ####.... #####... ######.. #######."),
+    "chunked": (
+        Choice.of("chunked", size=4),
+        "#....... ##...... ###..... ####.... ....#... ....##..",
+    ),
+    "prefix": (
+        Choice.of("prefix", prefix=3),
+        "###..... ###..... ###..... ####.... #####... ######..",
+    ),
+    "document": (
+        Choice.of("document", lengths="2, 3"),
+        "##...... ##...... ..###... ..###... ..###... .....###",
+    ),
+    "tree": (
+        Choice.of("tree", prefix=2, parents="-, 0, 0, 2"),
+        "#....... ##...... ###..... ####.... ###.#... ###.##..",
+    ),
+    "shared_prefix": (
+        Choice.of("shared_prefix", prefix=1, lengths="2, 2"),
+        "#....... ##...... ###..... #..#.... #..##... #....#..",
+    ),
+    "block_diffusion": (
+        Choice.of("block_diffusion", noised=3, size=2),
+        "##...... ##...... ..###... ...##... ...##... ...####.",
+    ),
+    "neighborhood": (
+        Choice.of("neighborhood", rows=2, columns=3, window=1),
+        "#....... .#...... ..#..... ...#.... ....#... .....#..",
+    ),
+    "global_window": (
+        Choice.of("global_window", window=1, globals=1),
+        "######## ###..... ####.... #.###... #..###.. #...###.",
+    ),
+    "bigbird": (
+        Choice.of("bigbird", block=2, window=0, globals=1, random=0),
+        "######## ######## ####..## ####..## ######## ########",
+    ),
+    "local_m": (
+        Choice.of("local_m", window=1),
+        "##...... ###..... .###.... ..###... ...###.. ....###.",
+    ),
+    "formula": (
+        Choice.of("formula", text="j <= i and (i - j) % 2 == 0 or j == T"),
+        "#.....#. .#....#. #.#...#. .#.#..#. #.#.#.#. .#.#.##.",
+    ),
+    "drawn": (
+        Choice.of("drawn", drawing="2x3:6.1", beyond="repeat"),
+        "##.##.## ..#..#.. ##.##.## ..#..#.. ##.##.## ..#..#..",
+    ),
+    "and": (
+        Choice.of("and", CAUSAL, Choice.of("block", size=4)),
+        "#....... ##...... ###..... ####.... ....#... ....##..",
+    ),
+    "or": (
+        Choice.of("or", CAUSAL, Choice.of("local", window=1)),
+        "##...... ###..... ####.... #####... ######.. #######.",
+    ),
     "not": (Choice.of("not", CAUSAL), ".####### ..###### ...##### ....#### .....### ......##"),
 }
 CONTENT = ["local_p", "moba", "lightning"]
-PLAIN = [choice for choice, _ in WORKED.values()] + [Choice.of("bigbird", block=2, random=2), Choice.of(
-    "formula", text="where(h == 0, j <= i, j > i + h)"), Choice.of("drawn", drawing="3x3:4.6.7", beyond="seen")]
+PLAIN = [choice for choice, _ in WORKED.values()] + [
+    Choice.of("bigbird", block=2, random=2),
+    Choice.of("formula", text="where(h == 0, j <= i, j > i + h)"),
+    Choice.of("drawn", drawing="3x3:4.6.7", beyond="seen"),
+]
 
 
 def drawn_as(allowed):
@@ -116,8 +159,12 @@ def test_what_a_mask_has_no_room_for_is_one_more_text():
 
 def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
     """Each middle block sees itself, both ends and r further ones; a seed says which."""
+
     def seen(seed, random):
-        return build_mask(Choice.of("bigbird", window=0, globals=1, random=random, seed=seed), 41, 41)
+        return build_mask(
+            Choice.of("bigbird", window=0, globals=1, random=random, seed=seed), 41, 41
+        )
+
     assert torch.equal(seen(3, 4), seen(3, 4)) and not torch.equal(seen(3, 4), seen(4, 4))
     assert (seen(3, 4)[1:-1].sum(1) == 3 + 4).all() and seen(3, 4)[[0, -1]].all()
     assert (seen(3, 4) & seen(3, 0)).equal(seen(3, 0))
@@ -137,11 +184,17 @@ def test_luong_m_is_the_window_and_may_have_its_gaussian():
     """exp(−distance² / 2σ²) with σ = D / 2 = 1: 1, e^(−1/2), e^(−2) inside ±2."""
     x = torch.randn(1, 7, 6)
     masks = (Choice.of("local_m", window=2, gaussian=gaussian) for gaussian in (False, True))
-    plain, bell = (Attention(AttentionConfig(6, 1, projection="identity", mask=mask)) for mask in masks)
+    plain, bell = (
+        Attention(AttentionConfig(6, 1, projection="identity", mask=mask)) for mask in masks
+    )
     without, with_ = plain(x), bell(x)
     torch.testing.assert_close(without.weights.sum(-1), torch.ones(1, 1, 7))
-    factor = torch.tensor([[0.0 if abs(i - j) > 2 else [1, 0.60653066, 0.13533528][abs(i - j)] for j in range(7)]
-                           for i in range(7)])
+    factor = torch.tensor(
+        [
+            [0.0 if abs(i - j) > 2 else [1, 0.60653066, 0.13533528][abs(i - j)] for j in range(7)]
+            for i in range(7)
+        ]
+    )
     torch.testing.assert_close(with_.weights, without.weights * factor)
     torch.testing.assert_close(with_.normalized, without.weights)
     assert (with_.weights.sum(-1) < 1).all()
@@ -188,7 +241,9 @@ def test_a_row_that_sees_nothing_gives_zeros_and_finite_gradients():
 
 
 def test_a_formula_by_head_masks_each_head_in_its_own_way():
-    config = AttentionConfig(24, 3, mask=Choice.of("formula", text="where(h == 1, j <= i, abs(i - j) <= h)"))
+    config = AttentionConfig(
+        24, 3, mask=Choice.of("formula", text="where(h == 1, j <= i, abs(i - j) <= h)")
+    )
     weights = Attention(config)(torch.randn(2, 5, 24)).weights
     assert (weights[:, 0].diagonal(dim1=1, dim2=2) == 1).all() and not weights[:, 1].triu(1).any()
     assert (weights[:, 2] > 0)[0].equal(build_mask(Choice.of("local", window=2), 5, 5))
@@ -196,35 +251,65 @@ def test_a_formula_by_head_masks_each_head_in_its_own_way():
 
 @given(st.integers(1, 64), st.integers(1, 64), st.randoms(use_true_random=False))
 def test_a_drawing_comes_back_from_its_text(queries, keys, chance):
-    drawing = Drawing(tuple("".join(chance.choice("01") for _ in range(keys)) for _ in range(queries)))
+    drawing = Drawing(
+        tuple("".join(chance.choice("01") for _ in range(keys)) for _ in range(queries))
+    )
     assert parse_drawing(drawing.text()) == drawing == Drawing.of(drawing.tensor())
     config = AttentionConfig(mask=Choice.of("drawn", drawing=drawing.text()))
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@each("text", [
-    "", "3", "3x3", "3x3:", "3x3:4.6", "3x3:4.6.8", "3x3:4.6.7.0", "0x1:", "65x1:0", "03x3:4.6.7", "3x3:4.6.g",
-    "3x3:4.6.07", "3x3 :4.6.7", "3X3:4.6.7", "3x3:4.6.F", "²x3:4.6.7", "1x1:-"])
+@each(
+    "text",
+    [
+        "",
+        "3",
+        "3x3",
+        "3x3:",
+        "3x3:4.6",
+        "3x3:4.6.8",
+        "3x3:4.6.7.0",
+        "0x1:",
+        "65x1:0",
+        "03x3:4.6.7",
+        "3x3:4.6.g",
+        "3x3:4.6.07",
+        "3x3 :4.6.7",
+        "3X3:4.6.7",
+        "3x3:4.6.F",
+        "²x3:4.6.7",
+        "1x1:-",
+    ],
+)
 def test_a_drawing_that_cannot_be_read_is_refused(text):
     with pytest.raises(ConfigError, match="drawing"):
         AttentionConfig(mask=Choice.of("drawn", drawing=text))
 
 
-@each(("choice", "says"), [
-    (Choice.of("formula", text="i - j"), "gives a truth value"),
-    (Choice.of("formula", text="j <= k"), "k is not known"),
-    (Choice.of("formula", text=3), "expected a text"),
-    (Choice.of("document", lengths="3, x"), "whole numbers from 1"),
-    (Choice.of("document", lengths="3, 0"), "whole numbers from 1"),
-    (Choice.of("document", lengths="1 " * 65), "65 documents"),
-    (Choice.of("document", lengths=""), "0 documents"),
-    (Choice.of("dilated", dilation=0), "expected 1 to 64"),
-    (Choice.of("tree", parents="-, 0, 2"), "node 2: '2'; expected the number of an earlier node"),
-    (Choice.of("tree", parents="0"), "node 0: '0'"), (Choice.of("tree", parents="-, x"), "node 1: 'x'"),
-    (Choice.of("tree", parents=""), "0 nodes"), (Choice.of("tree", parents="- " * 257), "257 nodes"),
-    (Choice.of("shared_prefix", lengths="0"), "whole numbers from 1"),
-    (Choice.of("and"), "one or more parts"), (Choice.of("block", CAUSAL), "no parts"),
-])
+@each(
+    ("choice", "says"),
+    [
+        (Choice.of("formula", text="i - j"), "gives a truth value"),
+        (Choice.of("formula", text="j <= k"), "k is not known"),
+        (Choice.of("formula", text=3), "expected a text"),
+        (Choice.of("document", lengths="3, x"), "whole numbers from 1"),
+        (Choice.of("document", lengths="3, 0"), "whole numbers from 1"),
+        (Choice.of("document", lengths="1 " * 65), "65 documents"),
+        (Choice.of("document", lengths=""), "0 documents"),
+        (Choice.of("dilated", dilation=0), "expected 1 to 64"),
+        (
+            Choice.of("tree", parents="-, 0, 2"),
+            "node 2: '2'; expected the number of an earlier node",
+        ),
+        (Choice.of("tree", parents="0"), "node 0: '0'"),
+        (Choice.of("tree", parents="-, x"), "node 1: 'x'"),
+        (Choice.of("tree", parents=""), "0 nodes"),
+        (Choice.of("tree", parents="- " * 257), "257 nodes"),
+        (Choice.of("shared_prefix", lengths="0"), "whole numbers from 1"),
+        (Choice.of("and"), "one or more parts"),
+        (Choice.of("block", CAUSAL), "no parts"),
+    ],
+)
 def test_what_cannot_be_is_refused_in_words(choice, says):
     with pytest.raises(ConfigError, match=says):
         AttentionConfig(mask=choice)
@@ -232,7 +317,9 @@ def test_what_cannot_be_is_refused_in_words(choice, says):
 
 def test_a_formula_that_divides_by_zero_says_so_and_never_reaches_the_weights():
     layer = Attention(AttentionConfig(24, 3, mask=Choice.of("formula", text="i / j > 1")))
-    with pytest.raises(ConfigError, match="divides by zero, first at i = 0, j = 0|divides by zero, first at"):
+    with pytest.raises(
+        ConfigError, match="divides by zero, first at i = 0, j = 0|divides by zero, first at"
+    ):
         layer(torch.randn(2, 5, 24))
 
 
@@ -241,12 +328,20 @@ def test_a_composed_mask_costs_what_its_parts_do():
     rule = Choice.of("formula", text="j <= i and i - j < 4")
     both = Choice.of("and", CAUSAL, Choice.of("not", rule))
     assert flops(rule) == flops(both) == flops(CAUSAL) == 0
-    assert flops(Choice.of("and", CAUSAL, Choice("local_p"))) == flops(Choice("local_p")) == 2 * 3 * 5 * 8 * 8
+    assert (
+        flops(Choice.of("and", CAUSAL, Choice("local_p")))
+        == flops(Choice("local_p"))
+        == 2 * 3 * 5 * 8 * 8
+    )
 
 
 def flops(mask):
     config = AttentionConfig(24, 3, mask=mask)
-    return next(item for item in MASKS if item.key == mask.key).cost(config, Area.whole(5, 7, masked=True)).flops
+    return (
+        next(item for item in MASKS if item.key == mask.key)
+        .cost(config, Area.whole(5, 7, masked=True))
+        .flops
+    )
 
 
 @each("item", [item for item in MASKS if item.key not in COMPOSITIONS])

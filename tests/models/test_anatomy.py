@@ -31,11 +31,15 @@ def test_the_parts_add_up_to_the_model(case):
     for part in whole.walk():
         if part.children:
             for what in ("parameters", "flops", "bytes"):
-                assert getattr(part, what) == sum(getattr(child, what) for child in part.children), (part.path, what)
+                assert getattr(part, what) == sum(
+                    getattr(child, what) for child in part.children
+                ), (part.path, what)
             gradients = [child.gradient for child in part.children if child.gradient is not None]
             assert part.gradient == pytest.approx(sum(g * g for g in gradients) ** 0.5)
     logits = model(*inputs).logits
-    assert whole.shape == tuple(logits.shape) and whole.mean == pytest.approx(logits.mean().item(), abs=1e-5)
+    assert whole.shape == tuple(logits.shape) and whole.mean == pytest.approx(
+        logits.mean().item(), abs=1e-5
+    )
     assert whole.std == pytest.approx(logits.std(correction=0).item(), rel=1e-4)
 
 
@@ -64,7 +68,10 @@ def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
         model(source, mask, record=True)  # the exact kernel, whose products torch counts
     assert whole.flops == counter.get_total_flops()
     layer = whole.layers()[0]
-    assert [child.title for child in layer.children][::2] == ["Causal self-attention", "Feed-forward"]
+    assert [child.title for child in layer.children][::2] == [
+        "Causal self-attention",
+        "Feed-forward",
+    ]
     assert layer.flops == (maps - 2 * B * T * C * V + met) / LAYERS
 
 
@@ -79,7 +86,9 @@ def test_bytes_are_what_autograd_keeps():
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         logits = model(*inputs).logits
     assert logits.requires_grad
-    assert whole.bytes == sum(t.untyped_storage().nbytes() for place, t in saved.items() if place not in own)
+    assert whole.bytes == sum(
+        t.untyped_storage().nbytes() for place, t in saved.items() if place not in own
+    )
 
 
 def test_a_tied_matrix_is_counted_once_where_it_is_looked_up():
@@ -101,8 +110,14 @@ def test_parts_stand_in_the_order_in_which_they_run():
 @each("item", [item for item in PRESETS if item.config(24, 1).projection.key != "identity"])
 def test_any_mechanism_is_taken_apart(item):
     attention = item.config(24, 2)
-    model = build_model(ModelConfig("decoder", 24, 2, attention, d_ff=16), Shape(9, 9, 9, one_vocabulary=True))
+    model = build_model(
+        ModelConfig("decoder", 24, 2, attention, d_ff=16), Shape(9, 9, 9, one_vocabulary=True)
+    )
     source, mask = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
-    whole = summarize(model, (source, mask, source), lambda out: F.cross_entropy(out.flatten(0, 1), source.flatten()))
+    whole = summarize(
+        model,
+        (source, mask, source),
+        lambda out: F.cross_entropy(out.flatten(0, 1), source.flatten()),
+    )
     assert whole.parameters == sum(weight.numel() for weight in model.parameters())
     assert whole.flops and whole.bytes and whole.gradient

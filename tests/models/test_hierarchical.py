@@ -52,8 +52,12 @@ def gru_step(weights, suffix, x, h):
 
 def lstm_step(weights, suffix, x, state):
     h, cell = state
-    i, f, g, o = (weights[f"weight_ih_l0{suffix}"] @ x + weights[f"bias_ih_l0{suffix}"]
-                  + weights[f"weight_hh_l0{suffix}"] @ h + weights[f"bias_hh_l0{suffix}"]).chunk(4)
+    i, f, g, o = (
+        weights[f"weight_ih_l0{suffix}"] @ x
+        + weights[f"bias_ih_l0{suffix}"]
+        + weights[f"weight_hh_l0{suffix}"] @ h
+        + weights[f"bias_hh_l0{suffix}"]
+    ).chunk(4)
     cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(cell), cell
 
@@ -70,7 +74,11 @@ def direction(weights, suffix, xs, cell, size):
 def pooled(weights, xs, cell, bidirectional):
     """The vector of a sequence and its weights, for additive attention: Yang 2016, equations 1 to 7."""
     size = C // 2 if bidirectional else C
-    cells = {name.removeprefix("encoder."): w for name, w in weights.items() if name.startswith("encoder.")}
+    cells = {
+        name.removeprefix("encoder."): w
+        for name, w in weights.items()
+        if name.startswith("encoder.")
+    }
     states = direction(cells, "", xs, cell, size)
     if bidirectional:
         backward = direction(cells, "_reverse", xs[::-1], cell, size)[::-1]
@@ -117,7 +125,10 @@ def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
     assert words.shape == (4, 1, 4, source.shape[1]) and sentences.shape == (4, 1, 1, 4)
     for i, (_, by_word, by_sentence) in enumerate(expected):
         torch.testing.assert_close(sentences[i, 0, 0, : len(by_sentence)], by_sentence)
-        assert not sentences[i, 0, 0, len(by_sentence) :].any() and not words[i, 0, len(by_word) :].any()
+        assert (
+            not sentences[i, 0, 0, len(by_sentence) :].any()
+            and not words[i, 0, len(by_word) :].any()
+        )
         start = 0
         for n, shares in enumerate(by_word):
             row = torch.zeros(source.shape[1], dtype=torch.double)
@@ -125,8 +136,10 @@ def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
             torch.testing.assert_close(words[i, 0, n].detach(), row)
             start += len(shares)
     towards = torch.randn(logits.shape, dtype=torch.double)
-    ours, theirs = (torch.autograd.grad((out * towards).sum(), list(weights.values()))
-                    for out in (output.logits, logits))
+    ours, theirs = (
+        torch.autograd.grad((out * towards).sum(), list(weights.values()))
+        for out in (output.logits, logits)
+    )
     for name, a, b in zip(weights, ours, theirs, strict=True):
         torch.testing.assert_close(a, b, msg=partial("{}: {}".format, name))
     assert all(grad.any() for grad in ours), "every weight is used"
@@ -144,14 +157,22 @@ def test_by_hand_a_document_of_two_sentences():
     model.output.weight.data.zero_()[0, 0], model.output.bias.data[:] = 1.0, 0.0
     # Word 7 scores log 3 and its end mark 0: weights 3/4 and 1/4, vector (3/4 · log 3, 0). Word 9 and its end mark
     # score 0: weights 1/2, vector (0, 1/2). The sentences score 3/4 · log 3 and 0.
-    output = model(torch.tensor([[7, END, 9, END]]), torch.ones(1, 4, dtype=torch.bool), record=True)
+    output = model(
+        torch.tensor([[7, END, 9, END]]), torch.ones(1, 4, dtype=torch.bool), record=True
+    )
     words, sentences = (output.maps[kind][0].weights[0, 0] for kind in ("words", "sentences"))
-    torch.testing.assert_close(words, torch.tensor([[0.75, 0.25, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.double))
+    torch.testing.assert_close(
+        words, torch.tensor([[0.75, 0.25, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.double)
+    )
     first = 3**0.75 / (3**0.75 + 1)
     torch.testing.assert_close(sentences, torch.tensor([[first, 1 - first]], dtype=torch.double))
     assert output.logits[0, 0].item() == pytest.approx(first * 0.75 * math.log(3))
-    torch.testing.assert_close(output.source_attention[0][0, 0, 0], torch.tensor(
-        [0.75 * first, 0.25 * first, 0.5 * (1 - first), 0.5 * (1 - first)], dtype=torch.double))
+    torch.testing.assert_close(
+        output.source_attention[0][0, 0, 0],
+        torch.tensor(
+            [0.75 * first, 0.25 * first, 0.5 * (1 - first), 0.5 * (1 - first)], dtype=torch.double
+        ),
+    )
     assert output.uniform.tolist() == [[[0.25] * 4]]
 
 
@@ -161,7 +182,10 @@ def test_padding_changes_nothing_whatever_it_holds():
     noise = torch.where(mask, source, torch.randint(1, V, source.shape))
     noise[2, 1:] = END  # marks in padding end no sentence
     assert torch.equal(model(noise, mask).logits, logits)
-    wider = torch.cat((source, torch.full((4, 5), END)), 1), torch.cat((mask, torch.zeros(4, 5, dtype=torch.bool)), 1)
+    wider = (
+        torch.cat((source, torch.full((4, 5), END)), 1),
+        torch.cat((mask, torch.zeros(4, 5, dtype=torch.bool)), 1),
+    )
     torch.testing.assert_close(model(*wider).logits, logits)
     for i, lines in enumerate(rows):
         alone = torch.cat(lines)[None]
@@ -169,7 +193,9 @@ def test_padding_changes_nothing_whatever_it_holds():
         torch.testing.assert_close(output.logits[0], logits[i])
         assert output.uniform.sum().item() == pytest.approx(1.0)
         spread = output.uniform[0, 0].split([len(line) for line in lines])
-        assert [part.sum().item() for part in spread] == pytest.approx([1 / len(lines)] * len(lines))
+        assert [part.sum().item() for part in spread] == pytest.approx(
+            [1 / len(lines)] * len(lines)
+        )
 
 
 def test_where_each_token_stands_and_the_tokens_of_its_maps():
@@ -178,8 +204,12 @@ def test_where_each_token_stands_and_the_tokens_of_its_maps():
     assert where.counts.tolist() == [len(lines) for lines in rows] and where.longest == 7
     for i, lines in enumerate(rows):
         lengths = [len(line) for line in lines]
-        assert where.number[i][mask[i]].tolist() == [n for n, length in enumerate(lengths) for _ in range(length)]
-        assert where.position[i][mask[i]].tolist() == [p for length in lengths for p in range(length)]
+        assert where.number[i][mask[i]].tolist() == [
+            n for n, length in enumerate(lengths) for _ in range(length)
+        ]
+        assert where.position[i][mask[i]].tolist() == [
+            p for length in lengths for p in range(length)
+        ]
         tokens = ["." if token == END else str(token) for token in torch.cat(lines).tolist()]
         assert [len(span) for span in sentence_spans(tokens)] == lengths
         names, columns = map_tokens(config(), "words", tokens, None)
@@ -208,30 +238,51 @@ def test_a_choice_trains_or_is_refused_in_words(axis, key):
     model, (source, mask, rows) = build_model(model_config, SHAPE), documents()
     model(source, mask).logits.square().sum().backward()
     grads = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
-    assert all(grad.isfinite().all() for grad in grads.values()) and grads["source.token.weight"].any()
+    assert (
+        all(grad.isfinite().all() for grad in grads.values()) and grads["source.token.weight"].any()
+    )
     logits = model.eval()(source, mask).logits
-    torch.testing.assert_close(model(source, mask, record=True).logits, logits, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        model(source, mask, record=True).logits, logits, rtol=1e-3, atol=1e-4
+    )
     alone = torch.cat(rows[1])[None]
-    torch.testing.assert_close(model(alone, torch.ones_like(alone, dtype=torch.bool)).logits[0], logits[1],
-                               rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        model(alone, torch.ones_like(alone, dtype=torch.bool)).logits[0],
+        logits[1],
+        rtol=1e-3,
+        atol=1e-4,
+    )
 
 
-@each(("changes", "words"), [
-    ({"feeding": "input"}, "no decoder"), ({"tied": True}, "no decoder"),
-    ({"num_heads": 2}, "single head; take num_heads = 1"), ({"mask": "local_m"}, "take mask = none, padding"),
-    ({"mask": "causal"}, "has no position"), ({"position": "rope"}, "take position = none"),
-    ({"score": "scaled_dot", "kernel": "linear", "projection": "multi_head"}, "kernel = linear cannot take"),
-    ({"score": None}, "needs an attention"),
-])
+@each(
+    ("changes", "words"),
+    [
+        ({"feeding": "input"}, "no decoder"),
+        ({"tied": True}, "no decoder"),
+        ({"num_heads": 2}, "single head; take num_heads = 1"),
+        ({"mask": "local_m"}, "take mask = none, padding"),
+        ({"mask": "causal"}, "has no position"),
+        ({"position": "rope"}, "take position = none"),
+        (
+            {"score": "scaled_dot", "kernel": "linear", "projection": "multi_head"},
+            "kernel = linear cannot take",
+        ),
+        ({"score": None}, "needs an attention"),
+    ],
+)
 def test_what_it_does_not_read_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         config(**changes)
 
 
-@each(("shape", "words"), [
-    (Shape(V, CLASSES, 40, output="label"), "no token that ends a sentence"),
-    (Shape(V, V, 40), "answers with label"), (Shape(5, CLASSES, 9, "patches", "label"), "reads tokens"),
-])
+@each(
+    ("shape", "words"),
+    [
+        (Shape(V, CLASSES, 40, output="label"), "no token that ends a sentence"),
+        (Shape(V, V, 40), "answers with label"),
+        (Shape(5, CLASSES, 9, "patches", "label"), "reads tokens"),
+    ],
+)
 def test_a_task_without_sentences_is_refused(shape, words):
     with pytest.raises(ConfigError, match=words):
         build_model(config(), shape)

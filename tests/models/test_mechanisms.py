@@ -29,14 +29,22 @@ def learns(model, words=T):
     model = build_model(model, SHAPE)
     source, mask, target = batch()
     target = target[:, :words]
-    loss = torch.nn.functional.cross_entropy(model(source, mask, target).logits.flatten(0, 1), target.flatten())
+    loss = torch.nn.functional.cross_entropy(
+        model(source, mask, target).logits.flatten(0, 1), target.flatten()
+    )
     loss.backward()
-    gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-    assert loss.isfinite() and gradients and all(grad.isfinite().all() for grad in gradients.values())
+    gradients = {
+        name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None
+    }
+    assert (
+        loss.isfinite() and gradients and all(grad.isfinite().all() for grad in gradients.values())
+    )
     embedding = "source.weight" if "source.weight" in gradients else "source.token.weight"
     assert gradients[embedding].any(), "no word is looked at"
     forced = model.eval()(source, mask, target, record=True)
-    assert all(steps.weights.isfinite().all() for history in forced.maps.values() for steps in history)
+    assert all(
+        steps.weights.isfinite().all() for history in forced.maps.values() for steps in history
+    )
     decodes_the_same(model, source, mask, target, forced.logits)
 
 
@@ -60,7 +68,9 @@ BY_KEY = {item.key: item for item in PRESETS}
 
 def attention_of(axis, key) -> AttentionConfig:
     if axis == "preset":
-        return BY_KEY[key].config(C, 1 if BY_KEY[key].config(C, 1).projection.key == "identity" else H)
+        return BY_KEY[key].config(
+            C, 1 if BY_KEY[key].config(C, 1).projection.key == "identity" else H
+        )
     beside = {other: example(other, name) for other, name in needs(axis, key).items()}
     return config_with(beside | {axis: example(axis, key)}, C, 1 if key == "identity" else H)
 
@@ -73,7 +83,11 @@ def test_every_choice_trains_in_a_transformer(axis, key):
 @each(("axis", "key"), PRESET_CHOICES)
 def test_every_preset_trains_in_the_model_that_it_was_made_for(axis, key):
     config = attention_of(axis, key)
-    learns(ModelConfig("recurrent", C, 1, config) if config.projection.key == "identity" else transformer(config))
+    learns(
+        ModelConfig("recurrent", C, 1, config)
+        if config.projection.key == "identity"
+        else transformer(config)
+    )
 
 
 def beside_each(values, choices=ALL_CHOICES):
@@ -81,19 +95,29 @@ def beside_each(values, choices=ALL_CHOICES):
     return [(*choice, values[place % len(values)]) for place, choice in enumerate(choices)]
 
 
-STACKS = [*beside_each(["decoder"], ENTRIES), *beside_each(["classifier", "forecaster"], ENTRIES),
-          *beside_each(["decoder", "classifier", "forecaster"], PRESET_CHOICES)]
+STACKS = [
+    *beside_each(["decoder"], ENTRIES),
+    *beside_each(["classifier", "forecaster"], ENTRIES),
+    *beside_each(["decoder", "classifier", "forecaster"], PRESET_CHOICES),
+]
 
 
 @each(("axis", "key", "kind"), STACKS)
 def test_every_choice_trains_in_a_stack(axis, key, kind):
     """Its gradients are finite, recording changes nothing, and neither does padding."""
     attention = attention_of(axis, key)
-    shape = {"decoder": Shape(VOCAB, VOCAB, 12, one_vocabulary=True), "classifier": Shape(VOCAB, 3, 12, output="label"),
-             "forecaster": Shape(1, 4, 12, "series", "values")}[kind]
+    shape = {
+        "decoder": Shape(VOCAB, VOCAB, 12, one_vocabulary=True),
+        "classifier": Shape(VOCAB, 3, 12, output="label"),
+        "forecaster": Shape(1, 4, 12, "series", "values"),
+    }[kind]
     torch.manual_seed(0)
-    pool = "mean" if kind == "classifier" else "first"  # a causal mask would keep the first from seeing any other
-    model = build_model(ModelConfig(kind, C, attention.num_heads, attention, d_ff=16, pool=pool), shape)
+    pool = (
+        "mean" if kind == "classifier" else "first"
+    )  # a causal mask would keep the first from seeing any other
+    model = build_model(
+        ModelConfig(kind, C, attention.num_heads, attention, d_ff=16, pool=pool), shape
+    )
     source, mask, target = batch()
     source = torch.randn(*mask.shape, 1) if kind == "forecaster" else source
     target = target if kind == "decoder" else None
@@ -101,10 +125,14 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
     felt = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert felt and all(grad.isfinite().all() for grad in felt) and any(grad.any() for grad in felt)
     plain = model.eval()(source, mask, target).logits
-    torch.testing.assert_close(model(source, mask, target, record=True).logits, plain, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        model(source, mask, target, record=True).logits, plain, rtol=1e-3, atol=1e-4
+    )
     if "bigbird" in key and kind != "decoder":
         return  # its last block follows from the length, so it is another mask in a longer batch, as it says
-    alone = model(source[1:, : LENGTHS[1]], mask[1:, : LENGTHS[1]], None if target is None else target[1:]).logits
+    alone = model(
+        source[1:, : LENGTHS[1]], mask[1:, : LENGTHS[1]], None if target is None else target[1:]
+    ).logits
     torch.testing.assert_close(alone, plain[1:], rtol=1e-3, atol=1e-4)
 
 
@@ -112,7 +140,9 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
 def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
     attention = attention_of(axis, key)
     torch.manual_seed(0)
-    model = build_model(ModelConfig("decoder", C, attention.num_heads, attention, d_ff=16), SHAPE).eval()
+    model = build_model(
+        ModelConfig("decoder", C, attention.num_heads, attention, d_ff=16), SHAPE
+    ).eval()
     source, mask, target = (tensor[:1] for tensor in batch())
     decodes_the_same(model, source, mask, target, model(source, mask, target).logits)
 
@@ -134,15 +164,24 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
 @each(("axis", "key", "feeding"), beside_each(["none", "bahdanau"]))
 def test_every_choice_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
-    learns(ModelConfig("hybrid", C, config.num_heads, config, cell="lstm", feeding=feeding), words=3)  # its cell's own
+    learns(
+        ModelConfig("hybrid", C, config.num_heads, config, cell="lstm", feeding=feeding), words=3
+    )  # its cell's own
 
 
 @each("mask", ["local_m", "local_p"])
 def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
     """A step at a time the window stands where it stands when all words are known."""
     torch.manual_seed(0)
-    model = build_model(ModelConfig("recurrent", C, 1, config_with({"projection": "identity", "mask": example(
-        "mask", mask, window=1)}, C, 1)), SHAPE).eval()
+    model = build_model(
+        ModelConfig(
+            "recurrent",
+            C,
+            1,
+            config_with({"projection": "identity", "mask": example("mask", mask, window=1)}, C, 1),
+        ),
+        SHAPE,
+    ).eval()
     source, real, target = batch()
     forced = model(source, real, target, record=True)
     decodes_the_same(model, source, real, target, forced.logits, tolerance=1e-5)

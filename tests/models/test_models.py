@@ -10,10 +10,19 @@ from core.models import ModelConfig, Shape, build_model
 from core.models.config import RECURRENT
 from tests.cases import each
 
-POSITIONS = {"none": "post", "sinusoidal": "pre", "learned": "post", "rope": "pre", "alibi": "post"}  # and the norm
+POSITIONS = {
+    "none": "post",
+    "sinusoidal": "pre",
+    "learned": "post",
+    "rope": "pre",
+    "alibi": "post",
+}  # and the norm
 SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
 CONFIGS = {
-    **{f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p) for p, n in POSITIONS.items()},
+    **{
+        f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p)
+        for p, n in POSITIONS.items()
+    },
     **{f"gru-{s}": ModelConfig.recurrent(10, s) for s in (*SCORES, None)},
     "gru-multi-head": ModelConfig.recurrent(10, "scaled_dot", num_heads=5, projection="multi_head"),
     "gru-two-layers": ModelConfig.recurrent(10, "dot", 2, bidirectional=False),
@@ -21,14 +30,27 @@ CONFIGS = {
     "lstm-two-layers": ModelConfig.recurrent(10, None, 2, cell="lstm"),
     "gru-input": ModelConfig.recurrent(10, "general", feeding="input"),
     "gru-input-local": ModelConfig.recurrent(10, "general", feeding="input", mask="local_p"),
-    "lstm-input-two-layers": ModelConfig.recurrent(10, "dot", 2, cell="lstm", feeding="input", tied=True),
+    "lstm-input-two-layers": ModelConfig.recurrent(
+        10, "dot", 2, cell="lstm", feeding="input", tied=True
+    ),
     "gru-bahdanau": ModelConfig.recurrent(10, "additive", feeding="bahdanau"),
-    "lstm-bahdanau-two-layers": ModelConfig.recurrent(10, "additive", 2, cell="lstm", bidirectional=False,
-                                                      feeding="bahdanau"),
-    "hybrid": ModelConfig.recurrent(10, "scaled_dot", kind="hybrid", cell="lstm", num_heads=5,
-                                    projection="multi_head"),
-    "hybrid-input": ModelConfig.recurrent(10, "scaled_dot", kind="hybrid", cell="lstm", num_heads=5,
-                                          projection="multi_head", feeding="input", position="rope", mask="causal"),
+    "lstm-bahdanau-two-layers": ModelConfig.recurrent(
+        10, "additive", 2, cell="lstm", bidirectional=False, feeding="bahdanau"
+    ),
+    "hybrid": ModelConfig.recurrent(
+        10, "scaled_dot", kind="hybrid", cell="lstm", num_heads=5, projection="multi_head"
+    ),
+    "hybrid-input": ModelConfig.recurrent(
+        10,
+        "scaled_dot",
+        kind="hybrid",
+        cell="lstm",
+        num_heads=5,
+        projection="multi_head",
+        feeding="input",
+        position="rope",
+        mask="causal",
+    ),
 }
 SOURCE_VOCAB, TARGET_VOCAB, LENGTHS, T = 13, 17, (7, 2, 1, 5), 6
 SHAPE = Shape(SOURCE_VOCAB, TARGET_VOCAB, 20)
@@ -51,7 +73,9 @@ def test_padding_changes_nothing(config):
     wider = torch.nn.functional.pad(source, (0, 4), value=9), torch.nn.functional.pad(mask, (0, 4))
     torch.testing.assert_close(model(*wider, target).logits, together, rtol=1e-4, atol=1e-5)
     for row, n in enumerate(LENGTHS):
-        alone = model(source[row : row + 1, :n], mask[row : row + 1, :n], target[row : row + 1]).logits
+        alone = model(
+            source[row : row + 1, :n], mask[row : row + 1, :n], target[row : row + 1]
+        ).logits
         torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
 
 
@@ -67,7 +91,9 @@ def test_steps_equal_teacher_forcing(config):
         for kind in maps:
             for step, whole in zip(maps[kind], forced.maps[kind], strict=True):
                 seen = step.weights.shape[-1]
-                torch.testing.assert_close(step.weights[:, :, 0], whole.weights[:, :, t, :seen], rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(
+                    step.weights[:, :, 0], whole.weights[:, :, t, :seen], rtol=1e-4, atol=1e-5
+                )
 
 
 @every_model
@@ -76,7 +102,9 @@ def test_recording_keeps_every_map_and_changes_nothing(config):
     plain, recorded = model(source, mask, target), model(source, mask, target, record=True)
     torch.testing.assert_close(plain.logits, recorded.logits, rtol=1e-4, atol=1e-5)
     assert plain.maps == {}
-    kinds = {"recurrent": ("cross",), "hybrid": ("self", "cross")}.get(config.kind, ("self", "causal", "cross"))
+    kinds = {"recurrent": ("cross",), "hybrid": ("self", "cross")}.get(
+        config.kind, ("self", "causal", "cross")
+    )
     kinds = kinds if config.attention else ()
     assert tuple(recorded.maps) == kinds
     for kind, layers in recorded.maps.items():
@@ -85,7 +113,9 @@ def test_recording_keeps_every_map_and_changes_nothing(config):
         for steps in layers:
             assert steps.weights.shape == (4, config.num_heads, queries, keys)
             if config.attention.mask.key != "local_p":  # whose Gaussian takes from the sum
-                torch.testing.assert_close(steps.weights.sum(-1), torch.ones(4, config.num_heads, queries))
+                torch.testing.assert_close(
+                    steps.weights.sum(-1), torch.ones(4, config.num_heads, queries)
+                )
             if kind != "causal":
                 assert steps.weights.masked_select(~mask[:, None, None]).abs().sum() == 0
 
@@ -95,9 +125,15 @@ def test_the_future_is_not_seen_and_every_weight_is_used(config):
     model, source, mask, target = made(config)
     later = target.clone()
     later[:, 4:] = 5
-    torch.testing.assert_close(model(source, mask, later).logits[:, :4], model(source, mask, target).logits[:, :4])
+    torch.testing.assert_close(
+        model(source, mask, later).logits[:, :4], model(source, mask, target).logits[:, :4]
+    )
     model(source, mask, target).logits.square().sum().backward()
-    unused = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+    unused = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.isfinite().all()
+    ]
     assert not unused
 
 

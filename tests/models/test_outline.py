@@ -13,22 +13,39 @@ from core.tasks import TaskConfig, make_task
 from core.training.objectives import objective
 from tests.cases import each
 
-TASK = {"transformer": "reverse", "decoder": "reverse", "classifier": "digits", "one_token": "iris",
-        "forecaster": "series"}
+TASK = {
+    "transformer": "reverse",
+    "decoder": "reverse",
+    "classifier": "digits",
+    "one_token": "iris",
+    "forecaster": "series",
+}
 LOCAL = ModelConfig.transformer(24, 3, kind="decoder", position="alibi").required_attention
-PATTERNS = {"norm before": {"norm": "pre", "normalization": "rms", "activation": "swiglu"}, "norm after": {}}
+PATTERNS = {
+    "norm before": {"norm": "pre", "normalization": "rms", "activation": "swiglu"},
+    "norm after": {},
+}
 
 
 def measured(config: ModelConfig) -> Part:
     task = make_task(TaskConfig.of(TASK[config.kind]))
     batch, goal = task.collate(task.held_out(2)[:2]), objective(task)
-    return summarize(build_model(config, task.shape), (batch.source, batch.source_mask, batch.target_in),
-                     lambda logits: goal.loss(logits, batch))
+    return summarize(
+        build_model(config, task.shape),
+        (batch.source, batch.source_mask, batch.target_in),
+        lambda logits: goal.loss(logits, batch),
+    )
 
 
 def without_weights(part: Part) -> Part:
-    return replace(part, mean=None, std=None, gradient=None, bytes=0,
-                   children=tuple(map(without_weights, part.children)))
+    return replace(
+        part,
+        mean=None,
+        std=None,
+        gradient=None,
+        bytes=0,
+        children=tuple(map(without_weights, part.children)),
+    )
 
 
 def compare(config: ModelConfig, layers: int) -> None:

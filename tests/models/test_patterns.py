@@ -15,9 +15,16 @@ from core.models.titles import title
 from tests.cases import each
 
 B, S, C, H, WORDS = 3, 13, 12, 3, 7
-WINDOW = AttentionConfig(C, H, Choice.of("multi_head", bias=False), position=Choice.of("rope", base=100.0),
-                         mask=Choice.of("local", window=4))
-FULL = AttentionConfig(C, H, Choice.of("multi_head", bias=False), position=Choice.of("rope", base=1000.0))
+WINDOW = AttentionConfig(
+    C,
+    H,
+    Choice.of("multi_head", bias=False),
+    position=Choice.of("rope", base=100.0),
+    mask=Choice.of("local", window=4),
+)
+FULL = AttentionConfig(
+    C, H, Choice.of("multi_head", bias=False), position=Choice.of("rope", base=1000.0)
+)
 TEXT = Shape(WORDS, WORDS, S, one_vocabulary=True)
 
 
@@ -88,17 +95,33 @@ def test_decoding_token_by_token_gives_the_whole_and_shared_layers_store_nothing
 def test_the_pattern_repeats_over_the_layers(kind):
     more = {"pool": "mean"} if kind == "classifier" else {}
     config = stack(FULL, WINDOW, WINDOW, kind=kind, **more)
-    shape = {"decoder": TEXT, "classifier": Shape(WORDS, 4, S, output="label"),
-             "forecaster": Shape(2, 3, S, input="series", output="values")}[kind]
+    shape = {
+        "decoder": TEXT,
+        "classifier": Shape(WORDS, 4, S, output="label"),
+        "forecaster": Shape(2, 3, S, input="series", output="values"),
+    }[kind]
     model: Any = build_model(config, shape)
     layers = model.layers if kind == "decoder" else model.encoder.layers
-    attentions = [(layer.causal if kind == "decoder" else layer.attention).config for layer in layers]
-    assert [("local" in str(attention.mask)) for attention in attentions] == [False, True, True, False, True]
+    attentions = [
+        (layer.causal if kind == "decoder" else layer.attention).config for layer in layers
+    ]
+    assert [("local" in str(attention.mask)) for attention in attentions] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
-    config = stack(WINDOW, kind="transformer", layers=2, decoder_attention=FULL.with_(normalizer="sparsemax"),
-                   cross_attention=FULL.with_(score="cosine", position="none"))
+    config = stack(
+        WINDOW,
+        kind="transformer",
+        layers=2,
+        decoder_attention=FULL.with_(normalizer="sparsemax"),
+        cross_attention=FULL.with_(score="cosine", position="none"),
+    )
     model: Any = build_model(config, TEXT)
     assert model.encoder.layers[1].attention.config == WINDOW
     assert model.layers[1].causal.config.normalizer.key == "sparsemax"
@@ -111,7 +134,9 @@ def test_json_of_a_pattern_comes_back_and_that_of_one_attention_is_as_before():
     assert ModelConfig.from_json(config.to_json()) == config
     both = stack(WINDOW, kind="transformer", decoder_attention=FULL, cross_attention=FULL)
     assert ModelConfig.from_json(both.to_json()) == both
-    assert not {"following", "decoder_attention", "cross_attention", "kv_shared_layers"} & set(stack(FULL).to_json())
+    assert not {"following", "decoder_attention", "cross_attention", "kv_shared_layers"} & set(
+        stack(FULL).to_json()
+    )
 
 
 def test_every_attention_is_changed_together():
@@ -121,10 +146,16 @@ def test_every_attention_is_changed_together():
 
 LEARNED = FULL.with_(position="learned")
 REFUSED = {
-    "no layer before has the attention of layer 2 of 4": lambda: stack(WINDOW, FULL, layers=4, kv_shared_layers=3),
+    "no layer before has the attention of layer 2 of 4": lambda: stack(
+        WINDOW, FULL, layers=4, kv_shared_layers=3
+    ),
     "does not read kv_shared_layers": lambda: stack(FULL, kind="transformer", kv_shared_layers=1),
-    "cannot take keys and values": lambda: stack(FULL.with_(projection="latent", position="none"), kv_shared_layers=1),
-    "computes earlier queries again": lambda: stack(FULL.with_(position="selective"), kv_shared_layers=1),
+    "cannot take keys and values": lambda: stack(
+        FULL.with_(projection="latent", position="none"), kv_shared_layers=1
+    ),
+    "computes earlier queries again": lambda: stack(
+        FULL.with_(position="selective"), kv_shared_layers=1
+    ),
     "stores no keys": lambda: stack(FULL.with_(kernel="linear"), kv_shared_layers=1),
     "added to the embedding, once for all layers": lambda: stack(FULL, LEARNED),
     "take position = none here": lambda: stack(FULL, kind="transformer", cross_attention=LEARNED),
@@ -134,7 +165,12 @@ REFUSED = {
     "one of them is none": lambda: stack(FULL, None),
     "expected a list of attentions": lambda: replace(stack(FULL), following=FULL),
     "a pattern of layers is for a stacked kind": lambda: ModelConfig(
-        "recurrent", C, 1, AttentionConfig(C, 1, "identity"), following=(AttentionConfig(C, 1, "identity"),)),
+        "recurrent",
+        C,
+        1,
+        AttentionConfig(C, 1, "identity"),
+        following=(AttentionConfig(C, 1, "identity"),),
+    ),
 }
 
 
@@ -150,6 +186,9 @@ def test_layers_are_named_by_what_distinguishes_them():
     assert set(stack(FULL).layer_names) == {""}
     assert title("layers.2", build_model(config, TEXT)) == "Decoder layer 2: full"
     turned = FULL.with_(position=WINDOW.position, score="cosine")
-    names = ("RoPE (base 1000.0), scaled dot product", "RoPE (base 100.0), cosine",
-             "RoPE (base 100.0), scaled dot product")
+    names = (
+        "RoPE (base 1000.0), scaled dot product",
+        "RoPE (base 100.0), cosine",
+        "RoPE (base 100.0), scaled dot product",
+    )
     assert distinct_names([FULL, turned, turned.with_(score="scaled_dot")]) == names

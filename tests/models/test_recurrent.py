@@ -32,7 +32,9 @@ def test_ten_examples_are_learned_by_heart(config):
     optimizer, loss = torch.optim.AdamW(model.parameters(), lr=2e-2), torch.tensor(9.0)
     for _ in range(1000):
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD
+        )
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -41,7 +43,9 @@ def test_ten_examples_are_learned_by_heart(config):
             break
     assert loss < 0.005  # of 60 tokens none can then have less than half of the probability
     output = greedy(instance(model, Seq2Seq), batch.source, batch.source_mask).tolist()
-    assert [tuple(task.target_vocab.decode(row)) for row in output] == [example.target for example in examples]
+    assert [tuple(task.target_vocab.decode(row)) for row in output] == [
+        example.target for example in examples
+    ]
 
 
 def test_tied_weights_are_one_matrix():
@@ -51,7 +55,10 @@ def test_tied_weights_are_one_matrix():
 
 
 def test_nothing_can_be_fed_where_nothing_is_found():
-    with pytest.raises(ConfigError, match="feeding = bahdanau feeds the output of an attention .* take feeding = none"):
+    with pytest.raises(
+        ConfigError,
+        match="feeding = bahdanau feeds the output of an attention .* take feeding = none",
+    ):
         ModelConfig.recurrent(24, None, feeding="bahdanau")
 
 
@@ -63,13 +70,23 @@ def test_a_shape_without_words_is_refused(config, more):
 
 
 def test_a_table_of_positions_that_is_too_short_is_refused():
-    short = ModelConfig.recurrent(24, "scaled_dot", **HYBRID, position=Choice.of("learned", max_len=7))
+    short = ModelConfig.recurrent(
+        24, "scaled_dot", **HYBRID, position=Choice.of("learned", max_len=7)
+    )
     with pytest.raises(ConfigError, match="max_len = 7, but the task reaches 8"):
         build_model(short, Shape(9, 11, 8))
 
 
-@each("more", [dict(position="sinusoidal"), dict(position="alibi"), dict(mask="causal"),
-                                  dict(mask=Choice.of("local", window=1)), dict(normalizer="sparsemax")])
+@each(
+    "more",
+    [
+        dict(position="sinusoidal"),
+        dict(position="alibi"),
+        dict(mask="causal"),
+        dict(mask=Choice.of("local", window=1)),
+        dict(normalizer="sparsemax"),
+    ],
+)
 def test_the_hybrids_self_attention_takes_what_one_sequence_can_have(more):
     """It changes what the encoder says, and padding still changes nothing."""
     plain: dict[str, Any] = dict(HYBRID, d_model=24, score="scaled_dot")

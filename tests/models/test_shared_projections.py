@@ -28,12 +28,18 @@ class ConvolvedKeys(MultiHead):
         if key_mask is not None:
             keys = keys * key_mask.unsqueeze(-1)
         keys = (keys + torch.nn.functional.pad(keys, (0, 0, 1, 0))[:, :-1]) / 2
-        return self.queries(x), split_heads(keys, self.num_heads), split_heads(self.value(context), self.num_heads)
+        return (
+            self.queries(x),
+            split_heads(keys, self.num_heads),
+            split_heads(self.value(context), self.num_heads),
+        )
 
     def extend(self, x, stored, offset, key_mask=None, **_):
         q, k, v = self(x, x, offset)
         before = stored[2] if stored else torch.zeros_like(x[:, :1])
-        k[:, :, 0] += split_heads((self.key(before) if stored else before), self.num_heads)[:, :, 0] / 2
+        k[:, :, 0] += (
+            split_heads((self.key(before) if stored else before), self.num_heads)[:, :, 0] / 2
+        )
         if stored:
             k, v = torch.cat((stored[0], k), 2), torch.cat((stored[1], v), 2)
         return q, k, v, (k, v, x[:, -1:])
@@ -60,8 +66,19 @@ class ValueResidual(MultiHead):
 def axes():
     before = list(AXES["projection"])
     for key, build in (("convolved_keys", ConvolvedKeys), ("value_residual", ValueResidual)):
-        register("projection", Entry(key, key, build, "x", "A projection of an author, for the tests.", "", 2026,
-                                     traits=frozenset({"one sequence"})))
+        register(
+            "projection",
+            Entry(
+                key,
+                key,
+                build,
+                "x",
+                "A projection of an author, for the tests.",
+                "",
+                2026,
+                traits=frozenset({"one sequence"}),
+            ),
+        )
     yield
     AXES["projection"].entries[:] = before
 
@@ -71,15 +88,18 @@ def axes():
 def test_convolved_keys_do_not_feel_padding(axes, side, record):
     layer = perturbed(Attention(AttentionConfig(C, H, projection="convolved_keys"))).double()
     x, real = torch.randn(B, T, C, dtype=torch.float64), torch.ones(B, T, dtype=torch.bool)
-    parts = [(torch.randn(B, 4, C, dtype=torch.float64), ~real[:, :4]), (x, real)][:: 1 if side == "left" else -1]
+    parts = [(torch.randn(B, 4, C, dtype=torch.float64), ~real[:, :4]), (x, real)][
+        :: 1 if side == "left" else -1
+    ]
     padded, key_mask = (torch.cat(one, 1) for one in zip(*parts, strict=True))
     out = layer(padded, key_mask=key_mask, record=record).merged[key_mask].view_as(x)
     torch.testing.assert_close(out, layer(x, record=record).merged)
 
 
 def stack(kind="decoder", **more):
-    config = ModelConfig.transformer(C, H, 3, 2 * C, kind=kind, norm="pre", position="rope",
-                                     projection="value_residual", **more)
+    config = ModelConfig.transformer(
+        C, H, 3, 2 * C, kind=kind, norm="pre", position="rope", projection="value_residual", **more
+    )
     return config, Shape(V, V, 2 * T, one_vocabulary=True)
 
 
@@ -88,11 +108,16 @@ def by_hand(model, tokens):
     x, first = model.target(tokens), None
     for layer in model.layers:
         read, own = layer.around_causal.enter(x), layer.causal
-        q, k, v = (split_heads(getattr(own.projection, name)(read), H) for name in ("query", "key", "value"))
+        q, k, v = (
+            split_heads(getattr(own.projection, name)(read), H)
+            for name in ("query", "key", "value")
+        )
         share = own.projection.share
         first, v = (v, v) if first is None else (first, share[0] * v + share[1] * first)
         q, k = (own.position.rotate(one, 0, tokens.shape[1]) for one in (q, k))
-        scores = (q @ k.mT * (C // H) ** -0.5).masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), -torch.inf)
+        scores = (q @ k.mT * (C // H) ** -0.5).masked_fill(
+            torch.ones(T, T, dtype=torch.bool).triu(1), -torch.inf
+        )
         out = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
         x = layer.around_causal.leave(x, own.projection.output(out))
         x = layer.around_feed_forward.wrap(x, layer.feed_forward)
@@ -116,7 +141,9 @@ def test_value_residuals_in_a_stack_are_those_written_by_hand(axes):
         model.checkpointing = recompute
         model.zero_grad()
         model(tokens, real).logits.square().sum().backward()
-        gradients.append([weight.grad.clone() for weight in model.parameters() if weight.grad is not None])
+        gradients.append(
+            [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
+        )
     torch.testing.assert_close(*gradients)
 
 

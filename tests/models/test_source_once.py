@@ -15,11 +15,15 @@ from tests.cases import each
 C, H, S = 24, 3, 7
 KINDS = {
     "transformer": lambda choices: ModelConfig.transformer(C, H, 2, **choices),
-    "recurrent": lambda choices: ModelConfig.recurrent(C, num_heads=H, **{"projection": "multi_head"} | choices),
-    "bahdanau": lambda choices: ModelConfig.recurrent(C, num_heads=H, feeding="bahdanau",
-                                                      **{"projection": "multi_head"} | choices),
-    "hybrid": lambda choices: ModelConfig.recurrent(C, kind="hybrid", num_heads=H,
-                                                    **{"projection": "multi_head"} | choices),
+    "recurrent": lambda choices: ModelConfig.recurrent(
+        C, num_heads=H, **{"projection": "multi_head"} | choices
+    ),
+    "bahdanau": lambda choices: ModelConfig.recurrent(
+        C, num_heads=H, feeding="bahdanau", **{"projection": "multi_head"} | choices
+    ),
+    "hybrid": lambda choices: ModelConfig.recurrent(
+        C, kind="hybrid", num_heads=H, **{"projection": "multi_head"} | choices
+    ),
 }
 
 
@@ -31,14 +35,22 @@ def build(kind, axis, key):
         model: Any = build_model(config, Shape(11, 13, 17)).eval()
     except ConfigError:
         pytest.skip("does not go with this model")
-    layers, lengths = [layer.cross for layer in model.layers] if kind == "transformer" else [model.attention], []
+    layers, lengths = (
+        [layer.cross for layer in model.layers] if kind == "transformer" else [model.attention],
+        [],
+    )
     for layer in layers:
-        layer.projection.register_forward_pre_hook(lambda module, given: lengths.append(given[1].shape[1]))
+        layer.projection.register_forward_pre_hook(
+            lambda module, given: lengths.append(given[1].shape[1])
+        )
     return model, lengths, len(layers)
 
 
 @each("kind", KINDS)
-@each(("axis", "key"), [(axis, item.key) for axis in ("projection", "score", "kernel") for item in AXES[axis]])
+@each(
+    ("axis", "key"),
+    [(axis, item.key) for axis in ("projection", "score", "kernel") for item in AXES[axis]],
+)
 @torch.no_grad()
 def test_the_source_is_projected_once(kind, axis, key):
     """Of padded sources, whose rows are exchanged after the second step, as a beam search does."""

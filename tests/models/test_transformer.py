@@ -54,30 +54,52 @@ def compare(mine, theirs, inputs, call_mine, call_theirs, keep):
 @each("norm", ["post", "pre"])
 def test_encoder_layer_is_torchs(norm, record):
     torch.manual_seed(0)
-    theirs = nn.TransformerEncoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre")
+    theirs = nn.TransformerEncoderLayer(
+        C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre"
+    )
     randomize(theirs)
     mine = EncoderLayer(config(norm))
     copy_attention(mine.attention, theirs.self_attn)
     copy_rest(mine, theirs, {"around_attention": "norm1", "around_feed_forward": "norm2"})
     real = torch.arange(S) < FIRST[:, None]
-    compare(mine, theirs, [torch.randn(B, S, C)], lambda x: mine(x, real, record)[0],
-            lambda x: theirs(x, src_key_padding_mask=~real), real)
+    compare(
+        mine,
+        theirs,
+        [torch.randn(B, S, C)],
+        lambda x: mine(x, real, record)[0],
+        lambda x: theirs(x, src_key_padding_mask=~real),
+        real,
+    )
 
 
 @each("record", [False, True])
 @each("norm", ["post", "pre"])
 def test_decoder_layer_is_torchs(norm, record):
     torch.manual_seed(1)
-    theirs = nn.TransformerDecoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre")
+    theirs = nn.TransformerDecoderLayer(
+        C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre"
+    )
     randomize(theirs)
     mine = DecoderLayer(config(norm))
     copy_attention(mine.causal, theirs.self_attn)
     copy_attention(mine.cross, theirs.multihead_attn)
-    copy_rest(mine, theirs, {"around_causal": "norm1", "around_cross": "norm2", "around_feed_forward": "norm3"})
-    real, causal = torch.arange(S) < FIRST[:, None], torch.triu(torch.ones(T, T, dtype=torch.bool), 1)
-    compare(mine, theirs, [torch.randn(B, T, C), torch.randn(B, S, C)], lambda x, m: mine(x, m, real, record=record)[0],
-            lambda x, m: theirs(x, m, tgt_mask=causal, memory_key_padding_mask=~real),
-            torch.ones(B, T, dtype=torch.bool))
+    copy_rest(
+        mine,
+        theirs,
+        {"around_causal": "norm1", "around_cross": "norm2", "around_feed_forward": "norm3"},
+    )
+    real, causal = (
+        torch.arange(S) < FIRST[:, None],
+        torch.triu(torch.ones(T, T, dtype=torch.bool), 1),
+    )
+    compare(
+        mine,
+        theirs,
+        [torch.randn(B, T, C), torch.randn(B, S, C)],
+        lambda x, m: mine(x, m, real, record=record)[0],
+        lambda x, m: theirs(x, m, tgt_mask=causal, memory_key_padding_mask=~real),
+        torch.ones(B, T, dtype=torch.bool),
+    )
 
 
 @each("norm", ["post", "pre"])
@@ -88,7 +110,10 @@ def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm
     attended = layer.attention(around.norm(x) if norm == "pre" else x).merged
     expected = x + attended if norm == "pre" else around.norm(x + attended)
     assert torch.allclose(layer(x)[0], expected, atol=1e-5)
-    assert {name.partition(".")[0] for name, _ in layer.named_parameters()} == {"attention", "around_attention"}
+    assert {name.partition(".")[0] for name, _ in layer.named_parameters()} == {
+        "attention",
+        "around_attention",
+    }
 
 
 def test_encoder_stack_is_torchs():

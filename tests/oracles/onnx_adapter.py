@@ -29,8 +29,13 @@ def cases() -> dict[str, Any]:
     import onnx.backend.test.case.node.attention  # noqa: F401
     import onnx.backend.test.case.node.rotaryembedding  # noqa: F401
     from onnx.backend.test.case import node
-    return {case.name: case for case in node._NodeTestCases
-            if operator(case) in ("Attention", "RotaryEmbedding") and not case.name.endswith("_expanded")}
+
+    return {
+        case.name: case
+        for case in node._NodeTestCases
+        if operator(case) in ("Attention", "RotaryEmbedding")
+        and not case.name.endswith("_expanded")
+    }
 
 
 def operator(case: Any) -> str:
@@ -40,11 +45,14 @@ def operator(case: Any) -> str:
 def outputs(case: Any) -> dict[str, Tensor]:
     """What this house computes for a case."""
     from onnx import helper
+
     node = case.model.graph.node[0]
     names = [name for name in node.input if name]
     given = {name: tensor(value) for name, value in zip(names, case.data_sets[0][0], strict=True)}
     how = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    results = attention(given, how) if node.op_type == "Attention" else {"output": rotary(given, how)}
+    results = (
+        attention(given, how) if node.op_type == "Attention" else {"output": rotary(given, how)}
+    )
     return {name: results[name] for name in node.output if name}
 
 
@@ -74,7 +82,12 @@ def attention(given: Given, how: Mapping[str, Any]) -> dict[str, Tensor]:
     steps = attend(q, k, v, mask, bias=bias, scale=how.get("scale"), normalizer=normalizer)
     scaled = steps.raw * steps.scale
     capped = normalizer.prepare(scaled, None) if normalizer else scaled
-    stages: dict[int, Any] = {RAW: scaled, CAPPED: capped, MASKED: steps.masked, WEIGHTS: steps.weights}
+    stages: dict[int, Any] = {
+        RAW: scaled,
+        CAPPED: capped,
+        MASKED: steps.masked,
+        WEIGHTS: steps.weights,
+    }
     met = stages[how.get("qk_matmul_output_mode", RAW)]
     out = steps.out.transpose(1, 2).flatten(2) if flat else steps.out
     return {"Y": out, "present_key": k, "present_value": v, "qk_matmul_output": met}
@@ -85,7 +98,11 @@ def heads(x: Tensor, number: int) -> Tensor:
 
 
 def masks(
-    given: Given, how: Mapping[str, Any], queries: int, keys: int, before: int,
+    given: Given,
+    how: Mapping[str, Any],
+    queries: int,
+    keys: int,
+    before: int,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Their masks, windows and lengths as one bool mask and one bias; `before` counts the cached keys."""
     choice = window(how)
@@ -94,8 +111,12 @@ def masks(
         mask = build_mask(choice, queries, keys, offset=before)
     else:  # each sentence of the batch ends at a place of its own
         real = torch.arange(keys) < lengths[:, None]
-        mask = torch.cat([build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries)
-                          for row, length in zip(real, lengths, strict=True)])
+        mask = torch.cat(
+            [
+                build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries)
+                for row, length in zip(real, lengths, strict=True)
+            ]
+        )
     theirs, bias = given.get("attn_mask"), None
     if theirs is not None:
         seen = theirs if theirs.dtype == torch.bool else theirs > -torch.inf
@@ -127,9 +148,11 @@ def rotary(given: Given, how: Mapping[str, Any]) -> Tensor:
     cos, sin = given["cos_cache"], given["sin_cache"]
     if "position_ids" in given:
         cos, sin = cos[given["position_ids"]], sin[given["position_ids"]]
-    turned = x[..., :how.get("rotary_embedding_dim", 0) or None]
+    turned = x[..., : how.get("rotary_embedding_dim", 0) or None]
     layout = "interleaved" if how.get("interleaved", 0) else "halves"
-    rotated = [rotate_pairs(one, *tables_of_pairs(cosines, sines, layout), layout)
-               for one, cosines, sines in zip(turned, cos, sin, strict=True)]
-    out = torch.cat((torch.stack(rotated), x[..., turned.shape[-1]:]), -1)
+    rotated = [
+        rotate_pairs(one, *tables_of_pairs(cosines, sines, layout), layout)
+        for one, cosines, sines in zip(turned, cos, sin, strict=True)
+    ]
+    out = torch.cat((torch.stack(rotated), x[..., turned.shape[-1] :]), -1)
     return out.transpose(1, 2).flatten(2) if flat else out

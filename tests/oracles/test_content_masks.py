@@ -26,7 +26,9 @@ def moba(q, k, real, size, blocks, offset):
         for block in range(i // size):
             keys = [j for j in range(block * size, (block + 1) * size) if real[j]]
             if keys:
-                scores[block] = float(q[t].detach() @ torch.stack([k[j].detach() for j in keys]).mean(0))
+                scores[block] = float(
+                    q[t].detach() @ torch.stack([k[j].detach() for j in keys]).mean(0)
+                )
         best = sorted(scores, key=scores.get, reverse=True)[: blocks - 1]
         for block in [*best, i // size]:
             for j in range(block * size, min((block + 1) * size, i + 1, len(k))):
@@ -37,13 +39,24 @@ def moba(q, k, real, size, blocks, offset):
 @each(("size", "blocks"), [(1, 3), (3, 2), (4, 3), (5, 1), (7, 64), (20, 2)])
 @each("offset", [0, 6])
 def test_moba_is_the_papers_loop(size, blocks, offset):
-    config = AttentionConfig(H * D, H, "multi_head", position="none", mask=Choice.of("moba", size=size, blocks=blocks))
+    config = AttentionConfig(
+        H * D, H, "multi_head", position="none", mask=Choice.of("moba", size=size, blocks=blocks)
+    )
     layer, context = Attention(config), torch.randn(B, T, C)
-    x = context[:, offset:offset + 11]
+    x = context[:, offset : offset + 11]
     real = torch.rand(B, T) < 0.7
     steps = layer(x, context, key_mask=real, offset=offset)
-    want = torch.stack([torch.stack([moba(steps.q[b, h], steps.k[b, h], real[b], size, blocks, offset)
-                                     for h in range(H)]) for b in range(B)])
+    want = torch.stack(
+        [
+            torch.stack(
+                [
+                    moba(steps.q[b, h], steps.k[b, h], real[b], size, blocks, offset)
+                    for h in range(H)
+                ]
+            )
+            for b in range(B)
+        ]
+    )
     assert torch.equal(steps.mask, want & real[:, None, None])
 
 
@@ -51,14 +64,21 @@ def test_moba_through_attention_has_the_gradients_of_the_loops_mask():
     layer = Attention(AttentionConfig(H * D, H, mask=MOBA)).double()
     x = torch.randn(B, T, C, dtype=torch.float64, requires_grad=True)
     steps = layer(x)
-    same = torch.stack([torch.stack([moba(steps.q[b, h], steps.k[b, h], [True] * T, 3, 3, 0) for h in range(H)])
-                        for b in range(B)])
+    same = torch.stack(
+        [
+            torch.stack([moba(steps.q[b, h], steps.k[b, h], [True] * T, 3, 3, 0) for h in range(H)])
+            for b in range(B)
+        ]
+    )
     plain = Attention(AttentionConfig(H * D, H)).double()
     plain.load_state_dict(layer.state_dict())
     want = plain(x, mask=same).merged
     torch.testing.assert_close(steps.merged, want, rtol=1e-12, atol=1e-12)
     pull = torch.randn_like(want)
-    ours, theirs = (torch.autograd.grad((out * pull).sum(), x, retain_graph=True)[0] for out in (steps.merged, want))
+    ours, theirs = (
+        torch.autograd.grad((out * pull).sum(), x, retain_graph=True)[0]
+        for out in (steps.merged, want)
+    )
     torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
 
 
@@ -71,6 +91,7 @@ def test_moba_by_hand():
         mask = Attention(AttentionConfig(1, 1, mask=Choice.of("moba", size=2, blocks=blocks))).mask
         block = ScoreBlock.whole(8, 8, q=sign * q, k=k)
         return "".join(".#"[cell] for cell in mask(block)[0, 0, 7].int().tolist())
+
     assert row(1, 1) == "......##" and row(1, 2) == "....####" and row(1, 3) == "##..####"
     assert row(-1, 2) == "..##..##", "the other way round the block of mean −1 is best"
 
@@ -78,12 +99,24 @@ def test_moba_by_hand():
 def indexer(layer, size, heads, rope, keys):
     """DeepSeek's own indexer with our weights; its queries come from a latent, here from x itself."""
     config = hf.DeepseekV32Config(
-        hidden_size=C, q_lora_rank=C, index_n_heads=heads, index_head_dim=size, index_topk=keys, qk_rope_head_dim=rope,
-        head_dim=rope, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, num_attention_heads=H)
+        hidden_size=C,
+        q_lora_rank=C,
+        index_n_heads=heads,
+        index_head_dim=size,
+        index_topk=keys,
+        qk_rope_head_dim=rope,
+        head_dim=rope,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        num_attention_heads=H,
+    )
     theirs, mask = hf.DeepseekV32Indexer(config, 0), layer.mask
     with torch.no_grad():
-        for one, two in ((theirs.wq_b, mask.query), (theirs.wk, mask.key), (theirs.weights_proj, mask.weight),
-                         (theirs.k_norm, mask.norm)):
+        for one, two in (
+            (theirs.wq_b, mask.query),
+            (theirs.wk, mask.key),
+            (theirs.weights_proj, mask.weight),
+            (theirs.k_norm, mask.norm),
+        ):
             one.load_state_dict(two.state_dict())
     return theirs, hf.DeepseekV32RotaryEmbedding(config)
 
@@ -113,7 +146,9 @@ def test_the_indexer_is_deepseeks(size, heads, share, keys):
 
 def test_index_scores_are_the_reports_sum_with_its_gradients():
     """I_ts = Σ_h w_th ReLU(q_th · k_s), one pair of tokens at a time, without a rotation."""
-    layer = Attention(AttentionConfig(C, H, mask=Choice.of("lightning", heads=2, size=4, share=0.0))).double()
+    layer = Attention(
+        AttentionConfig(C, H, mask=Choice.of("lightning", heads=2, size=4, share=0.0))
+    ).double()
     mask: Any = layer.mask
     x = torch.randn(1, 7, C, dtype=torch.float64)
     keys = torch.randn(1, 11, C, dtype=torch.float64, requires_grad=True)
@@ -122,12 +157,22 @@ def test_index_scores_are_the_reports_sum_with_its_gradients():
     for t in range(7):
         q, w = mask.query(x[0, t]).view(2, 4), mask.weight(x[0, t])
         k = [torch.nn.functional.layer_norm(mask.key(one), (4,), eps=1e-6) for one in keys[0]]
-        rows.append(torch.stack([sum(w[h] * torch.relu(q[h] @ one) for h in range(2)) * 8**-0.5 for one in k]))
+        rows.append(
+            torch.stack(
+                [sum(w[h] * torch.relu(q[h] @ one) for h in range(2)) * 8**-0.5 for one in k]
+            )
+        )
     theirs = torch.stack(rows)
     torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
-    pull, weights = torch.randn_like(theirs), (keys, mask.query.weight, mask.key.weight, mask.weight.weight)
-    for one, two in zip(torch.autograd.grad((ours * pull).sum(), weights),
-                        torch.autograd.grad((theirs * pull).sum(), weights), strict=True):
+    pull, weights = (
+        torch.randn_like(theirs),
+        (keys, mask.query.weight, mask.key.weight, mask.weight.weight),
+    )
+    for one, two in zip(
+        torch.autograd.grad((ours * pull).sum(), weights),
+        torch.autograd.grad((theirs * pull).sum(), weights),
+        strict=True,
+    ):
         assert two.abs().sum() > 0
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-11)
 
@@ -151,7 +196,9 @@ def test_block_sparse_computes_the_same(choice, block):
         want, got = exact(x, key_mask=key_mask).out, sparse(x, key_mask=key_mask, record=False).out
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
         pull = torch.randn_like(want)
-        one, two = (torch.autograd.grad((out * pull).sum(), x, retain_graph=True)[0] for out in (got, want))
+        one, two = (
+            torch.autograd.grad((out * pull).sum(), x, retain_graph=True)[0] for out in (got, want)
+        )
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
@@ -167,7 +214,9 @@ def test_block_sparse_plans_each_call_anew(choice):
 @BOTH
 @each("kernel", ["chunked", "local"])
 def test_a_kernel_that_has_some_of_the_keys_is_refused(choice, kernel):
-    with pytest.raises(ConfigError, match=f"kernel = {kernel} .*{choice.key} compares all.*block_sparse"):
+    with pytest.raises(
+        ConfigError, match=f"kernel = {kernel} .*{choice.key} compares all.*block_sparse"
+    ):
         AttentionConfig(C, H, mask=choice, kernel=kernel)
 
 
@@ -184,7 +233,7 @@ def test_any_rectangle_agrees_with_the_whole(choice):
 @BOTH
 def test_a_query_alone_chooses_what_it_chooses_among_all(choice):
     layer, x = Attention(AttentionConfig(C, H, mask=choice)).eval(), torch.randn(B, T, C)
-    rows = [layer(x[:, t:t + 1], x[:, :t + 1], offset=t).merged for t in range(T)]
+    rows = [layer(x[:, t : t + 1], x[:, : t + 1], offset=t).merged for t in range(T)]
     torch.testing.assert_close(torch.cat(rows, 1), layer(x).merged, rtol=1e-5, atol=1e-5)
 
 
@@ -219,14 +268,19 @@ def test_the_papers_loss_is_the_divergence_and_zero_at_its_target():
     loss = indexer_loss(torch.zeros(1, 1, 3), weights, allowed)
     p = torch.tensor([0.75, 0.25])
     assert loss.item() == pytest.approx((p * (p / 0.5).log()).sum().item())
-    assert indexer_loss(torch.tensor([[[3.0, 1.0, 9.0]]]).log(), weights, allowed).item() == pytest.approx(0, abs=1e-6)
+    assert indexer_loss(
+        torch.tensor([[[3.0, 1.0, 9.0]]]).log(), weights, allowed
+    ).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_the_papers_loss_trains_the_indexer_to_choose_better():
     """The warm-up of DeepSeek-V3.2: the attention is full and frozen, and only the indexer learns."""
     torch.manual_seed(5)
     choice = Choice.of("lightning", keys=4, heads=4, size=8)
-    layer, full = Attention(AttentionConfig(C, H, mask=choice)), Attention(AttentionConfig(C, H, mask="causal"))
+    layer, full = (
+        Attention(AttentionConfig(C, H, mask=choice)),
+        Attention(AttentionConfig(C, H, mask="causal")),
+    )
     full.load_state_dict(layer.state_dict(), strict=False)
     for weight in (full.projection.query.weight, full.projection.key.weight):
         weight.data *= 3  # weights that differ from key to key
@@ -237,6 +291,7 @@ def test_the_papers_loss_trains_the_indexer_to_choose_better():
     def share(x):
         block = ScoreBlock.whole(T, T, x=x, context=x)
         return selection(layer.mask(block), full(x).weights.detach(), 4).weight
+
     held_out = torch.randn(64, T, C)
     before = share(held_out)
     for _ in range(150):

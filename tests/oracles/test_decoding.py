@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import Prompt, Sampling, beam, force_tokens, no_repeat, penalty, sample, top_k, top_p
+from core.decoding import (
+    Prompt,
+    Sampling,
+    beam,
+    force_tokens,
+    no_repeat,
+    penalty,
+    sample,
+    top_k,
+    top_p,
+)
 from core.models import EncoderOutput, ModelConfig, Seq2Seq, Shape, build_model
 from tests.cases import each
 
@@ -29,7 +39,9 @@ class T5(Seq2Seq):
 
     def step(self, memory, state, tokens, record=False):
         state = torch.cat((state, tokens[:, None]), dim=1)
-        answer = self.model(encoder_outputs=(memory.states,), attention_mask=memory.mask, decoder_input_ids=state)
+        answer = self.model(
+            encoder_outputs=(memory.states,), attention_mask=memory.mask, decoder_input_ids=state
+        )
         return answer.logits[:, -1], state, {}
 
 
@@ -38,12 +50,25 @@ def t5():
     from transformers import T5Config, T5ForConditionalGeneration
 
     torch.manual_seed(1)
-    model = T5ForConditionalGeneration(T5Config(
-        vocab_size=VOCAB, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, tie_word_embeddings=False,
-        decoder_start_token_id=START, eos_token_id=EOS, pad_token_id=0)).eval()
+    model = T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=VOCAB,
+            d_model=8,
+            d_kv=4,
+            d_ff=8,
+            num_layers=1,
+            num_heads=2,
+            tie_word_embeddings=False,
+            decoder_start_token_id=START,
+            eos_token_id=EOS,
+            pad_token_id=0,
+        )
+    ).eval()
     model.lm_head = torch.nn.Linear(8, VOCAB)
     torch.nn.init.normal_(model.lm_head.weight, std=1.5)
-    with torch.no_grad():  # the start mark is never said, or generate would count its first one as said
+    with (
+        torch.no_grad()
+    ):  # the start mark is never said, or generate would count its first one as said
         model.lm_head.bias.copy_(torch.where(torch.arange(VOCAB) == START, -1e3, 0.0))
     return model
 
@@ -61,14 +86,28 @@ def test_beams_are_those_of_hugging_face(t5, width, repeats):
     """At a penalty of 0, where both rank by log-probability alone; same outputs, same scores to 1e-4."""
     for prompt in prompts():
         theirs = t5.generate(
-            prompt.source, attention_mask=prompt.mask, num_beams=width, num_return_sequences=width, do_sample=False,
-            max_new_tokens=7, length_penalty=0.0, no_repeat_ngram_size=repeats, return_dict_in_generate=True,
-            output_scores=True)
+            prompt.source,
+            attention_mask=prompt.mask,
+            num_beams=width,
+            num_return_sequences=width,
+            do_sample=False,
+            max_new_tokens=7,
+            length_penalty=0.0,
+            no_repeat_ngram_size=repeats,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
         ours = beam(T5(t5).eval(), prompt, width=width, no_repeat=repeats, max_length=7)
-        assert [one.tokens for one in ours.hypotheses] == [cut(row[1:].tolist()) for row in theirs.sequences]
+        assert [one.tokens for one in ours.hypotheses] == [
+            cut(row[1:].tolist()) for row in theirs.sequences
+        ]
         if width > 1:
-            torch.testing.assert_close(torch.tensor([one.score for one in ours.hypotheses]), theirs.sequences_scores,
-                                       rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                torch.tensor([one.score for one in ours.hypotheses]),
+                theirs.sequences_scores,
+                rtol=1e-4,
+                atol=1e-4,
+            )
 
 
 def cut(tokens):
@@ -96,7 +135,9 @@ def test_top_p_is_that_of_hugging_face(p):
 def test_the_order_of_the_three_is_that_of_hugging_face():
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    theirs = TopPLogitsWarper(0.8)(None, TopKLogitsWarper(6)(None, TemperatureLogitsWarper(1.7)(None, LOGITS)))
+    theirs = TopPLogitsWarper(0.8)(
+        None, TopKLogitsWarper(6)(None, TemperatureLogitsWarper(1.7)(None, LOGITS))
+    )
     torch.testing.assert_close(Sampling(1.7, 6, 0.8).reshape(LOGITS), theirs)
 
 
@@ -105,7 +146,9 @@ def test_no_repeat_is_that_of_hugging_face(n):
     from transformers import NoRepeatNGramLogitsProcessor
 
     sequences = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(n))
-    assert torch.equal(no_repeat(LOGITS, sequences.tolist(), n), NoRepeatNGramLogitsProcessor(n)(sequences, LOGITS))
+    assert torch.equal(
+        no_repeat(LOGITS, sequences.tolist(), n), NoRepeatNGramLogitsProcessor(n)(sequences, LOGITS)
+    )
 
 
 def every_output(longest, vocab):
@@ -120,10 +163,12 @@ def every_output(longest, vocab):
 def tiny(kind, vocab=4):
     torch.manual_seed(7)
     shape = Shape(9, vocab, 12)
-    config = {"transformer": ModelConfig.transformer(8, 2, position="rope"),
-              "recurrent": ModelConfig.recurrent(8, "dot", feeding="input"),
-              "hybrid": ModelConfig.recurrent(8, "dot", kind="hybrid", cell="lstm", feeding="bahdanau"),
-              "decoder": ModelConfig.transformer(8, 2, kind="decoder", position="alibi")}[kind]
+    config = {
+        "transformer": ModelConfig.transformer(8, 2, position="rope"),
+        "recurrent": ModelConfig.recurrent(8, "dot", feeding="input"),
+        "hybrid": ModelConfig.recurrent(8, "dot", kind="hybrid", cell="lstm", feeding="bahdanau"),
+        "decoder": ModelConfig.transformer(8, 2, kind="decoder", position="alibi"),
+    }[kind]
     model: Any = build_model(config, shape).eval()
     torch.nn.init.normal_(model.output.weight, std=1.0)
     return model
@@ -134,8 +179,21 @@ def tiny(kind, vocab=4):
 def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
     """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
     model, prompt = tiny(kind), next(prompts())
-    ranked = sorted(((float(force_tokens(model, prompt, output).logp.gather(1, torch.tensor(output)[:, None]).sum())
-                      / penalty(len(output), alpha), output) for output in every_output(3, 4)), reverse=True)
+    ranked = sorted(
+        (
+            (
+                float(
+                    force_tokens(model, prompt, output)
+                    .logp.gather(1, torch.tensor(output)[:, None])
+                    .sum()
+                )
+                / penalty(len(output), alpha),
+                output,
+            )
+            for output in every_output(3, 4)
+        ),
+        reverse=True,
+    )
     hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
     assert len(hypotheses) == len(ranked) == 40
     for ours, (score, output) in zip(hypotheses, ranked, strict=True):
@@ -155,12 +213,19 @@ def test_samples_come_as_often_as_they_are_likely(how):
     assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
     generator, counts = torch.Generator().manual_seed(0), dict.fromkeys(expected, 0)
     for _ in range(20):
-        for one in sample(model, prompt, generator, samples=draws, sampling=how, max_length=3).hypotheses:
+        for one in sample(
+            model, prompt, generator, samples=draws, sampling=how, max_length=3
+        ).hypotheses:
             counts[one.tokens] += one.samples
     assert not any(counts[output] for output, chance in expected.items() if chance == 0)
     likely = [output for output, chance in expected.items() if chance * 20 * draws >= 5]
     assert len(likely) > 3
     expected_counts = {output: expected[output] * 20 * draws for output in likely}
-    statistic = sum((counts[output] - expected_counts[output]) ** 2 / expected_counts[output] for output in likely)
+    statistic = sum(
+        (counts[output] - expected_counts[output]) ** 2 / expected_counts[output]
+        for output in likely
+    )
     freedom = len(likely)
-    assert statistic < freedom + 3.09 * (2 * freedom) ** 0.5 + 4  # Wilson and Hilferty's is a little tighter
+    assert (
+        statistic < freedom + 3.09 * (2 * freedom) ** 0.5 + 4
+    )  # Wilson and Hilferty's is a little tighter

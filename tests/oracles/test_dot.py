@@ -61,8 +61,12 @@ def test_a_bias_is_added_after_the_scale(kernel):
 def test_a_bias_and_a_mask_together(kernel):
     q, k, v = heads()
     bias, mask = torch.randn(H, T, S), torch.ones(T, S, dtype=torch.bool).tril()
-    reference = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.masked_fill(~mask, -torch.inf))
-    torch.testing.assert_close(attend(q, k, v, mask, bias=bias, kernel=kernel).out, reference, **FORWARD)
+    reference = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias.masked_fill(~mask, -torch.inf)
+    )
+    torch.testing.assert_close(
+        attend(q, k, v, mask, bias=bias, kernel=kernel).out, reference, **FORWARD
+    )
 
 
 @each("kernel", ["exact", "fused"])
@@ -104,7 +108,9 @@ def test_the_worked_example():
     v = torch.tensor([[[[0.5, 0.3], [0.8, 0.2], [0.1, 0.9]]]])
     steps = attend(q, k, v)
     torch.testing.assert_close(steps.raw.flatten(), torch.tensor([1.0, 2, 3]))
-    torch.testing.assert_close(steps.weights.flatten(), torch.tensor([0.140, 0.284, 0.576]), rtol=0, atol=5e-4)
+    torch.testing.assert_close(
+        steps.weights.flatten(), torch.tensor([0.140, 0.284, 0.576]), rtol=0, atol=5e-4
+    )
     torch.testing.assert_close(steps.out.flatten(), torch.tensor([0.355, 0.617]), rtol=0, atol=5e-4)
 
 
@@ -112,7 +118,9 @@ def test_the_two_by_two_example_unscaled():
     q, k = torch.tensor([[[[1.0, 0], [0, 1]]]]), torch.tensor([[[[0.0, 1], [1, 0]]]])
     v = torch.tensor([[[[1.0, 2], [3, 4]]]])
     out = attend(q, k, v, scale=1.0).out
-    torch.testing.assert_close(out[0, 0], torch.tensor([[2.462, 3.462], [1.538, 2.538]]), rtol=0, atol=5e-4)
+    torch.testing.assert_close(
+        out[0, 0], torch.tensor([[2.462, 3.462], [1.538, 2.538]]), rtol=0, atol=5e-4
+    )
 
 
 def test_two_keys_one_nat_apart_weigh_1_and_e():
@@ -135,7 +143,7 @@ def test_steps_follow_from_one_another():
     s = attend(q, k, v, mask, bias=bias)
     torch.testing.assert_close(s.raw, q @ k.mT)
     torch.testing.assert_close(s.scores, s.raw * s.scale + bias)
-    assert s.scale == pytest.approx(D ** -0.5)
+    assert s.scale == pytest.approx(D**-0.5)
     assert torch.equal(s.masked, s.scores.masked_fill(~mask, -torch.inf))
     torch.testing.assert_close(s.weights, s.masked.softmax(-1))
     torch.testing.assert_close(s.out, s.weights @ v)

@@ -21,9 +21,15 @@ def test_queries_and_keys_are_qwens(dims):
     q, k = torch.randn(2, B, H, T, dims, requires_grad=True)
     row, column = torch.meshgrid(torch.arange(ROWS), torch.arange(COLUMNS), indexing="ij")
     config = Qwen2VLVisionConfig(embed_dim=H * dims, num_heads=H)
-    cos, sin = qwen.Qwen2VLVisionRotaryEmbedding(config)(q, torch.stack((row.flatten(), column.flatten()), -1))
-    theirs = [qwen.apply_rotary_pos_emb_vision(x.transpose(1, 2), x.transpose(1, 2), cos, sin)[0].transpose(1, 2)
-              for x in (q, k)]
+    cos, sin = qwen.Qwen2VLVisionRotaryEmbedding(config)(
+        q, torch.stack((row.flatten(), column.flatten()), -1)
+    )
+    theirs = [
+        qwen.apply_rotary_pos_emb_vision(x.transpose(1, 2), x.transpose(1, 2), cos, sin)[
+            0
+        ].transpose(1, 2)
+        for x in (q, k)
+    ]
     position = GridRotary(dims, 10000.0, "halves", COLUMNS)
     ours = [position.rotate(x) for x in (q, k)]
     agree(ours[0] @ ours[1].mT, theirs[0] @ theirs[1].mT, (q, q), (k, k))
@@ -43,14 +49,20 @@ def test_a_score_sees_the_rows_and_columns_between_two_patches_alone(layout, dim
 
 def test_by_hand():
     """D = 4, three columns: token 5 has row 1 and column 2, so its pairs turn by 1 and by 2."""
-    turned = GridRotary(4, 10000.0, "interleaved", 3).rotate(torch.ones(1, 1, 1, 4), offset=5).flatten()
+    turned = (
+        GridRotary(4, 10000.0, "interleaved", 3).rotate(torch.ones(1, 1, 1, 4), offset=5).flatten()
+    )
     waves = [(math.cos(angle), math.sin(angle)) for angle in (1, 2)]
-    torch.testing.assert_close(turned, torch.tensor([value for cos, sin in waves for value in (cos - sin, cos + sin)]))
+    torch.testing.assert_close(
+        turned, torch.tensor([value for cos, sin in waves for value in (cos - sin, cos + sin)])
+    )
 
 
 def test_rows_are_plain_rope_of_half_the_size_where_a_picture_is_one_column_wide():
     q = torch.randn(1, H, T, 8)
     ours = GridRotary(8, 10000.0, "halves", 1).rotate(q)
     by_row = [0, 1, 4, 5]
-    torch.testing.assert_close(ours[..., by_row], Rotary(4, 10000.0, "halves").rotate(q[..., by_row]))
+    torch.testing.assert_close(
+        ours[..., by_row], Rotary(4, 10000.0, "halves").rotate(q[..., by_row])
+    )
     torch.testing.assert_close(ours[..., 2:4], q[..., 2:4])

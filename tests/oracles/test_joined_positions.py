@@ -21,9 +21,11 @@ TYPED = Choice.of("formula", formula="score - 0.3*abs(i-j) + where(j == 1, 0.7, 
 
 def llama_rotated(q, k):
     config = LlamaConfig(hidden_size=q.shape[-1], num_attention_heads=1, rope_theta=700.0)
+
     def turned(x):
         cos, sin = llama.LlamaRotaryEmbedding(config)(x, torch.arange(x.shape[2])[None])
         return llama.apply_rotary_pos_emb(x, x, cos, sin)[0]
+
     return turned(q), turned(k)
 
 
@@ -39,11 +41,16 @@ def alibi_bias():
     return -alibi_slopes(H)[:, None, None] * distances()
 
 
-@each(("parts", "rotated", "bias"), [
-    ((ROPE, TYPED), True, typed_bias), ((TYPED, ROPE), True, typed_bias), ((ALIBI, ROPE), True, alibi_bias),
-    ((ALIBI, TYPED), False, lambda: alibi_bias() + typed_bias()),
-    ((ROPE, ALIBI, TYPED), True, lambda: alibi_bias() + typed_bias()),
-])
+@each(
+    ("parts", "rotated", "bias"),
+    [
+        ((ROPE, TYPED), True, typed_bias),
+        ((TYPED, ROPE), True, typed_bias),
+        ((ALIBI, ROPE), True, alibi_bias),
+        ((ALIBI, TYPED), False, lambda: alibi_bias() + typed_bias()),
+        ((ROPE, ALIBI, TYPED), True, lambda: alibi_bias() + typed_bias()),
+    ],
+)
 @each("record", [True, False])
 def test_joined_positions_against_pytorch(parts, rotated, bias, record):
     layer = Attention(AttentionConfig(C, H, position=Choice.of("and", *parts)))
@@ -56,14 +63,18 @@ def test_joined_positions_against_pytorch(parts, rotated, bias, record):
     mask = bias().expand(B, H, T, S).masked_fill(~real[:, None, None], -math.inf)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     torch.testing.assert_close(out, theirs, rtol=1e-4, atol=2e-5)
-    for one, other in zip(*(torch.autograd.grad(y.square().sum(), (x, context)) for y in (out, theirs)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad(y.square().sum(), (x, context)) for y in (out, theirs)), strict=True
+    ):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])
 def test_a_part_with_tables_gets_its_own(learned):
     """Two parts with tables and one without: the bias is the sum of what each adds alone, to the same vectors."""
-    joined = Attention(AttentionConfig(C, H, position=Choice.of("and", ALIBI, Choice(learned), Choice("t5"))))
+    joined = Attention(
+        AttentionConfig(C, H, position=Choice.of("and", ALIBI, Choice(learned), Choice("t5")))
+    )
     for weight in joined.position.parameters():
         torch.nn.init.normal_(weight, std=0.5)
     x, context = torch.randn(B, T, C), torch.randn(B, S, C)
@@ -89,17 +100,29 @@ def test_it_is_one_choice_with_parts():
     assert enters(config.position) == {"q, k", "scores"} and config.has("position", "adjusts")
     assert AttentionConfig.from_json(config.to_json()) == config
     alone = config.with_(position=Choice.of("and", ALIBI, ROPE))
-    assert attention_cost(alone, T, S).flops == attention_cost(config.with_(position="alibi"), T, S).flops
-    assert attention_cost(alone, T, S).bytes >= attention_cost(config.with_(position="alibi"), T, S).bytes
+    assert (
+        attention_cost(alone, T, S).flops
+        == attention_cost(config.with_(position="alibi"), T, S).flops
+    )
+    assert (
+        attention_cost(alone, T, S).bytes
+        >= attention_cost(config.with_(position="alibi"), T, S).bytes
+    )
 
 
-@each(("position", "words"), [
-    (Choice.of("and", ROPE), "joins two or more positions; got 1; take two"),
-    (Choice.of("and", ROPE, Choice("and")), "take the parts of the inner one"),
-    (Choice.of("and", ROPE, Choice("sinusoidal")), "position = sinusoidal is added to x; take position = rope"),
-    (Choice.of("rope", ALIBI), "position = rope takes no parts; got 1"),
-    (Choice.of("and", ROPE, Choice.of("formula", formula="score -")), "score -"),
-])
+@each(
+    ("position", "words"),
+    [
+        (Choice.of("and", ROPE), "joins two or more positions; got 1; take two"),
+        (Choice.of("and", ROPE, Choice("and")), "take the parts of the inner one"),
+        (
+            Choice.of("and", ROPE, Choice("sinusoidal")),
+            "position = sinusoidal is added to x; take position = rope",
+        ),
+        (Choice.of("rope", ALIBI), "position = rope takes no parts; got 1"),
+        (Choice.of("and", ROPE, Choice.of("formula", formula="score -")), "score -"),
+    ],
+)
 def test_what_cannot_be_joined_is_refused_in_words(position, words):
     with pytest.raises(ConfigError, match=words):
         AttentionConfig(C, H, position=position)

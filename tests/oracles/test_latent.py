@@ -11,11 +11,22 @@ from tests.oracles.test_projections import FORWARD, GRADIENT, B, C, H, S, T, agr
 
 def deepseek(size, content, latent, rope, query_latent, layout, heads=H):
     from transformers.models.deepseek_v3 import modeling_deepseek_v3 as hf
+
     config = hf.DeepseekV3Config(
-        hidden_size=size, num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=latent,
-        q_lora_rank=query_latent or None, qk_nope_head_dim=content, qk_rope_head_dim=rope, v_head_dim=content,
-        rope_interleave=layout != "halves", attention_bias=False, head_dim=rope, attn_implementation="eager",
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+        hidden_size=size,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        kv_lora_rank=latent,
+        q_lora_rank=query_latent or None,
+        qk_nope_head_dim=content,
+        qk_rope_head_dim=rope,
+        v_head_dim=content,
+        rope_interleave=layout != "halves",
+        attention_bias=False,
+        head_dim=rope,
+        attn_implementation="eager",
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    )
     return hf.DeepseekV3Attention(config, 0), hf.DeepseekV3RotaryEmbedding(config)
 
 
@@ -24,7 +35,14 @@ def deepseek(size, content, latent, rope, query_latent, layout, heads=H):
 def test_latent_against_deepseek(query_latent, head_dim, layout):
     content, latent, rope, size = head_dim or 5, 11, 4, 5 * H
     theirs, turning = deepseek(size, content, latent, rope, query_latent, layout)
-    choice = Choice.of("latent", latent=latent, rope=rope, query_latent=query_latent, layout=layout, head_dim=head_dim)
+    choice = Choice.of(
+        "latent",
+        latent=latent,
+        rope=rope,
+        query_latent=query_latent,
+        layout=layout,
+        head_dim=head_dim,
+    )
     layer = layer_of(choice, size=size, mask="causal")
     p = layer.projection
     for norm in (part for part in p.modules() if isinstance(part, nn.RMSNorm)):
@@ -36,7 +54,9 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
         (theirs.q_b_proj if query_latent else theirs.q_proj).weight.copy_(p.query.weight)
         theirs.kv_a_proj_with_mqa.weight.copy_(torch.cat((p.down.weight, p.turned_key.weight)))
         theirs.kv_a_layernorm.weight.copy_(p.norm.weight)
-        both = torch.cat((p.key.weight.unflatten(0, (H, content)), p.value.weight.unflatten(0, (H, content))), 1)
+        both = torch.cat(
+            (p.key.weight.unflatten(0, (H, content)), p.value.weight.unflatten(0, (H, content))), 1
+        )
         theirs.kv_b_proj.weight.copy_(both.flatten(0, 1))
         theirs.o_proj.weight.copy_(p.output.weight)
     x = torch.randn(B, T, size, requires_grad=True)
@@ -47,8 +67,11 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, **FORWARD)
     agree(steps.merged, out, (x,), (y,))
-    torch.testing.assert_close(torch.cat((p.down.weight.grad, p.turned_key.weight.grad)),
-                               theirs.kv_a_proj_with_mqa.weight.grad, **GRADIENT)
+    torch.testing.assert_close(
+        torch.cat((p.down.weight.grad, p.turned_key.weight.grad)),
+        theirs.kv_a_proj_with_mqa.weight.grad,
+        **GRADIENT,
+    )
     torch.testing.assert_close(p.norm.weight.grad, theirs.kv_a_layernorm.weight.grad, **GRADIENT)
 
 
@@ -57,25 +80,33 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
 def test_grouped_latents_are_a_layer_of_deepseek_for_each_group(groups, rope):
     """Zadouri 2025, section 3.3: heads of a group see their part of the latent alone, and all see one rotated key."""
     content, latent, size, few = 5, 12, 5 * H, H // groups
-    layer = layer_of(Choice.of("latent", latent=latent, rope=rope, groups=groups), size=size, mask="causal")
+    layer = layer_of(
+        Choice.of("latent", latent=latent, rope=rope, groups=groups), size=size, mask="causal"
+    )
     p, part = layer.projection, latent // groups
     nn.init.uniform_(p.norm.weight, 0.5, 1.5)
     x = torch.randn(B, T, size, requires_grad=True)
     y = x.detach().clone().requires_grad_()
     real = torch.rand(B, T) < 0.7
     real[:, 0] = True
-    bias = torch.zeros(B, 1, T, T).masked_fill(~(real[:, None, None] & torch.ones(T, T).tril().bool()), -torch.inf)
+    bias = torch.zeros(B, 1, T, T).masked_fill(
+        ~(real[:, None, None] & torch.ones(T, T).tril().bool()), -torch.inf
+    )
     total = torch.zeros(B, T, size)
     for group in range(groups):
         theirs, turning = deepseek(size, content, part, rope, 0, "interleaved", few)
         own, heads = slice(group * part, (group + 1) * part), slice(group * few, (group + 1) * few)
         with torch.no_grad():
             theirs.q_proj.weight.copy_(p.query.weight.unflatten(0, (H, -1))[heads].flatten(0, 1))
-            theirs.kv_a_proj_with_mqa.weight.copy_(torch.cat((p.down.weight[own], p.turned_key.weight)))
+            theirs.kv_a_proj_with_mqa.weight.copy_(
+                torch.cat((p.down.weight[own], p.turned_key.weight))
+            )
             theirs.kv_a_layernorm.weight.copy_(p.norm.weight[own])
             both = [up.weight.unflatten(0, (H, content))[heads] for up in (p.key, p.value)]
             theirs.kv_b_proj.weight.copy_(torch.cat(both, 1).flatten(0, 1))
-            theirs.o_proj.weight.copy_(p.output.weight.unflatten(1, (H, content))[:, heads].flatten(1))
+            theirs.o_proj.weight.copy_(
+                p.output.weight.unflatten(1, (H, content))[:, heads].flatten(1)
+            )
         total = total + theirs(y, turning(y, torch.arange(T)[None]), bias)[0]
     steps = layer(x, key_mask=real)
     rows = real[..., None]
@@ -90,7 +121,9 @@ def test_grouped_latents_by_hand():
         p.down.weight.copy_(torch.tensor([[1.0, 0], [0, -1]]))
         p.value.weight.copy_(torch.tensor([[5.0], [7]]))
         p.norm.weight.copy_(torch.tensor([1.0, 2]))
-    torch.testing.assert_close(layer(torch.tensor([[[3.0, 4]]])).v.flatten(), torch.tensor([5.0, -14]))
+    torch.testing.assert_close(
+        layer(torch.tensor([[[3.0, 4]]])).v.flatten(), torch.tensor([5.0, -14])
+    )
 
 
 @each("groups", [1, 3])
@@ -110,7 +143,11 @@ def absorbed(p, x, context, offset):
     content, rotated = p.queries_at(x, offset)
     latent, shared = p.latents(context)
     unfold = p.key.weight.unflatten(0, (p.num_heads, p.content))  # (H, D, R)
-    return torch.cat((content @ unfold, rotated), -1), torch.cat((latent[:, None], shared), -1), latent[:, None]
+    return (
+        torch.cat((content @ unfold, rotated), -1),
+        torch.cat((latent[:, None], shared), -1),
+        latent[:, None],
+    )
 
 
 @each("offset", [0, 4])
@@ -119,7 +156,10 @@ def test_the_absorbed_form_is_the_naive_one(rope, offset):
     """Keys and values are never unfolded, yet weights, output and gradients are the same."""
     layer = layer_of(Choice.of("latent", latent=9, rope=rope), size=30)
     p = layer.projection
-    x, context = torch.randn(B, T, 30, requires_grad=True), torch.randn(B, S, 30, requires_grad=True)
+    x, context = (
+        torch.randn(B, T, 30, requires_grad=True),
+        torch.randn(B, S, 30, requires_grad=True),
+    )
     naive = layer(x, context, offset=offset)
     q, k, v = absorbed(p, x, context, offset)
     assert k.shape == (B, 1, S, 9 + rope) and v.shape == (B, 1, S, 9)
@@ -138,16 +178,27 @@ def test_latent_scores_see_distance_and_decode_from_a_cache():
     """The last query alone, with its offset, gives the last row of the whole."""
     layer = layer_of(Choice.of("latent", latent=9, rope=4), size=30, mask="causal")
     x = torch.randn(B, T, 30)
-    torch.testing.assert_close(layer(x[:, -1:], x, offset=T - 1).merged, layer(x).merged[:, -1:], **FORWARD)
+    torch.testing.assert_close(
+        layer(x[:, -1:], x, offset=T - 1).merged, layer(x).merged[:, -1:], **FORWARD
+    )
     assert (layer(x.flip(1)).merged.flip(1) - layer(x).merged).abs().max() > 1e-3
 
 
-@each(("wrong", "message"), [
-    (dict(projection=Choice.of("latent", rope=3)), "rope = 3 is odd; take rope = 2 or 4"),
-    (dict(projection="latent", position="rope"), "latent.*position = rope.*take position = none"),
-    (dict(projection=Choice.of("latent", groups=4)), f"groups = 4 does not divide num_heads = {H}; take groups = 1"),
-    (dict(projection=Choice.of("latent", groups=3)), "groups = 3 does not divide latent = 32"),
-])
+@each(
+    ("wrong", "message"),
+    [
+        (dict(projection=Choice.of("latent", rope=3)), "rope = 3 is odd; take rope = 2 or 4"),
+        (
+            dict(projection="latent", position="rope"),
+            "latent.*position = rope.*take position = none",
+        ),
+        (
+            dict(projection=Choice.of("latent", groups=4)),
+            f"groups = 4 does not divide num_heads = {H}; take groups = 1",
+        ),
+        (dict(projection=Choice.of("latent", groups=3)), "groups = 3 does not divide latent = 32"),
+    ],
+)
 def test_latent_refuses_in_words(wrong, message):
     with pytest.raises(ConfigError, match=message):
         AttentionConfig(C, H, **wrong)

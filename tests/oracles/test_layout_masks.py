@@ -34,14 +34,18 @@ def test_a_tree_is_the_path_to_its_root(seed):
             else:
                 token -= 1
 
-    mask, want = cells(Choice.of("tree", prefix=prefix, parents=text), lambda i, j: j in set(path(i)))
+    mask, want = cells(
+        Choice.of("tree", prefix=prefix, parents=text), lambda i, j: j in set(path(i))
+    )
     assert torch.equal(mask, want)
 
 
 def test_each_path_of_a_tree_is_the_causal_call_on_that_path_alone():
     """What speculative decoding rests on: one call on the tree scores every path as if it were the text."""
     parents, prefix = [-1, 0, 0, 1, 1, 2], 3
-    config = AttentionConfig(10, 2, mask=Choice.of("tree", prefix=prefix, parents="-, 0, 0, 1, 1, 2"))
+    config = AttentionConfig(
+        10, 2, mask=Choice.of("tree", prefix=prefix, parents="-, 0, 0, 1, 1, 2")
+    )
     layer, causal = Attention(config), Attention(config.with_(mask="causal"))
     causal.load_state_dict(layer.state_dict())
     x = torch.randn(2, prefix + len(parents), 10)
@@ -76,6 +80,7 @@ def test_shared_prefix_is_each_continuation_with_the_prefix():
 @each(("length", "size"), [(8, 1), (8, 3), (9, 4), (7, 7), (6, 9)])
 def test_block_diffusion_is_the_papers_three_masks(length, size):
     """M = block-diagonal ∨ offset block-causal ∨ block-causal over [noised; clean]. Arriola 2025, section 3.1."""
+
     def sees(i, j):
         clean_i, clean_j = i >= length, j >= length
         block_i, block_j = (i - length * clean_i) // size, (j - length * clean_j) // size
@@ -100,16 +105,23 @@ def test_neighborhood_moves_its_window_inside_the_picture(rows, columns, window)
     cells_ = rows * columns
 
     def centre(place, size):
-        return place.clamp(min(half, size - 1), max(size - 1 - half, 0)) if window <= size else place
+        return (
+            place.clamp(min(half, size - 1), max(size - 1 - half, 0)) if window <= size else place
+        )
 
     def sees(b, h, i, j):
         inside = torch.ones((), dtype=torch.bool)
-        for place_i, place_j, size in ((i // columns, j // columns, rows), (i % columns, j % columns, columns)):
+        for place_i, place_j, size in (
+            (i // columns, j // columns, rows),
+            (i % columns, j % columns, columns),
+        ):
             inside = inside & (((centre(place_i, size) - place_j).abs() <= half) | (window > size))
         return inside
 
     want = create_mask(sees, 1, 1, cells_, cells_, device="cpu")[0, 0]
     assert torch.equal(build_mask(choice, cells_, cells_), want)
-    assert (want.sum(1) == min(window, rows) * min(window, columns)).all(), "the window never shrinks"
+    assert (want.sum(1) == min(window, rows) * min(window, columns)).all(), (
+        "the window never shrinks"
+    )
     two = build_mask(choice, 2 * cells_, 2 * cells_)
     assert torch.equal(two[cells_:, cells_:], want) and not two[cells_:, :cells_].any()

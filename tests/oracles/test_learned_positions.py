@@ -19,12 +19,16 @@ B, H, T, D = 2, 3, 11, 5
 
 
 def some(heads=H, queries=T, keys=T, dim=D, dtype=torch.float32):
-    return tuple(torch.randn(B, heads, n, dim, dtype=dtype, requires_grad=True) for n in (queries, keys))
+    return tuple(
+        torch.randn(B, heads, n, dim, dtype=dtype, requires_grad=True) for n in (queries, keys)
+    )
 
 
 def every_cell(rule, queries, keys, offset=0):
     """(H, T, S) from a rule of one cell, which gives a number a head."""
-    rows = [torch.stack([rule(i, j) for j in range(keys)], -1) for i in range(offset, offset + queries)]
+    rows = [
+        torch.stack([rule(i, j) for j in range(keys)], -1) for i in range(offset, offset + queries)
+    ]
     return torch.stack(rows, -2)
 
 
@@ -40,8 +44,12 @@ def test_kerple_cell_by_cell(kernel):
         return -r1 * torch.log(1 + r2 * abs(i - j)) if kernel == "log" else -r1 * abs(i - j) ** r2
 
     q, k = some(queries=4, dtype=torch.float64)
-    agree(position.bias(cells(q, k, offset=3)), every_cell(rule, 4, T, offset=3), (position.slope, first),
-          (position.shape, second))
+    agree(
+        position.bias(cells(q, k, offset=3)),
+        every_cell(rule, 4, T, offset=3),
+        (position.slope, first),
+        (position.shape, second),
+    )
 
 
 @each(("kernel", "expected"), [("log", [0.0, 0.6931472, 1.0986123]), ("power", [0.0, 1.0, 2.0])])
@@ -80,8 +88,11 @@ def test_fire_cell_by_cell():
 
     assert [name for name, _ in position.named_parameters()][:2] == ["stretch", "multiple"]
     q, k = some(queries=7, dtype=torch.float64)
-    agree(position.bias(cells(q, k, offset=2)), every_cell(rule, 7, T, offset=2),
-          *zip(position.parameters(), own, strict=True))
+    agree(
+        position.bias(cells(q, k, offset=2)),
+        every_cell(rule, 7, T, offset=2),
+        *zip(position.parameters(), own, strict=True),
+    )
 
 
 def test_fire_by_hand():
@@ -92,9 +103,13 @@ def test_fire_by_hand():
             p.fill_(value)
     q = torch.zeros(1, 1, 8, 1)
     bias = position.bias(cells(q, q))[0]
-    torch.testing.assert_close(bias[2, :3], torch.tensor([3.0, 2, 1]).log() / math.log(4), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        bias[2, :3], torch.tensor([3.0, 2, 1]).log() / math.log(4), rtol=1e-4, atol=1e-5
+    )
     torch.testing.assert_close(bias[7, 0], torch.tensor(1.0), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(bias[7, 6], torch.tensor(math.log(2) / math.log(8)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        bias[7, 6], torch.tensor(math.log(2) / math.log(8)), rtol=1e-4, atol=1e-5
+    )
 
 
 @each("places", [4, 64])
@@ -109,8 +124,11 @@ def test_cope_against_x_transformers(places):
     mine = ours.adjust(scores, cells(q, k)).masked_fill(~causal, -torch.inf).softmax(-1)
     weight = torch.randn_like(mine)
     torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
-    for a, b in zip(torch.autograd.grad((mine * weight).sum(), [q, scores, ours.table]),
-                    torch.autograd.grad((theirs * weight).sum(), [q, scores, peer.pos_emb]), strict=True):
+    for a, b in zip(
+        torch.autograd.grad((mine * weight).sum(), [q, scores, ours.table]),
+        torch.autograd.grad((theirs * weight).sum(), [q, scores, peer.pos_emb]),
+        strict=True,
+    ):
         assert a.abs().max() > 0
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1.25e-5)
 
@@ -130,7 +148,9 @@ def test_cope_counts_no_padding():
     with torch.no_grad():
         position.table.copy_(torch.arange(8.0)[:, None])
     where = cells(q, q)
-    padded = type(where).whole(4, 4, num_heads=1, q=q, k=q, key_mask=torch.tensor([[True, False, True, True]]))
+    padded = type(where).whole(
+        4, 4, num_heads=1, q=q, k=q, key_mask=torch.tensor([[True, False, True, True]])
+    )
     added = position.adjust(torch.zeros(1, 1, 4, 4), padded)[0, 0, 3]
     torch.testing.assert_close(added, torch.tensor([1.5, 1.0, 1.0, 0.5]))
 
@@ -168,7 +188,9 @@ def test_forgetting_by_hand():
         layer.position.gate.weight.zero_()
         layer.projection.query.weight.zero_()
     weights = layer(torch.randn(1, 3, 6)).weights[0, 0]
-    torch.testing.assert_close(weights, torch.tensor([[1.0, 0, 0], [1 / 3, 2 / 3, 0], [1 / 7, 2 / 7, 4 / 7]]))
+    torch.testing.assert_close(
+        weights, torch.tensor([[1.0, 0, 0], [1 / 3, 2 / 3, 0], [1 / 7, 2 / 7, 4 / 7]])
+    )
 
 
 def test_forgetting_says_what_it_needs():
@@ -183,7 +205,9 @@ def test_a_formula_can_be_alibi():
     alibi = layer_of("alibi", 16, 8)
     alibi.load_state_dict(typed.state_dict())
     x = torch.randn(B, T, 16)
-    agree(typed(x).merged, alibi(x).merged, *zip(typed.parameters(), alibi.parameters(), strict=True))
+    agree(
+        typed(x).merged, alibi(x).merged, *zip(typed.parameters(), alibi.parameters(), strict=True)
+    )
 
 
 def test_a_formula_against_flex_attention():
@@ -203,7 +227,11 @@ def test_a_formula_against_flex_attention():
 
 
 def test_a_formula_by_hand_and_its_refusal():
-    layer = Attention(AttentionConfig(4, 2, position=Choice.of("formula", formula="0 * score + h + i - 10 * j + T")))
+    layer = Attention(
+        AttentionConfig(
+            4, 2, position=Choice.of("formula", formula="0 * score + h + i - 10 * j + T")
+        )
+    )
     scores = layer(torch.randn(1, 2, 4), torch.randn(1, 3, 4), offset=5).scores[0]
     torch.testing.assert_close(scores[1], torch.tensor([[13.0, 3, -7], [14, 4, -6]]))
     with pytest.raises(ConfigError, match="character 9"):

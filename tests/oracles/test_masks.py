@@ -17,8 +17,17 @@ KEYS = torch.tensor([[True] * 8 + [False] * 3, [True] * 5 + [False] * 6])
 
 def cells(function, queries=T, keys=S, offset=0):
     """A mask function of (b, h, i, j), evaluated at every cell."""
-    return torch.stack([torch.stack([torch.as_tensor(function(0, 0, torch.tensor(i + offset), torch.tensor(j)))
-                                     for j in range(keys)]) for i in range(queries)])
+    return torch.stack(
+        [
+            torch.stack(
+                [
+                    torch.as_tensor(function(0, 0, torch.tensor(i + offset), torch.tensor(j)))
+                    for j in range(keys)
+                ]
+            )
+            for i in range(queries)
+        ]
+    )
 
 
 @each("offset", [0, 4])
@@ -43,9 +52,17 @@ def test_causal_and_local_is_the_sliding_window_that_includes_the_query(lookback
 
 def test_or_and_not_compose():
     either = build_mask(Choice.of("or", CAUSAL, LOCAL), T, S)
-    assert torch.equal(either, cells(theirs.or_masks(theirs.causal_mask_function,
-                                                     theirs.sliding_window_bidirectional_overlay(2))))
-    assert torch.equal(build_mask(Choice.of("not", CAUSAL), T, S), ~cells(theirs.causal_mask_function))
+    assert torch.equal(
+        either,
+        cells(
+            theirs.or_masks(
+                theirs.causal_mask_function, theirs.sliding_window_bidirectional_overlay(2)
+            )
+        ),
+    )
+    assert torch.equal(
+        build_mask(Choice.of("not", CAUSAL), T, S), ~cells(theirs.causal_mask_function)
+    )
     neither = Choice.of("not", Choice.of("or", CAUSAL, LOCAL))
     assert torch.equal(build_mask(neither, T, S), ~either)
 
@@ -63,8 +80,16 @@ def test_padding_without_keys_is_refused():
         build_mask(Choice("padding"), T, S)
 
 
-@each("choice", [Choice("and"), Choice("or"), Choice("not"), Choice.of("not", CAUSAL, LOCAL),
-                                    Choice.of("causal", LOCAL)])
+@each(
+    "choice",
+    [
+        Choice("and"),
+        Choice("or"),
+        Choice("not"),
+        Choice.of("not", CAUSAL, LOCAL),
+        Choice.of("causal", LOCAL),
+    ],
+)
 def test_a_composition_with_the_wrong_number_of_parts_is_refused(choice):
     with pytest.raises(ConfigError):
         build_mask(choice, T, S)
@@ -86,5 +111,6 @@ def test_through_flex_attention(name):
     ours = build_mask(choice, T, S)
     assert torch.equal(ours, create_mask(mod, None, None, T, S, device="cpu")[0, 0])
     block = create_block_mask(mod, None, None, T, S, device="cpu")
-    torch.testing.assert_close(attend(q, k, v, ours).out, flex_attention(q, k, v, block_mask=block),
-                               rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        attend(q, k, v, ours).out, flex_attention(q, k, v, block_mask=block), rtol=1e-5, atol=1e-5
+    )

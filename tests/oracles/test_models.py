@@ -34,8 +34,13 @@ def agree(model, mine, theirs):
     first = torch.autograd.grad((a * probe).sum(), list(ours.values()))
     second = torch.autograd.grad((b * probe).sum(), list(copies.values()), allow_unused=True)
     for name, x, y in zip(ours, first, second, strict=True):
-        torch.testing.assert_close(x, torch.zeros_like(x) if y is None else y, rtol=1e-3, atol=1e-4,
-                                   msg=partial("{}: {}".format, name))
+        torch.testing.assert_close(
+            x,
+            torch.zeros_like(x) if y is None else y,
+            rtol=1e-3,
+            atol=1e-4,
+            msg=partial("{}: {}".format, name),
+        )
 
 
 def linear(w, name, x):
@@ -44,7 +49,10 @@ def linear(w, name, x):
 
 def layer_norm(w, name, x):
     centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return (
+        centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"]
+        + w[f"{name}.bias"]
+    )
 
 
 def rms_norm(w, name, x):
@@ -68,30 +76,55 @@ def gelu(x):
 
 def test_a_decoder_is_a_gpt():
     """Pre-norm, learned places, GELU, tied: each row of the batch as one line of its own, nothing padded."""
-    model = made(Shape(V, V, 10, one_vocabulary=True), kind="decoder", norm="pre", activation="gelu", tied=True,
-                 position="learned")
+    model = made(
+        Shape(V, V, 10, one_vocabulary=True),
+        kind="decoder",
+        norm="pre",
+        activation="gelu",
+        tied=True,
+        position="learned",
+    )
     source, target = torch.randint(4, V, (B, S)), torch.randint(4, V, (B, T))
 
     def gpt(w):
         rows = []
         for row, n in enumerate(LENGTHS.tolist()):
             line = torch.cat((source[row, :n], target[row]))
-            x = w["target.token.weight"][line] * math.sqrt(C) + w["places.position.table.weight"][: len(line)]
+            x = (
+                w["target.token.weight"][line] * math.sqrt(C)
+                + w["places.position.table.weight"][: len(line)]
+            )
             seen = torch.ones(len(line), len(line), dtype=torch.bool).tril()
             for i in range(LAYERS):
                 at = f"layers.{i}"
-                x = x + attention(w, f"{at}.causal", layer_norm(w, f"{at}.around_causal.norm", x), seen)
-                inner = gelu(linear(w, f"{at}.feed_forward.inner", layer_norm(w, f"{at}.around_feed_forward.norm", x)))
+                x = x + attention(
+                    w, f"{at}.causal", layer_norm(w, f"{at}.around_causal.norm", x), seen
+                )
+                inner = gelu(
+                    linear(
+                        w,
+                        f"{at}.feed_forward.inner",
+                        layer_norm(w, f"{at}.around_feed_forward.norm", x),
+                    )
+                )
                 x = x + linear(w, f"{at}.feed_forward.outer", inner)
-            rows.append((layer_norm(w, "norm", x) @ w["target.token.weight"].T + w["output.bias"])[n:])
+            rows.append(
+                (layer_norm(w, "norm", x) @ w["target.token.weight"].T + w["output.bias"])[n:]
+            )
         return torch.stack(rows)
 
     agree(model, lambda: model(source.masked_fill(~REAL, 0), REAL, target).logits, gpt)
 
 
 def test_a_language_model_with_rms_norm_and_swiglu():
-    model = made(Shape(V, V, 10, one_vocabulary=True), kind="decoder", norm="pre", normalization="rms",
-                 activation="swiglu", position="sinusoidal")
+    model = made(
+        Shape(V, V, 10, one_vocabulary=True),
+        kind="decoder",
+        norm="pre",
+        normalization="rms",
+        activation="swiglu",
+        position="sinusoidal",
+    )
     source = torch.randint(4, V, (1, S))
     places = torch.arange(S)[:, None] / 10000 ** (torch.arange(0, C, 2) / C)
 
@@ -103,7 +136,9 @@ def test_a_language_model_with_rms_norm_and_swiglu():
             seen = torch.ones(S, S, dtype=torch.bool).tril()
             x = x + attention(w, f"{at}.causal", rms_norm(w, f"{at}.around_causal.norm", x), seen)
             read = rms_norm(w, f"{at}.around_feed_forward.norm", x)
-            inner, gate = (linear(w, f"{at}.feed_forward.{part}", read) for part in ("inner", "gate"))
+            inner, gate = (
+                linear(w, f"{at}.feed_forward.{part}", read) for part in ("inner", "gate")
+            )
             x = x + linear(w, f"{at}.feed_forward.outer", inner * torch.sigmoid(inner) * gate)
         return linear(w, "output", rms_norm(w, "norm", x))[None]
 
@@ -121,7 +156,11 @@ def encoder(w, x, norm):
             if part == "attention":
                 x = x + attention(w, f"{at}.attention", read, everything)
             else:
-                x = x + linear(w, f"{at}.feed_forward.outer", linear(w, f"{at}.feed_forward.inner", read).clamp(min=0))
+                x = x + linear(
+                    w,
+                    f"{at}.feed_forward.outer",
+                    linear(w, f"{at}.feed_forward.inner", read).clamp(min=0),
+                )
             x = x if norm == "pre" else layer_norm(w, name, x)
     return layer_norm(w, "encoder.norm", x) if norm == "pre" else x
 
@@ -129,7 +168,13 @@ def encoder(w, x, norm):
 @each("norm", ["post", "pre"])
 @each("pool", ["first", "mean"])
 def test_a_classifier_of_patches_is_a_vision_transformer(norm, pool):
-    model = made(Shape(5, 3, 10, "patches", "label"), kind="classifier", norm=norm, pool=pool, position="learned")
+    model = made(
+        Shape(5, 3, 10, "patches", "label"),
+        kind="classifier",
+        norm=norm,
+        pool=pool,
+        position="learned",
+    )
     patches = torch.randn(B, S, 5)
 
     def vit(w):
@@ -149,8 +194,10 @@ def test_a_classifier_of_padded_words():
     source = torch.randint(4, V, (B, S))
 
     def bert(w):
-        rows = [torch.cat((w["first"][None], w["source.token.weight"][source[row, :n]] * math.sqrt(C)))
-                for row, n in enumerate(LENGTHS.tolist())]
+        rows = [
+            torch.cat((w["first"][None], w["source.token.weight"][source[row, :n]] * math.sqrt(C)))
+            for row, n in enumerate(LENGTHS.tolist())
+        ]
         return torch.stack([linear(w, "output", encoder(w, x, "post")[0]) for x in rows])
 
     agree(model, lambda: model(source.masked_fill(~REAL, 0), REAL).logits, bert)
@@ -164,8 +211,16 @@ def test_a_classifier_of_a_tables_rows(kind):
     def table(w):
         outputs = []
         for number, category, other in rows:
-            x = torch.stack((number * w["source.weight"][0], w["source.categories.0.weight"][int(category)],
-                             other * w["source.weight"][1])) + w["source.bias"]
+            x = (
+                torch.stack(
+                    (
+                        number * w["source.weight"][0],
+                        w["source.categories.0.weight"][int(category)],
+                        other * w["source.weight"][1],
+                    )
+                )
+                + w["source.bias"]
+            )
             x = torch.cat((w["first"][None], x)) if kind == "classifier" else x.sum(0, keepdim=True)
             outputs.append(linear(w, "output", encoder(w, x, "post")[0]))
         return torch.stack(outputs)
@@ -174,7 +229,9 @@ def test_a_classifier_of_a_tables_rows(kind):
 
 
 def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
-    model = made(Shape(2, 3, 10, "series", "values"), kind="forecaster", norm="pre", position="learned")
+    model = made(
+        Shape(2, 3, 10, "series", "values"), kind="forecaster", norm="pre", position="learned"
+    )
     windows = torch.randn(B, S, 2) * 3 + 2
 
     def forecast(w):
@@ -200,32 +257,58 @@ def test_the_transformer_is_torchs(norm, source):
     target = torch.randint(4, V, (B, T))
 
     def torchs(w):
-        x = w["source.token.weight"][read] * math.sqrt(C) if source == "tokens" else linear(w, "source", read)
+        x = (
+            w["source.token.weight"][read] * math.sqrt(C)
+            if source == "tokens"
+            else linear(w, "source", read)
+        )
         y = w["target.token.weight"][target] * math.sqrt(C)
         future = torch.ones(T, T, dtype=torch.bool).triu(1)
-        out = torch.func.functional_call(peer, renamed(w), (x, y), dict(
-            tgt_mask=future, src_key_padding_mask=~REAL, memory_key_padding_mask=~REAL))
+        out = torch.func.functional_call(
+            peer,
+            renamed(w),
+            (x, y),
+            dict(tgt_mask=future, src_key_padding_mask=~REAL, memory_key_padding_mask=~REAL),
+        )
         return linear(w, "output", out)
 
     agree(model, lambda: model(read, REAL, target).logits, torchs)
 
 
 def torch_transformer(norm):
-    encoder = nn.TransformerEncoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=norm == "pre")
-    decoder = nn.TransformerDecoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=norm == "pre")
+    encoder = nn.TransformerEncoderLayer(
+        C, H, INNER, 0.0, batch_first=True, norm_first=norm == "pre"
+    )
+    decoder = nn.TransformerDecoderLayer(
+        C, H, INNER, 0.0, batch_first=True, norm_first=norm == "pre"
+    )
     last = [nn.LayerNorm(C) if norm == "pre" else None for _ in range(2)]
-    return nn.Transformer(C, batch_first=True,
-                          custom_encoder=nn.TransformerEncoder(encoder, LAYERS, last[0], enable_nested_tensor=False),
-                          custom_decoder=nn.TransformerDecoder(decoder, LAYERS, last[1]))
+    return nn.Transformer(
+        C,
+        batch_first=True,
+        custom_encoder=nn.TransformerEncoder(encoder, LAYERS, last[0], enable_nested_tensor=False),
+        custom_decoder=nn.TransformerDecoder(decoder, LAYERS, last[1]),
+    )
 
 
 def renamed(w):
     """Our weights by torch's names."""
     weights = {}
     for side, stack, parts in (
-        ("encoder", "encoder.layers", {"attention": ("self_attn", "norm1"), "feed_forward": (None, "norm2")}),
-        ("decoder", "layers", {"causal": ("self_attn", "norm1"), "cross": ("multihead_attn", "norm2"),
-                               "feed_forward": (None, "norm3")}),
+        (
+            "encoder",
+            "encoder.layers",
+            {"attention": ("self_attn", "norm1"), "feed_forward": (None, "norm2")},
+        ),
+        (
+            "decoder",
+            "layers",
+            {
+                "causal": ("self_attn", "norm1"),
+                "cross": ("multihead_attn", "norm2"),
+                "feed_forward": (None, "norm3"),
+            },
+        ),
     ):
         for i in range(LAYERS):
             at, to = f"{stack}.{i}", f"{side}.layers.{i}"
@@ -233,9 +316,14 @@ def renamed(w):
                 for kind in ("weight", "bias"):
                     weights[f"{to}.{norm}.{kind}"] = w[f"{at}.around_{part}.norm.{kind}"]
                     if theirs:
-                        packed = [w[f"{at}.{part}.projection.{name}.{kind}"] for name in ("query", "key", "value")]
+                        packed = [
+                            w[f"{at}.{part}.projection.{name}.{kind}"]
+                            for name in ("query", "key", "value")
+                        ]
                         weights[f"{to}.{theirs}.in_proj_{kind}"] = torch.cat(packed)
-                        weights[f"{to}.{theirs}.out_proj.{kind}"] = w[f"{at}.{part}.projection.output.{kind}"]
+                        weights[f"{to}.{theirs}.out_proj.{kind}"] = w[
+                            f"{at}.{part}.projection.output.{kind}"
+                        ]
                     else:
                         weights[f"{to}.linear1.{kind}"] = w[f"{at}.feed_forward.inner.{kind}"]
                         weights[f"{to}.linear2.{kind}"] = w[f"{at}.feed_forward.outer.{kind}"]
@@ -252,4 +340,6 @@ def test_label_smoothing_and_loss_are_what_torch_says_of_the_logits():
     targets = torch.tensor([0, 1, 2, 1])
     even = -F.log_softmax(logits, -1).mean(-1)
     right = -F.log_softmax(logits, -1)[torch.arange(B), targets]
-    torch.testing.assert_close(F.cross_entropy(logits, targets, label_smoothing=0.1), (0.9 * right + 0.1 * even).mean())
+    torch.testing.assert_close(
+        F.cross_entropy(logits, targets, label_smoothing=0.1), (0.9 * right + 0.1 * even).mean()
+    )

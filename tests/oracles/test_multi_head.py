@@ -11,7 +11,9 @@ B, T, S, H, C = 2, 7, 11, 3, 39
 KEYS = torch.arange(S) < torch.tensor([8, 5])[:, None]
 
 
-def pair(kernel="exact", mask="none", bias=True, batch=B) -> tuple[Attention, nn.MultiheadAttention]:
+def pair(
+    kernel="exact", mask="none", bias=True, batch=B
+) -> tuple[Attention, nn.MultiheadAttention]:
     """Our layer and theirs, with the same numbers in them."""
     ours = Attention(AttentionConfig(C, H, mask=mask, kernel=kernel))
     theirs = nn.MultiheadAttention(C, H, bias=bias, batch_first=True)
@@ -32,8 +34,15 @@ def compare(ours, theirs, x, context=None, **how):
     steps = ours(mine, context, key_mask=how.get("key_mask"))
     memory = other if context is None else context
     ignore = None if how.get("key_mask") is None else ~how["key_mask"]  # theirs: True = ignore
-    out, weights = theirs(other, memory, memory, key_padding_mask=ignore, attn_mask=how.get("attn_mask"),
-                          need_weights=True, average_attn_weights=False)
+    out, weights = theirs(
+        other,
+        memory,
+        memory,
+        key_padding_mask=ignore,
+        attn_mask=how.get("attn_mask"),
+        need_weights=True,
+        average_attn_weights=False,
+    )
     assert_close(steps.merged, out)
     if steps.weights is not None:
         assert_close(steps.weights, weights)

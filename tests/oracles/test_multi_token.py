@@ -35,7 +35,11 @@ def by_loops(scores, theta, real):
                         for c in range(-(keys // 2), keys // 2 + 1):
                             query, key = i - a, j + c
                             if query >= 0 and 0 <= key <= query and real[b, query] and real[b, key]:
-                                total = total + theta[h, 0, queries - 1 - a, keys // 2 + c] * scores[b, h, query, key]
+                                total = (
+                                    total
+                                    + theta[h, 0, queries - 1 - a, keys // 2 + c]
+                                    * scores[b, h, query, key]
+                                )
                     rows.append(total)
     return torch.stack(rows).view(B, H, T, T)
 
@@ -69,7 +73,9 @@ def test_without_mixing_nothing_changes_and_a_share_of_the_mean_else(keys):
     scores = torch.randn(B, H, T, T).tril()
     block = cells(*torch.randn(2, B, H, T, D))
     torch.testing.assert_close(MultiToken(H, 4, keys, 0.0).adjust(scores, block), scores)
-    assert MultiToken(H, 4, keys, 0.3).theta.sum((2, 3)).flatten().tolist() == pytest.approx([1.0] * H)
+    assert MultiToken(H, 4, keys, 0.3).theta.sum((2, 3)).flatten().tolist() == pytest.approx(
+        [1.0] * H
+    )
 
 
 @each("beside", [(), (Choice("rope"),)])
@@ -77,17 +83,21 @@ def test_no_token_sees_a_later_one_and_a_cache_gives_the_whole(beside):
     layer, x = layer_of(*beside), torch.randn(B, T, C + H, requires_grad=True)
     whole = layer(x)
     for i in range(T - 1):
-        felt, = torch.autograd.grad(whole.merged[:, i].sum(), x, retain_graph=True)
-        assert felt[:, i].any() and not felt[:, i + 1:].any()
+        (felt,) = torch.autograd.grad(whole.merged[:, i].sum(), x, retain_graph=True)
+        assert felt[:, i].any() and not felt[:, i + 1 :].any()
     first, cache = layer.step(x[:, :4])
     rest, _ = layer.step(x[:, 4:], cache, record=True)
-    torch.testing.assert_close(torch.cat((first.merged, rest.merged), 1), whole.merged, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        torch.cat((first.merged, rest.merged), 1), whole.merged, rtol=1e-4, atol=1e-5
+    )
     torch.testing.assert_close(rest.weights, whole.weights[:, :, 4:], rtol=1e-4, atol=1e-5)
 
 
 @each("kernel", ["fused", "chunked", "block_sparse", "linear"])
 def test_kernels_that_never_hold_all_scores_are_refused_by_name(kernel):
-    with pytest.raises(ConfigError, match=f"position = multi_token .* kernel = {kernel} .* take kernel = exact"):
+    with pytest.raises(
+        ConfigError, match=f"position = multi_token .* kernel = {kernel} .* take kernel = exact"
+    ):
         AttentionConfig(C, H, position="multi_token", mask="causal", kernel=kernel)
 
 

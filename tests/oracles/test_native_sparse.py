@@ -32,21 +32,38 @@ def native_sparse(layer, x, q, k, v, real, size, blocks, window, shared, offset)
         compressed: dict[int, torch.Tensor] = {}
         importance: dict[tuple[int, int], float] = {}
         for h in range(heads):
-            whole = {n: [j for j in range(n * size, (n + 1) * size) if real[j]] for n in range((i + 1) // size)}
+            whole = {
+                n: [j for j in range(n * size, (n + 1) * size) if real[j]]
+                for n in range((i + 1) // size)
+            }
             whole = {n: keys for n, keys in whole.items() if keys}
-            means = [(torch.stack([k[h, j] for j in keys]).mean(0), torch.stack([v[h, j] for j in keys]).mean(0))
-                     for keys in whole.values()]
+            means = [
+                (
+                    torch.stack([k[h, j] for j in keys]).mean(0),
+                    torch.stack([v[h, j] for j in keys]).mean(0),
+                )
+                for keys in whole.values()
+            ]
             weights, compressed[h] = softmax_of(q[h, t], means)
             for n, weight in zip(whole, weights, strict=True):
                 key = (h // shared, n)
                 importance[key] = importance.get(key, 0.0) + float(weight.detach())
         for h in range(heads):
-            earlier = {n: weight for (group, n), weight in importance.items() if group == h // shared and n < i // size}
+            earlier = {
+                n: weight
+                for (group, n), weight in importance.items()
+                if group == h // shared and n < i // size
+            }
             best = [*sorted(earlier, key=earlier.get, reverse=True)[: blocks - 1], i // size]
             selected = [j for j in range(i + 1) if real[j] and j // size in best]
             near = [j for j in range(max(0, i - window + 1), i + 1) if real[j]]
-            branches = (compressed[h], *(softmax_of(q[h, t], [(k[h, j], v[h, j]) for j in js])[1]
-                                         for js in (selected, near)))
+            branches = (
+                compressed[h],
+                *(
+                    softmax_of(q[h, t], [(k[h, j], v[h, j]) for j in js])[1]
+                    for js in (selected, near)
+                ),
+            )
             out[h][t] = sum(gates[t, c, h] * branch for c, branch in enumerate(branches))
     return torch.stack([torch.stack(rows) for rows in out])
 
@@ -54,22 +71,48 @@ def native_sparse(layer, x, q, k, v, real, size, blocks, window, shared, offset)
 SIZES = [(1, 2, 1), (3, 2, 4), (4, 3, 2), (5, 1, 7), (7, 64, 30)]
 HEADS = [(3, 3), (4, 2), (3, 1)]
 # Each size with each grouping, and each of either at both offsets in turn: the loop takes 0.2 s a case.
-CASES = [(*size, *heads, 8 * ((i + j) % 2)) for i, size in enumerate(SIZES) for j, heads in enumerate(HEADS)]
+CASES = [
+    (*size, *heads, 8 * ((i + j) % 2))
+    for i, size in enumerate(SIZES)
+    for j, heads in enumerate(HEADS)
+]
 
 
 @each(("size", "blocks", "window", "heads", "kv_heads", "offset"), CASES)
 def test_each_query_is_the_papers(size, blocks, window, heads, kv_heads, offset):
     layer = layer_of(size, blocks, window, heads, kv_heads)
     context = torch.randn(B, T, heads * D, dtype=torch.float64, requires_grad=True)
-    x, real = context[:, offset:offset + 11], torch.rand(B, T) < 0.8
+    x, real = context[:, offset : offset + 11], torch.rand(B, T) < 0.8
     steps = layer(x, context, key_mask=real, offset=offset)
-    want = torch.stack([native_sparse(layer, x[b], steps.q[b], steps.k[b], steps.v[b], real[b], size, blocks, window,
-                                      heads // kv_heads, offset) for b in range(B)])
+    want = torch.stack(
+        [
+            native_sparse(
+                layer,
+                x[b],
+                steps.q[b],
+                steps.k[b],
+                steps.v[b],
+                real[b],
+                size,
+                blocks,
+                window,
+                heads // kv_heads,
+                offset,
+            )
+            for b in range(B)
+        ]
+    )
     torch.testing.assert_close(steps.out, want, rtol=1e-10, atol=1e-11)
     torch.testing.assert_close(steps.weights @ steps.v, want, rtol=1e-10, atol=1e-11)
-    pull, inputs = torch.randn_like(want), (context, layer.kernel.gate.weight, layer.projection.key.weight)
-    for one, two in zip(torch.autograd.grad((steps.out * pull).sum(), inputs, retain_graph=True),
-                        torch.autograd.grad((want * pull).sum(), inputs), strict=True):
+    pull, inputs = (
+        torch.randn_like(want),
+        (context, layer.kernel.gate.weight, layer.projection.key.weight),
+    )
+    for one, two in zip(
+        torch.autograd.grad((steps.out * pull).sum(), inputs, retain_graph=True),
+        torch.autograd.grad((want * pull).sum(), inputs),
+        strict=True,
+    ):
         assert two.abs().sum() > 0
         torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
 
@@ -87,16 +130,22 @@ def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():
 
 def test_a_row_by_hand():
     """Blocks of two, all scores 0, gates 1/2. The query at 4 sees means of 0, 1 and 2, 3, then 0, 1 and 4, then 4."""
-    layer = Attention(AttentionConfig(1, 1, "identity", kernel=Choice.of("nsa", size=2, blocks=2, window=1)))
+    layer = Attention(
+        AttentionConfig(1, 1, "identity", kernel=Choice.of("nsa", size=2, blocks=2, window=1))
+    )
     torch.nn.init.zeros_(layer.kernel.gate.weight), torch.nn.init.zeros_(layer.kernel.gate.bias)
     zeros, v = torch.zeros(1, 1, 5, 1), torch.arange(1.0, 6.0).view(1, 1, 5, 1)
     x = torch.zeros(1, 5, 1)
     steps = layer.attend_heads(zeros, zeros, v, x, x)
     third, half = 1 / 3, 0.5
-    row = torch.tensor([half * (0.25 + third), half * (0.25 + third), half * 0.25, half * 0.25, half * (third + 1)])
+    row = torch.tensor(
+        [half * (0.25 + third), half * (0.25 + third), half * 0.25, half * 0.25, half * (third + 1)]
+    )
     torch.testing.assert_close(steps.weights[0, 0, 4], row)
     assert steps.out[0, 0, 4].item() == pytest.approx((row * torch.arange(1.0, 6.0)).sum().item())
-    assert steps.weights[0, 0, 0].tolist() == [1.0, 0, 0, 0, 0], "no block is whole yet, so two branches of 1/2"
+    assert steps.weights[0, 0, 0].tolist() == [1.0, 0, 0, 0, 0], (
+        "no block is whole yet, so two branches of 1/2"
+    )
 
 
 def test_needs_the_layer_and_the_queries_x():

@@ -15,7 +15,9 @@ C = H * D
 
 
 def normalizer(key, heads=H, **params):
-    return entry("normalizer", key).build(AttentionConfig(heads * D, heads, normalizer=Choice.of(key, **params)))
+    return entry("normalizer", key).build(
+        AttentionConfig(heads * D, heads, normalizer=Choice.of(key, **params))
+    )
 
 
 def drawn(spread=2.0, keys=S):
@@ -36,8 +38,12 @@ def same_gradients(ours, theirs, inputs, **close):
         torch.testing.assert_close(a, b, **close)
 
 
-ENTMAX = [("sparsemax", {}, 2.0), ("entmax15", {}, 1.5),
-          ("entmax", {"alpha": 1.2}, 1.2), ("entmax", {"alpha": 1.7}, 1.7)]
+ENTMAX = [
+    ("sparsemax", {}, 2.0),
+    ("entmax15", {}, 1.5),
+    ("entmax", {"alpha": 1.2}, 1.2),
+    ("entmax", {"alpha": 1.7}, 1.7),
+]
 
 
 @each("keys", [1, 2, 23, 61, 257])
@@ -48,8 +54,11 @@ def test_entmax_package(key, params, alpha, spread, keys):
 
     scores, _ = drawn(spread, keys)
     theirs = {2.0: lambda x: sparsemax(x, -1), 1.5: lambda x: entmax15(x, -1)}.get(
-        alpha, lambda x: entmax_bisect(x, alpha, -1, n_iter=60))
-    same_gradients(normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6)
+        alpha, lambda x: entmax_bisect(x, alpha, -1, n_iter=60)
+    )
+    same_gradients(
+        normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6
+    )
 
 
 @each(("key", "params", "alpha"), ENTMAX)
@@ -76,7 +85,9 @@ def test_softmax_one_is_add_zero_attn():
     theirs = nn.MultiheadAttention(C, H, batch_first=True, add_zero_attn=True).eval()
     ours = Attention(AttentionConfig(C, H, normalizer="softmax_one"))
     with torch.no_grad():
-        for name, part in zip(("query", "key", "value"), theirs.in_proj_weight.chunk(3), strict=True):
+        for name, part in zip(
+            ("query", "key", "value"), theirs.in_proj_weight.chunk(3), strict=True
+        ):
             getattr(ours.projection, name).weight.copy_(part)
         ours.projection.output.weight.copy_(theirs.out_proj.weight)
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
@@ -143,7 +154,13 @@ def test_hard_is_x_transformers():
     from x_transformers.attend import one_hot_straight_through
 
     scores, _ = drawn()
-    same_gradients(normalizer("hard")(scores, None), one_hot_straight_through(scores), (scores,), rtol=1e-5, atol=1e-6)
+    same_gradients(
+        normalizer("hard")(scores, None),
+        one_hot_straight_through(scores),
+        (scores,),
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 def test_top_k_is_x_transformers():
@@ -157,6 +174,10 @@ def test_top_k_is_x_transformers():
 
 
 def test_every_normalizer_stands_beside_an_oracle():
-    source = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*normalizers.py"))
-    missing = [e.key for e in AXES["normalizer"] if e.key != "softmax" and f'"{e.key}"' not in source]
+    source = "".join(
+        path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*normalizers.py")
+    )
+    missing = [
+        e.key for e in AXES["normalizer"] if e.key != "softmax" and f'"{e.key}"' not in source
+    ]
     assert not missing, f"no oracle names {missing}"

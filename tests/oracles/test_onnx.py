@@ -7,7 +7,10 @@ from tests.cases import each
 from tests.oracles import onnx_adapter as adapter
 
 CASES = adapter.cases()
-RTOL = {torch.bfloat16: 2**-6, torch.float16: 2**-9}  # two steps of the last place, as in ONNX's own runner
+RTOL = {
+    torch.bfloat16: 2**-6,
+    torch.float16: 2**-9,
+}  # two steps of the last place, as in ONNX's own runner
 
 # Case → why this house gives another answer. A case may stand here only while it does.
 AFTER_THE_CAP = "its mask of numbers is added after the softcap; here a bias is part of the score that is capped"
@@ -21,7 +24,9 @@ def compare(case):
     outputs, expected = adapter.outputs(case), adapter.expected(case)
     assert outputs.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(outputs[name], value, rtol=RTOL.get(value.dtype, case.rtol), atol=1e-6)
+        torch.testing.assert_close(
+            outputs[name], value, rtol=RTOL.get(value.dtype, case.rtol), atol=1e-6
+        )
 
 
 def test_the_suite_is_whole():

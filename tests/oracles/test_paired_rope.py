@@ -19,7 +19,12 @@ B, T, H = 2, 13, 3
 
 def proportional(dims, base, p):
     rope = {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": p}
-    return LlamaConfig(hidden_size=H * dims, num_attention_heads=H, rope_parameters=rope, attn_implementation="eager")
+    return LlamaConfig(
+        hidden_size=H * dims,
+        num_attention_heads=H,
+        rope_parameters=rope,
+        attn_implementation="eager",
+    )
 
 
 @each("p", [0.25, 0.5, 0.7, 0.75, 1.0])
@@ -40,7 +45,10 @@ def test_a_whole_layer_of_p_rope_is_llamas_with_those_frequencies(p):
     theirs = llama.LlamaAttention(config, layer_idx=0).eval()
     layer = layer_of("p_rope", H * dims, H, bias=False, share=p)
     names = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "o_proj"))
-    pairs = [(getattr(layer.projection, one).weight, getattr(theirs, other).weight) for one, other in names]
+    pairs = [
+        (getattr(layer.projection, one).weight, getattr(theirs, other).weight)
+        for one, other in names
+    ]
     share(*pairs)
     x = torch.randn(B, T, H * dims) * 0.3
     turn = llama.LlamaRotaryEmbedding(config)(x, torch.arange(T)[None])
@@ -52,18 +60,24 @@ def test_a_whole_layer_of_p_rope_is_llamas_with_those_frequencies(p):
 
 def test_p_rope_by_hand():
     """D = 4, base 16, p = 1/2: the pair (0, 2) turns by 1 a position, the pair (1, 3) stays."""
-    turned = PartialRotary(4, 16.0, "halves", 0.5).rotate(torch.ones(1, 1, 1, 4), offset=1).flatten()
+    turned = (
+        PartialRotary(4, 16.0, "halves", 0.5).rotate(torch.ones(1, 1, 1, 4), offset=1).flatten()
+    )
     sin, cos = math.sin(1), math.cos(1)
     torch.testing.assert_close(turned, torch.tensor([cos - sin, 1.0, cos + sin, 1.0]))
 
 
 def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
     q = torch.randn(1, H, T, 8)
-    rope, neox, half = (layer_of(key, 8 * H, H, **params).position.rotate(q) for key, params in (
-        ("rope", {}), ("rope", {"share": 0.5}), ("p_rope", {"share": 0.5})))
+    rope, neox, half = (
+        layer_of(key, 8 * H, H, **params).position.rotate(q)
+        for key, params in (("rope", {}), ("rope", {"share": 0.5}), ("p_rope", {"share": 0.5}))
+    )
     torch.testing.assert_close(layer_of("p_rope", 8 * H, H, share=1.0).position.rotate(q), rope)
     torch.testing.assert_close(half[..., [0, 1, 4, 5]], rope[..., [0, 1, 4, 5]])
-    assert torch.equal(half[..., [2, 3, 6, 7]], q[..., [2, 3, 6, 7]]) and not torch.allclose(half, neox)
+    assert torch.equal(half[..., [2, 3, 6, 7]], q[..., [2, 3, 6, 7]]) and not torch.allclose(
+        half, neox
+    )
 
 
 SHORT, LONG = [1.0, 1.05, 1.1, 1.5, 1.8, 2.0, 2.5], [1.0, 1.2, 2.0, 4.5, 11.0, 30.0, 64.0]
@@ -71,10 +85,23 @@ DIMS, ORIGINAL, STRETCH = 14, 64, 32.0
 
 
 def searched(model=LlamaConfig, **more):
-    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": SHORT, "long_factor": LONG,
-            "factor": STRETCH, "original_max_position_embeddings": ORIGINAL}
-    return model(hidden_size=H * DIMS, num_attention_heads=H, max_position_embeddings=int(STRETCH * ORIGINAL),
-                 original_max_position_embeddings=ORIGINAL, rope_parameters=rope, attn_implementation="eager", **more)
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": SHORT,
+        "long_factor": LONG,
+        "factor": STRETCH,
+        "original_max_position_embeddings": ORIGINAL,
+    }
+    return model(
+        hidden_size=H * DIMS,
+        num_attention_heads=H,
+        max_position_embeddings=int(STRETCH * ORIGINAL),
+        original_max_position_embeddings=ORIGINAL,
+        rope_parameters=rope,
+        attn_implementation="eager",
+        **more,
+    )
 
 
 def listed(factors):
@@ -113,13 +140,25 @@ def test_a_whole_layer_of_longrope_is_phi3s(length):
 def test_longrope_by_hand():
     """D = 4, base 16: 1 and 1/4 become 1/2 and 1/4/8. s = L₀: √(1 + 1) on q and on k."""
     position = LongRope(4, 16.0, "halves", 1.0, 32.0, 32, "1", "2, 8")
-    torch.testing.assert_close(position.frequencies(33), torch.tensor([0.5, 1 / 32], dtype=torch.float64))
-    torch.testing.assert_close(position.frequencies(32), torch.tensor([1.0, 0.25], dtype=torch.float64))
+    torch.testing.assert_close(
+        position.frequencies(33), torch.tensor([0.5, 1 / 32], dtype=torch.float64)
+    )
+    torch.testing.assert_close(
+        position.frequencies(32), torch.tensor([1.0, 0.25], dtype=torch.float64)
+    )
     assert position.amplitude == pytest.approx(2**0.5)
 
 
-@each(("factors", "pairs", "each_"), [((3.0,), 2, (3, 3)), ((1.0, 4.0), 4, (1, 2, 3, 4)), ((1.0, 4.0), 1, (1,)),
-                                      ((1.0, 3.0, 9.0), 5, (1, 2, 3, 6, 9)), ((1.0, 2.0, 3.0), 2, (1, 3))])
+@each(
+    ("factors", "pairs", "each_"),
+    [
+        ((3.0,), 2, (3, 3)),
+        ((1.0, 4.0), 4, (1, 2, 3, 4)),
+        ((1.0, 4.0), 1, (1,)),
+        ((1.0, 3.0, 9.0), 5, (1, 2, 3, 6, 9)),
+        ((1.0, 2.0, 3.0), 2, (1, 3)),
+    ],
+)
 def test_factors_are_spread_over_the_pairs(factors, pairs, each_):
     assert spread_factors(factors, pairs) == pytest.approx(each_)
 

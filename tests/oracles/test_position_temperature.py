@@ -18,17 +18,39 @@ C = H * D
 @each(("growth", "step"), [(0.1, 1), (0.7, 4), (0.1, 8192)])
 def test_a_whole_layer_is_llama_4s(growth, step):
     """Three heads of keys and values; a random mask, in which every query sees its own token."""
-    config = Llama4TextConfig(hidden_size=C, num_attention_heads=H, num_key_value_heads=G, head_dim=D,
-                              num_hidden_layers=1, no_rope_layers=[0], attn_temperature_tuning=True, floor_scale=step,
-                              attn_scale=growth, attention_bias=False, attn_implementation="eager")
+    config = Llama4TextConfig(
+        hidden_size=C,
+        num_attention_heads=H,
+        num_key_value_heads=G,
+        head_dim=D,
+        num_hidden_layers=1,
+        no_rope_layers=[0],
+        attn_temperature_tuning=True,
+        floor_scale=step,
+        attn_scale=growth,
+        attention_bias=False,
+        attn_implementation="eager",
+    )
     theirs = Llama4TextAttention(config, layer_idx=0).eval()
     assert not theirs.use_rope
-    layer = Attention(AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=G, bias=False),
-                                      position=Choice.of("position_temperature", growth=growth, step=step))).eval()
+    layer = Attention(
+        AttentionConfig(
+            C,
+            H,
+            Choice.of("grouped_query", kv_heads=G, bias=False),
+            position=Choice.of("position_temperature", growth=growth, step=step),
+        )
+    ).eval()
     names = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "o_proj"))
-    pairs = [(getattr(layer.projection, one).weight, getattr(theirs, other).weight) for one, other in names]
+    pairs = [
+        (getattr(layer.projection, one).weight, getattr(theirs, other).weight)
+        for one, other in names
+    ]
     share(*pairs)
-    x, mask = torch.randn(B, T, C, requires_grad=True), (torch.rand(B, 1, T, T) > 0.4) | torch.eye(T, dtype=torch.bool)
+    x, mask = (
+        torch.randn(B, T, C, requires_grad=True),
+        (torch.rand(B, 1, T, T) > 0.4) | torch.eye(T, dtype=torch.bool),
+    )
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     out, weights = theirs(x, None, added)
     steps = layer(x, mask=mask)

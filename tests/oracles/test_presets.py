@@ -19,17 +19,26 @@ def theirs(module, name, **changes):
     """One attention layer of a model of transformers with seeded weights, its rotation and its mask."""
     hf = importlib.import_module(f"transformers.models.{module}.modeling_{module}")
     settings: dict[str, Any] = {
-        "hidden_size": C, "num_attention_heads": H, "head_dim": D, "attn_implementation": "eager",
-        "num_hidden_layers": 1, "layer_types": ["full_attention"]} | changes
+        "hidden_size": C,
+        "num_attention_heads": H,
+        "head_dim": D,
+        "attn_implementation": "eager",
+        "num_hidden_layers": 1,
+        "layer_types": ["full_attention"],
+    } | changes
     config = getattr(hf, f"{name}{'Text' if module == 'gemma3' else ''}Config")(**settings)
-    layer, rotary = getattr(hf, f"{name}Attention")(config, layer_idx=0), getattr(hf, f"{name}RotaryEmbedding")(config)
+    layer, rotary = (
+        getattr(hf, f"{name}Attention")(config, layer_idx=0),
+        getattr(hf, f"{name}RotaryEmbedding")(config),
+    )
     for weight in layer.parameters():
         torch.nn.init.uniform_(weight, -0.5, 0.5)
     x = torch.randn(B, T, C, requires_grad=True)
     places = torch.arange(T)[None]
     windowed = "sliding_attention" in settings["layer_types"] or settings.get("sliding_window")
     mask = (create_sliding_window_causal_mask if windowed else create_causal_mask)(
-        config, x, None, None, position_ids=places)
+        config, x, None, None, position_ids=places
+    )
     turn = rotary(x, places, *([settings["layer_types"][0]] if module == "gemma3" else []))
     return layer.eval(), x, turn, mask
 
@@ -37,12 +46,22 @@ def theirs(module, name, **changes):
 def ours(key, layer):
     """The preset's layer with the same weights in it."""
     own = Attention(preset(key).config(C, H)).eval()
-    copied = {f"projection.{mine}.{part}": weight for mine, other in (
-        ("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "o_proj"))
-        for part, weight in getattr(layer, other).state_dict().items()}
+    copied = {
+        f"projection.{mine}.{part}": weight
+        for mine, other in (
+            ("query", "q_proj"),
+            ("key", "k_proj"),
+            ("value", "v_proj"),
+            ("output", "o_proj"),
+        )
+        for part, weight in getattr(layer, other).state_dict().items()
+    }
     if hasattr(layer, "q_norm"):
         above = 1.0 if key == "gemma3" else 0.0  # Gemma's gains are counted from one
-        copied |= {"score.query.weight": layer.q_norm.weight + above, "score.key.weight": layer.k_norm.weight + above}
+        copied |= {
+            "score.query.weight": layer.q_norm.weight + above,
+            "score.key.weight": layer.k_norm.weight + above,
+        }
     if hasattr(layer, "sinks"):
         copied["normalizer.sink"] = layer.sinks
     own.load_state_dict(copied)
@@ -50,23 +69,78 @@ def ours(key, layer):
 
 
 SLIDING = {"layer_types": ["sliding_attention"], "sliding_window": WINDOW}
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 8.0, "original_max_position_embeddings": 8192,
-          "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-YARN = {"rope_type": "yarn", "rope_theta": 150_000.0, "factor": 32.0, "original_max_position_embeddings": 4096,
-        "beta_fast": 32.0, "beta_slow": 1.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500_000.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 8192,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 150_000.0,
+    "factor": 32.0,
+    "original_max_position_embeddings": 4096,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+}
 MODELS = {
-    "llama": ("llama", "Llama", {"num_key_value_heads": 8, "rope_parameters": PLAIN | {"rope_theta": 1e4}}),
-    "llama2": ("llama", "Llama", {"num_key_value_heads": 1, "rope_parameters": PLAIN | {"rope_theta": 1e4}}),
-    "llama3": ("llama", "Llama", {"num_key_value_heads": 2, "rope_parameters": LLAMA3,
-                                  "max_position_embeddings": 131_072}),
-    "mistral": ("mistral", "Mistral", {"num_key_value_heads": 2, "sliding_window": WINDOW,
-                                       "rope_parameters": PLAIN | {"rope_theta": 1e4}}),
-    "gemma2": ("gemma2", "Gemma2", {"num_key_value_heads": 4, "query_pre_attn_scalar": D, **SLIDING,
-                                    "attn_logit_softcapping": 50.0, "rope_parameters": PLAIN | {"rope_theta": 1e4}}),
-    "gemma3": ("gemma3", "Gemma3", {"num_key_value_heads": 4, "query_pre_attn_scalar": D, **SLIDING}),
-    "qwen3": ("qwen3", "Qwen3", {"num_key_value_heads": 2, "rope_parameters": PLAIN | {"rope_theta": 1e6}}),
-    "gpt_oss": ("gpt_oss", "GptOss", {"num_key_value_heads": 1, "rope_parameters": YARN, **SLIDING,
-                                      "max_position_embeddings": 131_072}),
+    "llama": (
+        "llama",
+        "Llama",
+        {"num_key_value_heads": 8, "rope_parameters": PLAIN | {"rope_theta": 1e4}},
+    ),
+    "llama2": (
+        "llama",
+        "Llama",
+        {"num_key_value_heads": 1, "rope_parameters": PLAIN | {"rope_theta": 1e4}},
+    ),
+    "llama3": (
+        "llama",
+        "Llama",
+        {"num_key_value_heads": 2, "rope_parameters": LLAMA3, "max_position_embeddings": 131_072},
+    ),
+    "mistral": (
+        "mistral",
+        "Mistral",
+        {
+            "num_key_value_heads": 2,
+            "sliding_window": WINDOW,
+            "rope_parameters": PLAIN | {"rope_theta": 1e4},
+        },
+    ),
+    "gemma2": (
+        "gemma2",
+        "Gemma2",
+        {
+            "num_key_value_heads": 4,
+            "query_pre_attn_scalar": D,
+            **SLIDING,
+            "attn_logit_softcapping": 50.0,
+            "rope_parameters": PLAIN | {"rope_theta": 1e4},
+        },
+    ),
+    "gemma3": (
+        "gemma3",
+        "Gemma3",
+        {"num_key_value_heads": 4, "query_pre_attn_scalar": D, **SLIDING},
+    ),
+    "qwen3": (
+        "qwen3",
+        "Qwen3",
+        {"num_key_value_heads": 2, "rope_parameters": PLAIN | {"rope_theta": 1e6}},
+    ),
+    "gpt_oss": (
+        "gpt_oss",
+        "GptOss",
+        {
+            "num_key_value_heads": 1,
+            "rope_parameters": YARN,
+            **SLIDING,
+            "max_position_embeddings": 131_072,
+        },
+    ),
 }
 
 
@@ -84,4 +158,6 @@ def test_a_preset_is_the_model_it_is_named_for(key):
     (out * seed).sum().backward()
     (steps.merged * seed).sum().backward()
     torch.testing.assert_close(y.grad, x.grad, rtol=1e-4, atol=5e-5)
-    torch.testing.assert_close(own.projection.key.weight.grad, layer.k_proj.weight.grad, rtol=1e-4, atol=5e-5)
+    torch.testing.assert_close(
+        own.projection.key.weight.grad, layer.k_proj.weight.grad, rtol=1e-4, atol=5e-5
+    )

@@ -34,19 +34,27 @@ def agree(ours, theirs, mine, others):
 
 # Grouped-query and multi-query against PyTorch's own sharing of heads.
 
+
 @each("record", [True, False])
 @each("cross", [False, True])
 @each("head_dim", [0, 7])
-@each("choice", [Choice("multi_query"), *(Choice.of("grouped_query", kv_heads=g) for g in (1, 2, 3, 6))])
+@each(
+    "choice",
+    [Choice("multi_query"), *(Choice.of("grouped_query", kv_heads=g) for g in (1, 2, 3, 6))],
+)
 def test_shared_heads_against_sdpa(choice, head_dim, cross, record):
     layer = layer_of(Choice.of(choice.key, **choice.kwargs, head_dim=head_dim))
     p, g, size = layer.projection, layer.projection.kv_heads, head_dim or C // H
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
     y, memory = x.detach().clone().requires_grad_(), context.detach().clone().requires_grad_()
     out, source = layer(x, context if cross else None, record=record).merged, memory if cross else y
-    q, k, v = (part.unflatten(-1, (n, size)).transpose(1, 2)
-               for part, n in ((p.query(y), H), (p.key(source), g), (p.value(source), g)))
-    reference = p.output(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2))
+    q, k, v = (
+        part.unflatten(-1, (n, size)).transpose(1, 2)
+        for part, n in ((p.query(y), H), (p.key(source), g), (p.value(source), g))
+    )
+    reference = p.output(
+        F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2)
+    )
     agree(out, reference, *((x, context), (y, memory)) if cross else ((x,), (y,)))
 
 
@@ -86,21 +94,35 @@ def test_a_number_of_key_heads_that_does_not_fit_is_refused():
 
 # Differential attention against DiffLlama's own module.
 
+
 @each("depth", [1, 4])
 def test_differential_against_diffllama(depth):
     from transformers.models.diffllama import modeling_diffllama as hf
+
     half, size = 4, 2 * 4 * H
     config = hf.DiffLlamaConfig(
-        hidden_size=size, num_attention_heads=2 * H, num_key_value_heads=2 * H, attention_bias=True, head_dim=half,
-        attn_implementation="eager", rms_norm_eps=1e-5)
+        hidden_size=size,
+        num_attention_heads=2 * H,
+        num_key_value_heads=2 * H,
+        attention_bias=True,
+        head_dim=half,
+        attn_implementation="eager",
+        rms_norm_eps=1e-5,
+    )
     theirs = hf.DiffLlamaAttention(config, depth - 1)
-    layer = layer_of(Choice.of("differential", depth=depth), size=size, mask="causal", position="rope")
+    layer = layer_of(
+        Choice.of("differential", depth=depth), size=size, mask="causal", position="rope"
+    )
     p = layer.projection
     # Theirs puts all first queries before all second ones; here the two of a head are neighbours.
     order = torch.cat((torch.arange(0, 2 * H, 2), torch.arange(1, 2 * H, 2)))
     dims = (order[:, None] * half + torch.arange(half)).flatten()
     with torch.no_grad():
-        for one, two in ((theirs.q_proj, p.query), (theirs.k_proj, p.key), (theirs.v_proj, p.value)):
+        for one, two in (
+            (theirs.q_proj, p.query),
+            (theirs.k_proj, p.key),
+            (theirs.v_proj, p.value),
+        ):
             one.weight.copy_(two.weight[dims])
             one.bias.copy_(two.bias[dims])
         theirs.o_proj.weight.copy_(p.output.weight)
@@ -120,8 +142,12 @@ def test_differential_against_diffllama(depth):
     (steps.merged * seed).sum().backward()
     (out * seed).sum().backward()
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-4)
-    for one, two in ((p.query.weight.grad[dims], theirs.q_proj.weight.grad), (p.lambda_q1.grad, theirs.lambda_q1.grad),
-                     (p.lambda_k2.grad, theirs.lambda_k2.grad), (p.output.weight.grad, theirs.o_proj.weight.grad)):
+    for one, two in (
+        (p.query.weight.grad[dims], theirs.q_proj.weight.grad),
+        (p.lambda_q1.grad, theirs.lambda_q1.grad),
+        (p.lambda_k2.grad, theirs.lambda_k2.grad),
+        (p.output.weight.grad, theirs.o_proj.weight.grad),
+    ):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
 
 
@@ -142,7 +168,9 @@ def test_what_both_maps_see_cancels():
 def test_differential_weights_may_be_negative_and_sum_to_one_minus_lambda():
     layer = layer_of(Choice.of("differential", depth=7))
     weights = layer(torch.randn(B, T, C) * 3).weights
-    torch.testing.assert_close(weights.sum(-1), (1 - layer.projection.weight()).expand(B, H, T), **FORWARD)
+    torch.testing.assert_close(
+        weights.sum(-1), (1 - layer.projection.weight()).expand(B, H, T), **FORWARD
+    )
     assert (weights < 0).any()
 
 
@@ -152,6 +180,7 @@ def test_an_odd_head_cannot_be_halved():
 
 
 # The gate, by hand.
+
 
 @each(("kv_heads", "head_dim"), [(0, 0), (2, 7)])
 @each("grain", ["elementwise", "headwise"])
@@ -168,7 +197,9 @@ def test_the_gate_reads_the_query_and_scales_each_head(grain, kv_heads, head_dim
 
 
 def test_gated_refuses_a_number_of_key_heads_that_does_not_fit():
-    with pytest.raises(ConfigError, match="gated.*kv_heads = 4 does not divide num_heads = 6; take kv_heads = 0"):
+    with pytest.raises(
+        ConfigError, match="gated.*kv_heads = 4 does not divide num_heads = 6; take kv_heads = 0"
+    ):
         AttentionConfig(C, H, Choice.of("gated", kv_heads=4))
 
 
@@ -185,13 +216,26 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 
 # What is kept of a token.
 
-ALL = each("choice", [
-    Choice("identity"), Choice("multi_head"), Choice("multi_query"), Choice.of("grouped_query", kv_heads=2),
-    Choice.of("latent", latent=10, rope=6), Choice.of("latent", latent=10, groups=2),
-    Choice.of("latent", latent=9, rope=0, query_latent=7),
-    Choice("differential"), Choice("gated"), Choice.of("gated", grain="headwise"),
-    *(Choice.of(key, head_dim=7) for key in ("multi_head", "multi_query", "grouped_query", "latent", "keys_as_values")),
-    Choice.of("gated", kv_heads=2, head_dim=7)])
+ALL = each(
+    "choice",
+    [
+        Choice("identity"),
+        Choice("multi_head"),
+        Choice("multi_query"),
+        Choice.of("grouped_query", kv_heads=2),
+        Choice.of("latent", latent=10, rope=6),
+        Choice.of("latent", latent=10, groups=2),
+        Choice.of("latent", latent=9, rope=0, query_latent=7),
+        Choice("differential"),
+        Choice("gated"),
+        Choice.of("gated", grain="headwise"),
+        *(
+            Choice.of(key, head_dim=7)
+            for key in ("multi_head", "multi_query", "grouped_query", "latent", "keys_as_values")
+        ),
+        Choice.of("gated", kv_heads=2, head_dim=7),
+    ],
+)
 
 
 @ALL
@@ -203,7 +247,11 @@ def test_the_cache_is_as_large_as_it_says(choice):
 
 def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
     """In a config stored before heads had a size of their own, too."""
-    stored = {"d_model": C, "num_heads": H, "projection": {"key": "grouped_query", "kv_heads": 2, "bias": False}}
+    stored = {
+        "d_model": C,
+        "num_heads": H,
+        "projection": {"key": "grouped_query", "kv_heads": 2, "bias": False},
+    }
     assert AttentionConfig.from_json(stored).head_dim == C // H
     wide = AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=2, head_dim=7))
     assert (wide.head_dim, wide.qk_dim, wide.v_dim, wide.sizes.cache) == (7, 7, 7, 2 * 2 * 7)

@@ -7,7 +7,17 @@ import torch
 
 from core.attention import Attention, AttentionConfig, Choice, attend
 from tests.cases import each
-from tests.oracles.test_normalizers import B, C, H, S, T, drawn, heads_of, normalizer, same_gradients
+from tests.oracles.test_normalizers import (
+    B,
+    C,
+    H,
+    S,
+    T,
+    drawn,
+    heads_of,
+    normalizer,
+    same_gradients,
+)
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -18,9 +28,15 @@ def by_rows(scores, mask, rule):
     for b in range(B):
         for h in range(H):
             for t in range(T):
-                seen = mask[b, 0, t] if mask is not None else torch.ones(scores.shape[-1], dtype=torch.bool)
+                seen = (
+                    mask[b, 0, t]
+                    if mask is not None
+                    else torch.ones(scores.shape[-1], dtype=torch.bool)
+                )
                 row = scores.new_zeros(scores.shape[-1])
-                rows.append(row.masked_scatter(seen, rule(h, scores[b, h, t][seen])) if seen.any() else row)
+                rows.append(
+                    row.masked_scatter(seen, rule(h, scores[b, h, t][seen])) if seen.any() else row
+                )
     return torch.stack(rows).view_as(scores)
 
 
@@ -42,6 +58,7 @@ def test_scalable_softmax_is_the_paper_row_by_row(spread, keys):
     def rule(h, z):
         powers = torch.pow(torch.tensor(len(z), dtype=z.dtype), own.factor[h] * z)  # n^(s z)
         return powers / powers.sum()
+
     for mask in masks:
         ours, theirs = own(scores, mask), by_rows(scores, mask, rule)
         inputs = (scores, own.factor) if keys > 1 else (scores,)
@@ -50,10 +67,12 @@ def test_scalable_softmax_is_the_paper_row_by_row(spread, keys):
 
 def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
     """Figure 1 of the paper: all scores −2 but the last, 3; s = 0.43. Softmax fades, this does not."""
+
     def peak(key, keys, **params):
         scores = torch.full((1, H, 1, keys), -2.0)
         scores[..., -1] = 3.0
         return normalizer(key, **params)(scores, None)[0, 0, 0, -1].item()
+
     assert peak("softmax", 10) > 0.9 > 0.2 > peak("softmax", 1000)
     assert min(peak("scalable_softmax", keys, start=0.43) for keys in (10, 100, 1000, 10000)) > 0.9
 
@@ -66,8 +85,11 @@ def test_softpick_is_the_paper_row_by_row(spread, keys):
     def rule(h, z):
         excess = z.exp() - 1
         return excess.relu() / (excess.abs().sum() + 1e-8 * z.max().detach().clamp(min=0).exp())
+
     for mask in masks:
-        same_gradients(normalizer("softpick")(scores, mask), by_rows(scores, mask, rule), (scores,), **TIGHT)
+        same_gradients(
+            normalizer("softpick")(scores, mask), by_rows(scores, mask, rule), (scores,), **TIGHT
+        )
 
 
 def test_softpick_neither_overflows_nor_counts_what_is_masked():
@@ -103,7 +125,10 @@ def test_talking_heads_are_x_transformers(masked):
     out, _ = theirs(q, k, v, mask=mask)
     steps = attend(q, k, v, mask, normalizer=own)
     torch.testing.assert_close(steps.out, out, rtol=1e-5, atol=1e-5)
-    seed, convolved = torch.randn_like(out), (theirs.pre_softmax_talking_heads, theirs.post_softmax_talking_heads)
+    seed, convolved = (
+        torch.randn_like(out),
+        (theirs.pre_softmax_talking_heads, theirs.post_softmax_talking_heads),
+    )
     ours = torch.autograd.grad((steps.out * seed).sum(), (q, k, v, own.before, own.after))
     other = torch.autograd.grad((out * seed).sum(), (q, k, v, *(each.weight for each in convolved)))
     for mine, grad in zip(ours, other, strict=True):
@@ -130,8 +155,8 @@ def test_heads_that_talk_do_not_tell_what_is_masked():
     other = scores.masked_scatter(~mask, torch.randn(mask.numel())).requires_grad_()
     torch.testing.assert_close(own(broken, mask), own(other, mask))
     assert not own(broken, mask)[~mask].any()
-    one, = torch.autograd.grad(own(broken, mask).square().sum(), broken)
-    two, = torch.autograd.grad(own(other, mask).square().sum(), other)
+    (one,) = torch.autograd.grad(own(broken, mask).square().sum(), broken)
+    (two,) = torch.autograd.grad(own(other, mask).square().sum(), other)
     assert one.isfinite().all() and not one[~mask].any()
     torch.testing.assert_close(one, two)
     seen = mask.clone()
@@ -144,10 +169,13 @@ def test_heads_that_talk_do_not_tell_what_is_masked():
 @each("kernel", [Choice.of("local", block=3), Choice.of("block_sparse", block=2)])
 def test_kernels_of_blocks_count_the_same_keys(key, kernel):
     """A block holds some keys that its rows may not see, and lacks others: neither is counted."""
-    config = AttentionConfig(C, H, mask=Choice.of("causal_local", lookback=3), normalizer=key, kernel=kernel)
+    config = AttentionConfig(
+        C, H, mask=Choice.of("causal_local", lookback=3), normalizer=key, kernel=kernel
+    )
     layer, x, real = Attention(config), torch.randn(B, S, C), torch.rand(B, S) > 0.3
-    torch.testing.assert_close(layer(x, key_mask=real, record=False).out, layer(x, key_mask=real).out,
-                               rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        layer(x, key_mask=real, record=False).out, layer(x, key_mask=real).out, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_what_is_learned_starts_where_it_is_told():

@@ -9,8 +9,12 @@ from tests.cases import each
 
 LENGTHS, T, SIZE = (5, 3), 4, 6
 SHAPE = Shape(11, 13, 8)
-LUONG = {f"{feeding}-{cell}-{score}": ModelConfig.recurrent(SIZE, score, cell=cell, feeding=feeding)
-         for feeding in ("none", "input") for cell in ("gru", "lstm") for score in ("dot", "general")}
+LUONG = {
+    f"{feeding}-{cell}-{score}": ModelConfig.recurrent(SIZE, score, cell=cell, feeding=feeding)
+    for feeding in ("none", "input")
+    for cell in ("gru", "lstm")
+    for score in ("dot", "general")
+}
 
 
 def gru(x, h, w_x, w_h, b_x, b_h):
@@ -30,7 +34,10 @@ def lstm(x, state, w_x, w_h, b_x, b_h):
 
 def cell_of(module, suffix=""):
     """A step of one layer of a torch module, on plain vectors."""
-    weights = [getattr(module, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    weights = [
+        getattr(module, f"{name}_l0{suffix}")
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    ]
     many = isinstance(module, torch.nn.LSTM)
     return lambda x, state: (lstm if many else gru)(x, state, *weights)
 
@@ -56,14 +63,20 @@ def read(model, source):
     for word in reversed(words):
         backward.append(cell_of(model.encoder, "_reverse")(word, backward[-1]))
     both = zip(forward[1:], backward[:0:-1], strict=True)
-    return torch.stack([torch.cat((hidden(f), hidden(b))) for f, b in both]), forward[-1], backward[-1]
+    return (
+        torch.stack([torch.cat((hidden(f), hidden(b))) for f, b in both]),
+        forward[-1],
+        backward[-1],
+    )
 
 
 def context_of(model, query, states):
     """Σ α h, the scores as the papers write them."""
     score = model.attention.score
     if hasattr(score, "vector"):
-        scores = [score.vector[0] @ torch.tanh(score.query[0] @ query + score.key[0] @ h) for h in states]
+        scores = [
+            score.vector[0] @ torch.tanh(score.query[0] @ query + score.key[0] @ h) for h in states
+        ]
     elif hasattr(score, "weight"):
         scores = [query @ score.weight[0] @ h for h in states]
     else:
@@ -80,7 +93,9 @@ def luong(model, source, target):
         x = torch.cat((word, h)) if model.config.feeding == "input" else word
         state = cell_of(model.decoder)(x, state)
         s = hidden(state)
-        h = torch.tanh(model.readout.weight @ torch.cat((context_of(model, s, states), s)) + model.readout.bias)
+        h = torch.tanh(
+            model.readout.weight @ torch.cat((context_of(model, s, states), s)) + model.readout.bias
+        )
         logits.append(model.output.weight @ h + model.output.bias)
     return torch.stack(logits)
 
@@ -103,17 +118,34 @@ def hybrid(model, source, target):
     inner = model.inner.projection
     heads = [inner.query, inner.key, inner.value]
     attended, _ = torch.nn.functional.multi_head_attention_forward(
-        *[states[:, None]] * 3, SIZE, 2, torch.cat([m.weight for m in heads]), torch.cat([m.bias for m in heads]), None,
-        None, False, 0.0, inner.output.weight, inner.output.bias)
-    states = torch.nn.functional.layer_norm(states + attended[:, 0], (SIZE,), model.norm.weight, model.norm.bias)
+        *[states[:, None]] * 3,
+        SIZE,
+        2,
+        torch.cat([m.weight for m in heads]),
+        torch.cat([m.bias for m in heads]),
+        None,
+        None,
+        False,
+        0.0,
+        inner.output.weight,
+        inner.output.bias,
+    )
+    states = torch.nn.functional.layer_norm(
+        states + attended[:, 0], (SIZE,), model.norm.weight, model.norm.bias
+    )
     cross, state, logits = model.attention.projection, side_by_side(forward, backward), []
     for i in target:
         state = cell_of(model.decoder)(model.target.weight[i], state)
         s, heads = hidden(state), []
-        q, k, v = (part(x) for part, x in ((cross.query, s), (cross.key, states), (cross.value, states)))
+        q, k, v = (
+            part(x) for part, x in ((cross.query, s), (cross.key, states), (cross.value, states))
+        )
         for span in (slice(0, 3), slice(3, 6)):
             heads.append((k[:, span] @ q[span] / 3**0.5).softmax(0) @ v[:, span])
-        h = torch.tanh(model.readout.weight @ torch.cat((cross.output(torch.cat(heads)), s)) + model.readout.bias)
+        h = torch.tanh(
+            model.readout.weight @ torch.cat((cross.output(torch.cat(heads)), s))
+            + model.readout.bias
+        )
         logits.append(model.output.weight @ h + model.output.bias)
     return torch.stack(logits)
 
@@ -124,13 +156,22 @@ def agree(config, reference):
     model = build_model(config, SHAPE).double()
     with torch.no_grad():
         for weight in model.parameters():
-            weight.copy_(torch.randn_like(weight) * 0.5)  # far from where biases are zero and norms are one
+            weight.copy_(
+                torch.randn_like(weight) * 0.5
+            )  # far from where biases are zero and norms are one
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-    source, target = torch.randint(4, 11, mask.shape).masked_fill(~mask, 0), torch.randint(4, 13, (len(LENGTHS), T))
+    source, target = (
+        torch.randint(4, 11, mask.shape).masked_fill(~mask, 0),
+        torch.randint(4, 13, (len(LENGTHS), T)),
+    )
     torch.set_default_dtype(torch.float64)
     try:
-        theirs = torch.stack([reference(model, source[row, :n].tolist(), target[row].tolist())
-                              for row, n in enumerate(LENGTHS)])
+        theirs = torch.stack(
+            [
+                reference(model, source[row, :n].tolist(), target[row].tolist())
+                for row, n in enumerate(LENGTHS)
+            ]
+        )
     finally:
         torch.set_default_dtype(torch.float32)
     for record in (False, True):
@@ -138,11 +179,15 @@ def agree(config, reference):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
         factors = torch.randn_like(ours)
         names, weights = zip(*model.named_parameters(), strict=True)
-        mine, other = (torch.autograd.grad((logits * factors).sum(), weights, retain_graph=True)
-                       for logits in (ours, theirs))
+        mine, other = (
+            torch.autograd.grad((logits * factors).sum(), weights, retain_graph=True)
+            for logits in (ours, theirs)
+        )
         for name, a, b in zip(names, mine, other, strict=True):
             assert a.abs().max() > 0, f"{name} has no gradient"
-            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=partial("{}: {}".format, name))
+            torch.testing.assert_close(
+                a, b, rtol=1e-9, atol=1e-9, msg=partial("{}: {}".format, name)
+            )
 
 
 @each("config", LUONG.values())
@@ -157,5 +202,9 @@ def test_bahdanaus_decoder(score):
 
 @each("cell", ["gru", "lstm"])
 def test_the_hybrid(cell):
-    agree(ModelConfig.recurrent(SIZE, "scaled_dot", kind="hybrid", cell=cell, num_heads=2, projection="multi_head"),
-          hybrid)
+    agree(
+        ModelConfig.recurrent(
+            SIZE, "scaled_dot", kind="hybrid", cell=cell, num_heads=2, projection="multi_head"
+        ),
+        hybrid,
+    )

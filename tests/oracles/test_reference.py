@@ -12,12 +12,19 @@ B, T, S, H, D = 3, 5, 7, 2, 6  # distinct, so that a matrix turned round does no
 
 def tensors(bias):
     torch.manual_seed(0)
-    config = AttentionConfig(H * D, H, projection=Choice.of("multi_head", bias=bias), position=Choice("rope"),
-                             mask=Choice("causal"))
+    config = AttentionConfig(
+        H * D,
+        H,
+        projection=Choice.of("multi_head", bias=bias),
+        position=Choice("rope"),
+        mask=Choice("causal"),
+    )
     layer = Attention(config).double()
     for weight in layer.parameters():
         torch.nn.init.normal_(weight, std=0.3)
-    x, context = (torch.randn(B, length, H * D, dtype=torch.float64, requires_grad=True) for length in (T, S))
+    x, context = (
+        torch.randn(B, length, H * D, dtype=torch.float64, requires_grad=True) for length in (T, S)
+    )
     key_mask = torch.arange(S)[None] < torch.tensor([S, 4, 1])[:, None]
     return layer, x, context, key_mask
 
@@ -37,8 +44,13 @@ def test_rotary_causal_attention_with_padding_is_the_textbooks(bias, record):
     torch.testing.assert_close(steps.merged, out)
     if record:
         torch.testing.assert_close(steps.weights, weights)
-    inputs, direction = [x, context, *layer.parameters()], torch.randn(B, T, H * D, dtype=torch.float64)
-    ours, theirs = (torch.autograd.grad((each * direction).sum(), inputs) for each in (steps.merged, out))
+    inputs, direction = (
+        [x, context, *layer.parameters()],
+        torch.randn(B, T, H * D, dtype=torch.float64),
+    )
+    ours, theirs = (
+        torch.autograd.grad((each * direction).sum(), inputs) for each in (steps.merged, out)
+    )
     for got, expected in zip(ours, theirs, strict=True):
         torch.testing.assert_close(got, expected)
 

@@ -37,12 +37,26 @@ def peer_config(key, dims=D, **params):
     """A Llama config that says the same in transformers' words."""
     words = dict(params)
     base, original = words.pop("base"), words.pop("original", 2048)
-    renamed = {"fast": "beta_fast", "slow": "beta_slow", "low": "low_freq_factor", "high": "high_freq_factor"}
-    rope = {"rope_type": NAMES[key], "rope_theta": base, "original_max_position_embeddings": original}
+    renamed = {
+        "fast": "beta_fast",
+        "slow": "beta_slow",
+        "low": "low_freq_factor",
+        "high": "high_freq_factor",
+    }
+    rope = {
+        "rope_type": NAMES[key],
+        "rope_theta": base,
+        "original_max_position_embeddings": original,
+    }
     rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if key == "llama3_rope" else {}
     rope |= {renamed.get(name, name): value for name, value in words.items()}
-    return LlamaConfig(hidden_size=H * dims, num_attention_heads=H, max_position_embeddings=original,
-                       attn_implementation="eager", rope_parameters=rope)
+    return LlamaConfig(
+        hidden_size=H * dims,
+        num_attention_heads=H,
+        max_position_embeddings=original,
+        attn_implementation="eager",
+        rope_parameters=rope,
+    )
 
 
 def build(key, dims=D, **params):
@@ -57,7 +71,9 @@ def build(key, dims=D, **params):
 def test_frequencies_and_amplitude_against_transformers(key, params, dims, length):
     """Ours are in fp64, theirs in fp32."""
     position = build(key, dims, **params)
-    theirs, factor = ROPE_INIT_FUNCTIONS[NAMES[key]](peer_config(key, dims, **params), "cpu", seq_len=length)
+    theirs, factor = ROPE_INIT_FUNCTIONS[NAMES[key]](
+        peer_config(key, dims, **params), "cpu", seq_len=length
+    )
     torch.testing.assert_close(position.frequencies(length).float(), theirs, rtol=2e-5, atol=1e-9)
     assert position.amplitude == pytest.approx(factor, rel=1e-12)
 
@@ -68,8 +84,15 @@ def test_the_whole_layer_against_llama(key, params):
     config = peer_config(key, **params)
     peer = llama.LlamaAttention(config, layer_idx=0).eval()
     layer = layer_of(key, H * D, H, bias=False, **params)
-    pairs = [(getattr(layer.projection, one).weight, getattr(peer, other).weight) for one, other in
-             (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "o_proj"))]
+    pairs = [
+        (getattr(layer.projection, one).weight, getattr(peer, other).weight)
+        for one, other in (
+            ("query", "q_proj"),
+            ("key", "k_proj"),
+            ("value", "v_proj"),
+            ("output", "o_proj"),
+        )
+    ]
     share(*pairs)
     x = torch.randn(2, 70, H * D) * 0.3
     turn = llama.LlamaRotaryEmbedding(config)(x, torch.arange(70)[None])
@@ -95,10 +118,16 @@ def test_a_share_interleaved_against_gptj():
     """GPT-J turns the first rotary_dim of its dimensions and appends the rest."""
     dims, rotary_dim, offset = 24, 8, 5
     q = torch.randn(2, H, T, dims)
-    sin, cos = gptj.create_sinusoidal_positions(64, rotary_dim)[offset:offset + T].chunk(2, dim=-1)
-    turned = gptj.apply_rotary_pos_emb(q[..., :rotary_dim].transpose(1, 2), sin[None], cos[None]).transpose(1, 2)
+    sin, cos = gptj.create_sinusoidal_positions(64, rotary_dim)[offset : offset + T].chunk(
+        2, dim=-1
+    )
+    turned = gptj.apply_rotary_pos_emb(
+        q[..., :rotary_dim].transpose(1, 2), sin[None], cos[None]
+    ).transpose(1, 2)
     ours = Rotary(dims, 10000.0, "interleaved", rotary_dim / dims).rotate(q, offset)
-    torch.testing.assert_close(ours, torch.cat((turned, q[..., rotary_dim:]), -1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        ours, torch.cat((turned, q[..., rotary_dim:]), -1), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_linear_scaling_by_hand():
@@ -110,16 +139,24 @@ def test_linear_scaling_by_hand():
 def test_dynamic_ntk_by_hand():
     """D = 4, base 16, s = 2, L = 64 of 32: the base becomes 16 · 3² = 144, so the slow pair turns by 1/12."""
     position = DynamicNtk(4, 16.0, "halves", 1.0, 2.0, 32)
-    torch.testing.assert_close(position.frequencies(64), torch.tensor([1.0, 1 / 12], dtype=torch.float64))
-    torch.testing.assert_close(position.frequencies(20), torch.tensor([1.0, 1 / 4], dtype=torch.float64))
+    torch.testing.assert_close(
+        position.frequencies(64), torch.tensor([1.0, 1 / 12], dtype=torch.float64)
+    )
+    torch.testing.assert_close(
+        position.frequencies(20), torch.tensor([1.0, 1 / 4], dtype=torch.float64)
+    )
 
 
 def test_dynamic_ntk_turns_queries_and_keys_by_one_base():
     """Whatever is asked of whatever: a query alone against 70 keys is the last row of all against all."""
     layer, x = layer_of("ntk_rope", H * D, H, factor=4.0, original=32), torch.randn(1, 70, H * D)
-    torch.testing.assert_close(layer(x[:, -1:], x, offset=69).scores, layer(x).scores[:, :, -1:], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        layer(x[:, -1:], x, offset=69).scores, layer(x).scores[:, :, -1:], rtol=1e-4, atol=1e-5
+    )
     longer, keys = layer(torch.randn(1, 90, H * D), x), layer.projection(x, x)[1]
-    among_90 = torch.cat((keys, torch.zeros(1, H, 20, D)), dim=2)  # the same keys in a text of 90 places
+    among_90 = torch.cat(
+        (keys, torch.zeros(1, H, 20, D)), dim=2
+    )  # the same keys in a text of 90 places
     torch.testing.assert_close(longer.k, layer.position.rotate(among_90)[:, :, :70])
 
 

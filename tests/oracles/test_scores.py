@@ -13,13 +13,20 @@ C = H * D
 
 
 def layer(score, heads=H):
-    return Attention(AttentionConfig(C if heads == H else heads * 2, heads, projection="identity", score=score))
+    return Attention(
+        AttentionConfig(C if heads == H else heads * 2, heads, projection="identity", score=score)
+    )
 
 
 def by_loops(cell, q, k):
     """The scores, one cell at a time: cell(h, q_i, k_j) is the paper's formula."""
-    rows = [[[torch.stack([cell(h, q[b, h, i], k[b, h, j]) for j in range(S)]) for i in range(T)]
-             for h in range(H)] for b in range(B)]
+    rows = [
+        [
+            [torch.stack([cell(h, q[b, h, i], k[b, h, j]) for j in range(S)]) for i in range(T)]
+            for h in range(H)
+        ]
+        for b in range(B)
+    ]
     return torch.stack([torch.stack([torch.stack(r) for r in by_head]) for by_head in rows])
 
 
@@ -32,12 +39,24 @@ FORMULAS = {
     "scaled_dot": lambda m: lambda h, q, k: q @ k / math.sqrt(D),
     "general": lambda m: lambda h, q, k: q @ m.weight[h] @ k,
     "additive": lambda m: lambda h, q, k: m.vector[h] @ torch.tanh(m.key[h] @ k + m.query[h] @ q),
-    "concat": lambda m: lambda h, q, k: m.vector[h] @ torch.tanh(
-        torch.cat((m.query[h], m.key[h]), dim=1) @ torch.cat((q, k))),
+    "concat": lambda m: (
+        lambda h, q, k: (
+            m.vector[h] @ torch.tanh(torch.cat((m.query[h], m.key[h]), dim=1) @ torch.cat((q, k)))
+        )
+    ),
     "cosine": lambda m: lambda h, q, k: q @ k / (q.norm() * k.norm()) * m.log_scale[h].exp(),
-    "qk_norm": lambda m: lambda h, q, k: (rms(q) * m.query.weight) @ (rms(k) * m.key.weight) / math.sqrt(D),
-    "unit_vectors": lambda m: lambda h, q, k: math.sqrt(D) * sum(
-        g * g * a * b for g, a, b in zip(m.gain[h, 0], q / q.norm(), k / k.norm(), strict=True)),
+    "qk_norm": lambda m: (
+        lambda h, q, k: (rms(q) * m.query.weight) @ (rms(k) * m.key.weight) / math.sqrt(D)
+    ),
+    "unit_vectors": lambda m: (
+        lambda h, q, k: (
+            math.sqrt(D)
+            * sum(
+                g * g * a * b
+                for g, a, b in zip(m.gain[h, 0], q / q.norm(), k / k.norm(), strict=True)
+            )
+        )
+    ),
 }
 
 
@@ -91,7 +110,9 @@ def test_additive_by_hand():
     torch.testing.assert_close(steps.scores.flatten(), torch.tensor([0.0, second]))
     first = 1 / (1 + math.exp(second))
     torch.testing.assert_close(steps.weights.flatten(), torch.tensor([first, 1 - first]))
-    torch.testing.assert_close(steps.merged.flatten(), torch.tensor([1 - first, first - (1 - first)]))
+    torch.testing.assert_close(
+        steps.merged.flatten(), torch.tensor([1 - first, first - (1 - first)])
+    )
 
 
 def test_general_by_hand():
@@ -116,7 +137,9 @@ def test_concat_by_hand():
 
 def test_cosine_by_hand():
     """Swin V2: (3, 4) and (8, 6) meet at cos = 48/50, (−6, −8) at −1; τ = 0.5 doubles it. Lengths do not matter."""
-    attention = Attention(AttentionConfig(2, 1, projection="identity", score=Choice.of("cosine", tau=0.5)))
+    attention = Attention(
+        AttentionConfig(2, 1, projection="identity", score=Choice.of("cosine", tau=0.5))
+    )
     keys = torch.tensor([[[8.0, 6.0], [-6.0, -8.0], [0.0, 0.0]]])
     for length in (1.0, 100.0):
         steps = attention(torch.tensor([[[3.0, 4.0]]]) * length, keys)
@@ -150,17 +173,31 @@ def test_qk_norm_is_qwen3():
     from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
     heads, groups, dims, width = 6, 2, 4, 24
-    config = Qwen3Config(hidden_size=width, num_attention_heads=heads, num_key_value_heads=groups, head_dim=dims,
-                         rope_theta=10000.0, attn_implementation="eager", rms_norm_eps=1e-6)
+    config = Qwen3Config(
+        hidden_size=width,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        head_dim=dims,
+        rope_theta=10000.0,
+        attn_implementation="eager",
+        rms_norm_eps=1e-6,
+    )
     theirs = qwen.Qwen3Attention(config, layer_idx=0)
     grouped = Choice.of("grouped_query", kv_heads=groups, bias=False)
-    ours = Attention(AttentionConfig(width, heads, grouped, Choice("qk_norm"), Choice("rope"), Choice("causal")))
+    ours = Attention(
+        AttentionConfig(width, heads, grouped, Choice("qk_norm"), Choice("rope"), Choice("causal"))
+    )
     with torch.no_grad():
         for norm in (theirs.q_norm, theirs.k_norm):
             norm.weight.copy_(torch.rand(dims) + 0.5)
-        pairs = ((ours.projection.query, theirs.q_proj), (ours.projection.key, theirs.k_proj),
-                 (ours.projection.value, theirs.v_proj), (ours.projection.output, theirs.o_proj),
-                 (ours.score.query, theirs.q_norm), (ours.score.key, theirs.k_norm))
+        pairs = (
+            (ours.projection.query, theirs.q_proj),
+            (ours.projection.key, theirs.k_proj),
+            (ours.projection.value, theirs.v_proj),
+            (ours.projection.output, theirs.o_proj),
+            (ours.score.query, theirs.q_norm),
+            (ours.score.key, theirs.k_norm),
+        )
         for mine, other in pairs:
             mine.weight.copy_(other.weight)
     x = torch.randn(B, 7, width, requires_grad=True)
@@ -170,8 +207,12 @@ def test_qk_norm_is_qwen3():
     steps = ours(x)
     torch.testing.assert_close(steps.weights, weights)
     seed = torch.randn_like(out)
-    our_grads = torch.autograd.grad((steps.merged * seed).sum(), (x, ours.score.query.weight, ours.score.key.weight))
-    their_grads = torch.autograd.grad((out * seed).sum(), (x, theirs.q_norm.weight, theirs.k_norm.weight))
+    our_grads = torch.autograd.grad(
+        (steps.merged * seed).sum(), (x, ours.score.query.weight, ours.score.key.weight)
+    )
+    their_grads = torch.autograd.grad(
+        (out * seed).sum(), (x, theirs.q_norm.weight, theirs.k_norm.weight)
+    )
     for a, b in zip(our_grads, their_grads, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 

@@ -24,7 +24,9 @@ def test_the_scores_are_x_transformers(keep_first):
 
     scores = (2 * torch.randn(B, H, T, T)).requires_grad_()
     ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
-    theirs = selective_attn(scores.masked_fill(ahead, -torch.finfo(scores.dtype).max), no_mask_sos=keep_first)
+    theirs = selective_attn(
+        scores.masked_fill(ahead, -torch.finfo(scores.dtype).max), no_mask_sos=keep_first
+    )
     q, k = torch.randn(2, B, H, T, D)
     ours = Selective(keep_first).adjust(scores, cells(q, k))
     agree(ours.masked_fill(ahead, 0.0), theirs.masked_fill(ahead, 0.0), (scores, scores))
@@ -36,7 +38,9 @@ def test_a_whole_layer_is_x_transformers(padded):
     from x_transformers.attend import Attend
 
     layer, x = layer_of(), torch.randn(B, T, C, requires_grad=True)
-    real = torch.arange(T) < torch.tensor([[T], [6]]) if padded else torch.ones(B, T, dtype=torch.bool)
+    real = (
+        torch.arange(T) < torch.tensor([[T], [6]]) if padded else torch.ones(B, T, dtype=torch.bool)
+    )
     q, k, v = layer.projection(x, x)
     out, _ = Attend(heads=H, causal=True, selective=True)(q, k, v, mask=real[:, None, None])
     ours = layer.attend_heads(q, k, v, x, x, key_mask=real).out
@@ -66,7 +70,9 @@ def test_random_padding_selects_nothing(keep_first):
 
 def test_by_hand():
     """Key 1 is selected by query 2 with 3, and by query 3 with 1; the first head's own scores are lowered too."""
-    scores = torch.tensor([[0.0, 0, 0, 0, 0], [9, 0, 0, 0, 0], [9, 3, 7, 0, 0], [9, 1, -2, 0, 0], [9, 5, 2, 6, 1]])
+    scores = torch.tensor(
+        [[0.0, 0, 0, 0, 0], [9, 0, 0, 0, 0], [9, 3, 7, 0, 0], [9, 1, -2, 0, 0], [9, 5, 2, 6, 1]]
+    )
     both = torch.stack((scores, torch.zeros(5, 5)))[None]
     q, k = torch.zeros(2, 1, 2, 5, 1)
     lower = torch.zeros(5, 5)
@@ -89,5 +95,7 @@ def test_a_layer_decodes_with_the_votes_of_all_earlier_tokens():
 
 @each("kernel", ["fused", "chunked", "local", "block_sparse", "linear", "retention"])
 def test_kernels_that_never_hold_all_scores_are_refused_by_name(kernel):
-    with pytest.raises(ConfigError, match=f"position = selective .* kernel = {kernel} .* take kernel = exact"):
+    with pytest.raises(
+        ConfigError, match=f"position = selective .* kernel = {kernel} .* take kernel = exact"
+    ):
         AttentionConfig(C + H, H, position="selective", mask="causal", kernel=kernel)

@@ -16,7 +16,9 @@ GATES = {"deltanet": None, "kimi_linear": torch.sigmoid}
 
 def layer_of(key, **changes):
     config = preset(key).config(C, H)
-    config = config.with_(projection=Choice.of("short_conv", **{**config.projection.kwargs, **changes}))
+    config = config.with_(
+        projection=Choice.of("short_conv", **{**config.projection.kwargs, **changes})
+    )
     return perturbed(Attention(config).double().eval())
 
 
@@ -48,7 +50,10 @@ def recurrence(key, layer, q, k, v, x):
 
 @each("key", PRESETS)
 def test_a_whole_layer_is_the_papers(key):
-    layer, x = layer_of(key, bias=True), torch.randn(B, T, C, dtype=torch.float64, requires_grad=True)
+    layer, x = (
+        layer_of(key, bias=True),
+        torch.randn(B, T, C, dtype=torch.float64, requires_grad=True),
+    )
     q, k, v = (convolved(layer, x, name) for name in ("query", "key", "value"))
     if key in ("deltanet", "gated_deltanet", "kimi_linear"):
         q = F.normalize(q, dim=-1)
@@ -60,9 +65,13 @@ def test_a_whole_layer_is_the_papers(key):
         out = out * gate(layer.projection.gate(x))
     theirs = layer.projection.output(out)
     ours = layer(x, record=False).merged
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)  # unit length: with ε beside the square, or not
+    torch.testing.assert_close(
+        ours, theirs, rtol=1e-4, atol=1e-5
+    )  # unit length: with ε beside the square, or not
     weight = torch.randn_like(ours)
-    both = [torch.autograd.grad((one * weight).sum(), x, retain_graph=True)[0] for one in (ours, theirs)]
+    both = [
+        torch.autograd.grad((one * weight).sum(), x, retain_graph=True)[0] for one in (ours, theirs)
+    ]
     torch.testing.assert_close(*both, rtol=1e-3, atol=1e-4)
 
 
@@ -84,8 +93,13 @@ def test_steps_give_what_the_whole_text_gives_and_store_three_rows(key, bias):
 @each("side", ["left", "right"])
 def test_padding_is_not_convolved(kernel, side):
     """A bias makes rows of padding that are not zero; the text's own rows are those of the text alone."""
-    config = AttentionConfig(C, H, projection=Choice.of("short_conv", bias=True), mask="causal", kernel=kernel)
-    layer, x = perturbed(Attention(config).double().eval()), torch.randn(B, T, C, dtype=torch.float64)
+    config = AttentionConfig(
+        C, H, projection=Choice.of("short_conv", bias=True), mask="causal", kernel=kernel
+    )
+    layer, x = (
+        perturbed(Attention(config).double().eval()),
+        torch.randn(B, T, C, dtype=torch.float64),
+    )
     padding, real = torch.randn(B, 5, C, dtype=torch.float64), torch.ones(B, T, dtype=torch.bool)
     parts = [(padding, ~real[:, :5]), (x, real)][:: 1 if side == "left" else -1]
     padded, key_mask = (torch.cat(one, 1) for one in zip(*parts, strict=True))

@@ -37,7 +37,9 @@ def gla_recurrence(q, k, v, decay):
     state, outs = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1], dtype=v.dtype), []
     for t in range(q.shape[2]):
         if t < k.shape[2]:
-            state = decay[:, :, t].exp().diag_embed() @ state + k[:, :, t, :, None] @ v[:, :, t, None]
+            state = (
+                decay[:, :, t].exp().diag_embed() @ state + k[:, :, t, :, None] @ v[:, :, t, None]
+            )
         outs.append(q[:, :, t, None] @ state)
     return torch.cat(outs, 2)
 
@@ -49,7 +51,9 @@ def kda_recurrence(q, k, v, decay, write):
         if t < k.shape[2]:
             key, share = k[:, :, t, :, None], write[:, :, t, None, None]
             erased = torch.eye(k.shape[-1], dtype=k.dtype) - share * key @ key.mT
-            state = erased @ decay[:, :, t].exp().diag_embed() @ state + share * key @ v[:, :, t, None]
+            state = (
+                erased @ decay[:, :, t].exp().diag_embed() @ state + share * key @ v[:, :, t, None]
+            )
         outs.append(q[:, :, t, None] @ state)
     return torch.cat(outs, 2)
 
@@ -68,13 +72,20 @@ def zero_decay_recurrence(q, k, v, write):
 
 
 def gates(key, keys):
-    return {"gla": lambda: (log_decays(keys, D),), "kda": lambda: (log_decays(keys, D), shares(keys)),
-            "ssd": lambda: (log_decays(keys), shares(keys)), "delta": lambda: (shares(keys),)}[key]()
+    return {
+        "gla": lambda: (log_decays(keys, D),),
+        "kda": lambda: (log_decays(keys, D), shares(keys)),
+        "ssd": lambda: (log_decays(keys), shares(keys)),
+        "delta": lambda: (shares(keys),),
+    }[key]()
 
 
 FORMS: dict[str, tuple[Callable, Callable]] = {
-    "gla": (gated_linear, gla_recurrence), "kda": (kimi_delta, kda_recurrence),
-    "ssd": (state_space, ssd_recurrence), "delta": (zero_decay_rule, zero_decay_recurrence)}
+    "gla": (gated_linear, gla_recurrence),
+    "kda": (kimi_delta, kda_recurrence),
+    "ssd": (state_space, ssd_recurrence),
+    "delta": (zero_decay_rule, zero_decay_recurrence),
+}
 
 
 @each("key", FORMS)
@@ -82,14 +93,22 @@ FORMS: dict[str, tuple[Callable, Callable]] = {
 @each("keys", [T, S])
 def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
     """Gradients, too, to every gate; queries past the last key read the last state."""
-    (q, k, v), own, (chunked, recurrence) = heads(T, keys, dtype=torch.float64), gates(key, keys), FORMS[key]
+    (q, k, v), own, (chunked, recurrence) = (
+        heads(T, keys, dtype=torch.float64),
+        gates(key, keys),
+        FORMS[key],
+    )
     same(chunked(q, unit(k), v, *own, chunk)[0], recurrence(q, unit(k), v, *own), [q, k, v, *own])
 
 
 @each("key", FORMS)
 @each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
 def test_it_takes_a_cache(key, queries, offset):
-    (_, k, v), own, (chunked, recurrence) = heads(1, S, dtype=torch.float64), gates(key, S), FORMS[key]
+    (_, k, v), own, (chunked, recurrence) = (
+        heads(1, S, dtype=torch.float64),
+        gates(key, S),
+        FORMS[key],
+    )
     q = torch.randn(B, H, offset + queries, D, requires_grad=True, dtype=torch.float64)
     theirs = recurrence(q, unit(k), v, *own)[:, :, offset:]
     same(chunked(q[:, :, offset:], unit(k), v, *own, 8, offset)[0], theirs, [q, k, v, *own])
@@ -98,7 +117,11 @@ def test_it_takes_a_cache(key, queries, offset):
 @each("key", FORMS)
 @each(("chunk", "cut"), [(1, 5), (8, 1), (8, 5), (8, 24)])
 def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
-    (q, k, v), own, (chunked, recurrence) = heads(T, T, dtype=torch.float64), gates(key, T), FORMS[key]
+    (q, k, v), own, (chunked, recurrence) = (
+        heads(T, T, dtype=torch.float64),
+        gates(key, T),
+        FORMS[key],
+    )
     parts = zip(*(x.split((cut, T - cut), dim=2) for x in (q, unit(k), v, *own)), strict=True)
     out, state = chunked(*next(parts), chunk)
     later, _ = chunked(*next(parts), chunk, past=state)
@@ -108,10 +131,17 @@ def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
 @each("strongest", [0.1, STRONGEST / 8])
 def test_one_product_is_what_halves_give_where_little_fades(strongest):
     """In fp64, at decays up to e^(−STRONGEST) over a chunk of eight; gradients too."""
-    rows, keys, gate = (torch.randn(B, H, 3, 8, D, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    rows, keys, gate = (
+        torch.randn(B, H, 3, 8, D, dtype=torch.float64, requires_grad=True) for _ in range(3)
+    )
     decay = -strongest * gate.sigmoid()
-    ours, theirs = (torch.cat([x.flatten() for x in (*weights, *faded, *rest)]) for weights, faded, *rest in (
-        decay_products([rows], keys, decay), by_halves([rows], keys, decay.exp())))
+    ours, theirs = (
+        torch.cat([x.flatten() for x in (*weights, *faded, *rest)])
+        for weights, faded, *rest in (
+            decay_products([rows], keys, decay),
+            by_halves([rows], keys, decay.exp()),
+        )
+    )
     same(ours, theirs, [rows, keys, gate])
 
 
@@ -121,7 +151,7 @@ def between(decay):
     out = torch.zeros(*decay.shape[:2], length, length, *decay.shape[3:], dtype=decay.dtype)
     for i in range(length):
         for j in range(i + 1):
-            out[:, :, i, j] = alpha[:, :, j + 1:i + 1].prod(2)
+            out[:, :, i, j] = alpha[:, :, j + 1 : i + 1].prod(2)
     return out
 
 
@@ -148,17 +178,21 @@ def test_the_matrix_of_the_paper_times_v_is_the_output(key):
 @each("key", FORMS)
 def test_the_weights_that_a_layer_shows_are_that_matrix(key):
     """With the layer's own gates, and what it hides in the middle of a text left out of the state."""
-    layer = Attention(AttentionConfig(H * D, H, score="dot", kernel=Choice.of(key, chunk=8))).double()
+    layer = Attention(
+        AttentionConfig(H * D, H, score="dot", kernel=Choice.of(key, chunk=8))
+    ).double()
     x, real = torch.randn(B, T, H * D, dtype=torch.float64), torch.rand(B, T) < 0.7
     steps = layer(x, key_mask=real)
     for text in range(B):
-        seen = x[text:text + 1, real[text]]
+        seen = x[text : text + 1, real[text]]
         alone = layer(seen)
         q, k, own = alone.q, alone.k, layer.kernel.gates(seen)
         q, k = layer.kernel.prepare(q, k)
         theirs = implied_matrix(key, q, k, own[1:] if key == "delta" else own)
         torch.testing.assert_close(alone.weights, theirs)
-        torch.testing.assert_close(steps.weights[text:text + 1, :, real[text]][..., real[text]], theirs)
+        torch.testing.assert_close(
+            steps.weights[text : text + 1, :, real[text]][..., real[text]], theirs
+        )
 
 
 def test_gla_worked_by_hand():
@@ -168,8 +202,14 @@ def test_gla_worked_by_hand():
         for weight in layer.kernel.parameters():
             weight.zero_()
         layer.kernel.forget.up.bias[1] = math.log(3)  # σ(log 3) = 3/4
-    q, k, v = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 2], [3, 0]]]]), torch.tensor([[[[4.0], [5]]]])
-    steps = layer.kernel(replace(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 2)), record=True))
+    q, k, v = (
+        torch.ones(1, 1, 2, 2),
+        torch.tensor([[[[1.0, 2], [3, 0]]]]),
+        torch.tensor([[[[4.0], [5]]]]),
+    )
+    steps = layer.kernel(
+        replace(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 2)), record=True)
+    )
     torch.testing.assert_close(steps.out.flatten(), torch.tensor([12.0, 23]))
     torch.testing.assert_close(steps.weights[0, 0], torch.tensor([[3.0, 0], [2, 3]]))
 
@@ -189,7 +229,9 @@ def test_kimi_delta_worked_by_hand():
     5.6 − 0.6 is written on it: S = (1, 0) + 2.5 · (0.6, 0.8) = (2.5, 2)."""
     q, k = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 0], [0.6, 0.8]]]])
     decay = torch.tensor([0.5, 0.75]).log().expand(1, 1, 2, 2)
-    out, _ = kimi_delta(q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), 4)
+    out, _ = kimi_delta(
+        q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), 4
+    )
     torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 4.5]))
 
 
@@ -212,12 +254,22 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
     write = own[1].float() if len(own) > 1 else torch.ones(B, H, T)
     out, _ = FORMS[key][0](q, unit(k), v, forgets, *([] if key == "gla" else [write]), 8)
     torch.testing.assert_close(out, (q * unit(k)).sum(-1, keepdim=True) * write[..., None] * v)
-    assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.square().sum(), [q, k, v, forgets]))
+    assert all(
+        grad.isfinite().all()
+        for grad in torch.autograd.grad(out.square().sum(), [q, k, v, forgets])
+    )
 
 
-@each(("key", "chunk", "queries", "keys", "real"), [
-    (key, chunk, *sizes) for key in FORMS for chunk in (5, 32) for sizes in ((90, 90, None), (70, 110, 60))]
-    + [("kda", 32, 1200, 1200, None)])
+@each(
+    ("key", "chunk", "queries", "keys", "real"),
+    [
+        (key, chunk, *sizes)
+        for key in FORMS
+        for chunk in (5, 32)
+        for sizes in ((90, 90, None), (70, 110, 60))
+    ]
+    + [("kda", 32, 1200, 1200, None)],
+)
 def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys, real):
     config = AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk))
     flops, held = taken(Case(config, queries, keys, real))
@@ -228,18 +280,35 @@ def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys
 @each("peer", [kimi.chunk_kimi_delta_attention, kimi.recurrent_kimi_delta_attention])
 def test_kimi_delta_against_transformers(peer):
     """Theirs divides queries by √D, as the scaled product does."""
-    (q, k, v), own = heads(T, T), (log_decays(T, D, dtype=torch.float32), shares(T, dtype=torch.float32))
+    (q, k, v), own = (
+        heads(T, T),
+        (log_decays(T, D, dtype=torch.float32), shares(T, dtype=torch.float32)),
+    )
     turned = [x.transpose(1, 2) for x in (q, k, v, *own)]
-    theirs = peer(*turned, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=True)[0]
-    same(kimi_delta(unit(q) * D ** -0.5, unit(k), v, *own, 8)[0], theirs.transpose(1, 2), [q, k, v, *own])
+    theirs = peer(
+        *turned, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=True
+    )[0]
+    same(
+        kimi_delta(unit(q) * D**-0.5, unit(k), v, *own, 8)[0],
+        theirs.transpose(1, 2),
+        [q, k, v, *own],
+    )
 
 
 def test_the_kimi_delta_layer_against_transformers():
     """Its whole layer, with the convolution, norm and gate around the rule; our kernel has the same gates in it."""
     width = H * D
-    peer = kimi.KimiLinearDeltaAttention(KimiLinearConfig(
-        hidden_size=width, linear_num_heads=H, linear_head_dim=D, num_hidden_layers=1, num_attention_heads=H,
-        layer_types=["linear_attention"]), layer_idx=0)
+    peer = kimi.KimiLinearDeltaAttention(
+        KimiLinearConfig(
+            hidden_size=width,
+            linear_num_heads=H,
+            linear_head_dim=D,
+            num_hidden_layers=1,
+            num_attention_heads=H,
+            layer_types=["linear_attention"],
+        ),
+        layer_idx=0,
+    )
     layer = Attention(AttentionConfig(width, H, kernel=Choice.of("kda", chunk=8)))
     gate = peer.forget_gate
     with torch.no_grad():
@@ -258,7 +327,9 @@ def test_the_kimi_delta_layer_against_transformers():
     after = peer.g_b_proj(peer.g_a_proj(x)).unflatten(2, (H, D))
     ours = peer.o_proj(peer.o_norm(out, after).flatten(2))
     same(ours, peer(x), [x])
-    mine = torch.autograd.grad(ours.square().sum(), [layer.kernel.log_rate, layer.kernel.forget.up.bias])
+    mine = torch.autograd.grad(
+        ours.square().sum(), [layer.kernel.log_rate, layer.kernel.forget.up.bias]
+    )
     theirs = torch.autograd.grad(peer(x).square().sum(), [gate.A_log, gate.dt_bias])
     torch.testing.assert_close(mine, (theirs[0].flatten(), theirs[1]), rtol=1e-4, atol=1e-4)
 
@@ -267,17 +338,33 @@ def test_state_space_against_transformers():
     """Theirs computes the step and the decay itself, from Δ before its softplus and from A."""
     (q, k, v), raw, rate = heads(T, T), torch.randn(B, H, T, requires_grad=True), torch.rand(H) * 5
     turned = [x.transpose(1, 2) for x in (v, raw, k, q)]
-    theirs = mamba2_chunk_scan(turned[0], turned[1], -rate, turned[2], turned[3], chunk_size=8, dt_softplus=True)
+    theirs = mamba2_chunk_scan(
+        turned[0], turned[1], -rate, turned[2], turned[3], chunk_size=8, dt_softplus=True
+    )
     step = F.softplus(raw)
-    same(state_space(q, k, v, -rate[:, None] * step, step, 8)[0], theirs.transpose(1, 2), [q, k, v, raw])
+    same(
+        state_space(q, k, v, -rate[:, None] * step, step, 8)[0],
+        theirs.transpose(1, 2),
+        [q, k, v, raw],
+    )
 
 
 def test_the_state_space_layer_against_mamba2():
     """Its whole mixer, with the convolution, norm and gate around it; B and C are one head for all, and D is zero."""
     width, size, state = 22, 11, 6
-    peer = Mamba2Mixer(Mamba2Config(
-        hidden_size=width, num_heads=4, head_dim=size, state_size=state, n_groups=1, expand=2, chunk_size=8,
-        num_hidden_layers=1), layer_idx=0).eval()
+    peer = Mamba2Mixer(
+        Mamba2Config(
+            hidden_size=width,
+            num_heads=4,
+            head_dim=size,
+            state_size=state,
+            n_groups=1,
+            expand=2,
+            chunk_size=8,
+            num_hidden_layers=1,
+        ),
+        layer_idx=0,
+    ).eval()
     layer = Attention(AttentionConfig(width * 2, 4, score="dot", kernel=Choice.of("ssd", chunk=8)))
     layer.kernel.step = torch.nn.Linear(width, 4)
     with torch.no_grad():
@@ -289,7 +376,11 @@ def test_the_state_space_layer_against_mamba2():
     gate, mixed, _ = peer.in_proj(x).split([44, 44 + 2 * state, 4], -1)
     mixed = F.silu(peer.conv1d(mixed.mT)[..., :T]).mT
     v, k, q = mixed.split([44, state, state], -1)
-    v, k, q = v.unflatten(2, (4, size)).transpose(1, 2), k[:, None], q[:, None].expand(-1, 4, -1, -1)
+    v, k, q = (
+        v.unflatten(2, (4, size)).transpose(1, 2),
+        k[:, None],
+        q[:, None].expand(-1, 4, -1, -1),
+    )
     out = layer.kernel(layer.kernel_inputs(q, k, v, x, x)).out.transpose(1, 2).flatten(2)
     ours = peer.out_proj(peer.norm(out, gate))
     same(ours, peer(x), [x])

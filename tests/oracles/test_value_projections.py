@@ -28,11 +28,23 @@ def layer_of(projection, **axes):
 def gemma4(kv_heads, size):
     """A layer of Gemma 4 that attends to all tokens, and its rotation; its scale is set to ours."""
     config = hf.Gemma4TextConfig(
-        hidden_size=C, num_attention_heads=H, num_key_value_heads=kv_heads, num_global_key_value_heads=kv_heads,
-        head_dim=size, global_head_dim=size, layer_types=["full_attention"], num_hidden_layers=1, attention_k_eq_v=True,
-        num_kv_shared_layers=0, attn_implementation="eager", attention_bias=False,
-        rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e4},
-                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
+        hidden_size=C,
+        num_attention_heads=H,
+        num_key_value_heads=kv_heads,
+        num_global_key_value_heads=kv_heads,
+        head_dim=size,
+        global_head_dim=size,
+        layer_types=["full_attention"],
+        num_hidden_layers=1,
+        attention_k_eq_v=True,
+        num_kv_shared_layers=0,
+        attn_implementation="eager",
+        attention_bias=False,
+        rope_parameters={
+            "full_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    )
     layer, rotary = hf.Gemma4TextAttention(config, 0), hf.Gemma4TextRotaryEmbedding(config)
     layer.scaling = size**-0.5
     return layer.eval(), rotary
@@ -48,8 +60,13 @@ def test_keys_as_values_are_gemmas(kv_heads, head_dim):
     for norm in (layer.score.query, layer.score.key):
         torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
     with torch.no_grad():
-        for one, two in ((theirs.q_proj, p.query), (theirs.k_proj, p.key), (theirs.o_proj, p.output),
-                         (theirs.q_norm, layer.score.query), (theirs.k_norm, layer.score.key)):
+        for one, two in (
+            (theirs.q_proj, p.query),
+            (theirs.k_proj, p.key),
+            (theirs.o_proj, p.output),
+            (theirs.q_norm, layer.score.query),
+            (theirs.k_norm, layer.score.key),
+        ):
             one.weight.copy_(two.weight)
     x = torch.randn(B, T, C, requires_grad=True)
     y = x.detach().clone().requires_grad_()
@@ -61,22 +78,34 @@ def test_keys_as_values_are_gemmas(kv_heads, head_dim):
     pull = torch.randn_like(out)
     (steps.merged * pull).sum().backward()
     (out * pull).sum().backward()
-    for one, two in ((x, y), (p.key.weight, theirs.k_proj.weight), (p.query.weight, theirs.q_proj.weight)):
+    for one, two in (
+        (x, y),
+        (p.key.weight, theirs.k_proj.weight),
+        (p.query.weight, theirs.q_proj.weight),
+    ):
         torch.testing.assert_close(one.grad, two.grad, **GRADIENT)
 
 
 def test_a_value_has_the_direction_of_its_key_and_length_root_d():
-    steps = layer_of(Choice.of("keys_as_values", kv_heads=2))(torch.randn(B, T, C), torch.randn(B, S, C))
-    torch.testing.assert_close(steps.v, steps.k / steps.k.square().mean(-1, keepdim=True).sqrt(), **FORWARD)
+    steps = layer_of(Choice.of("keys_as_values", kv_heads=2))(
+        torch.randn(B, T, C), torch.randn(B, S, C)
+    )
+    torch.testing.assert_close(
+        steps.v, steps.k / steps.k.square().mean(-1, keepdim=True).sqrt(), **FORWARD
+    )
     torch.testing.assert_close(steps.v.norm(dim=-1), torch.full((B, H, S), D**0.5), **FORWARD)
 
 
 def test_keys_alone_are_stored():
-    config = AttentionConfig(C, H, Choice.of("keys_as_values", kv_heads=2), position="rope", mask="causal")
+    config = AttentionConfig(
+        C, H, Choice.of("keys_as_values", kv_heads=2), position="rope", mask="causal"
+    )
     layer, x = Attention(config), torch.randn(B, T, C)
     _, cache = layer.step(x)
     assert cache.numbers == T * config.sizes.cache == T * 2 * D
-    with pytest.raises(ConfigError, match="keys_as_values.*kv_heads = 4 does not divide num_heads = 6; take"):
+    with pytest.raises(
+        ConfigError, match="keys_as_values.*kv_heads = 4 does not divide num_heads = 6; take"
+    ):
         AttentionConfig(C, H, Choice.of("keys_as_values", kv_heads=4))
 
 
@@ -93,17 +122,27 @@ def test_exclusive_is_its_definition_token_by_token(mask):
         for t in range(T):
             seen, heads = [j for j in range(T) if real[b, j] and (mask == "none" or j <= t)], []
             for h in range(H):
-                scores = torch.stack([q[b, t, h] @ k[b, j, h] for j in seen]) if seen else torch.zeros(0)
-                y = sum((w * v[b, j, h] for w, j in zip((scores / D**0.5).softmax(0), seen, strict=True)),
-                        torch.zeros(D, dtype=torch.float64))
+                scores = (
+                    torch.stack([q[b, t, h] @ k[b, j, h] for j in seen]) if seen else torch.zeros(0)
+                )
+                y = sum(
+                    (
+                        w * v[b, j, h]
+                        for w, j in zip((scores / D**0.5).softmax(0), seen, strict=True)
+                    ),
+                    torch.zeros(D, dtype=torch.float64),
+                )
                 own = v[b, t, h] / v[b, t, h].norm()
                 heads.append(y - (y @ own) * own)
             rows.append(p.output(torch.cat(heads)))
     theirs = torch.stack(rows).view(B, T, C)
     torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
     pull, inputs = torch.randn_like(theirs), (x, p.query.weight, p.value.weight, p.value.bias)
-    for one, two in zip(torch.autograd.grad((ours * pull).sum(), inputs),
-                        torch.autograd.grad((theirs * pull).sum(), inputs), strict=True):
+    for one, two in zip(
+        torch.autograd.grad((ours * pull).sum(), inputs),
+        torch.autograd.grad((theirs * pull).sum(), inputs),
+        strict=True,
+    ):
         assert two.abs().sum() > 0
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-10)
 
@@ -115,8 +154,13 @@ def test_what_remains_is_orthogonal_to_the_own_value_and_the_weights_are_those_o
     with torch.no_grad():
         layer.projection.output.weight.copy_(torch.eye(C))
         layer.projection.output.bias.zero_()
-    rest, own = layer(x).merged.unflatten(-1, (H, D)), layer.projection.value(x).unflatten(-1, (H, D))
-    torch.testing.assert_close((rest * F.normalize(own, dim=-1)).sum(-1), torch.zeros(B, T, H), **FORWARD)
+    rest, own = (
+        layer(x).merged.unflatten(-1, (H, D)),
+        layer.projection.value(x).unflatten(-1, (H, D)),
+    )
+    torch.testing.assert_close(
+        (rest * F.normalize(own, dim=-1)).sum(-1), torch.zeros(B, T, H), **FORWARD
+    )
 
 
 def test_exclusive_by_hand():
@@ -141,7 +185,9 @@ def test_exclusive_decodes_and_refuses_another_sequence():
         rows.append(steps.merged)
     torch.testing.assert_close(torch.cat(rows, 1), whole, **FORWARD)
     torch.testing.assert_close(layer(x[:, 4:], x, offset=4).merged, whole[:, 4:], **FORWARD)
-    with pytest.raises(ConfigError, match="exclusive.*7 queries from position 0 .*11 keys.*take self-attention"):
+    with pytest.raises(
+        ConfigError, match="exclusive.*7 queries from position 0 .*11 keys.*take self-attention"
+    ):
         layer(x, torch.randn(B, S, C))
     with pytest.raises(ConfigError, match="recurrent .*exclusive.*take projection = multi_head"):
         ModelConfig.recurrent(C, projection="exclusive")

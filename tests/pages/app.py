@@ -50,7 +50,9 @@ def without_terms(text: str) -> str:
 def page_text(app: AppTest) -> str:
     """All sentences of the page without tags, and without the backslashes that keep Markdown off."""
     parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    texts = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    texts = [str(element.value) for element in parts] + [
+        element.proto.body for element in app.get("html")
+    ]
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
 
 
@@ -61,7 +63,11 @@ def pictures_of(app: AppTest) -> dict[str, Any]:
 
 def page_html(app: AppTest, page: str) -> bytes:
     """The page as the one HTML file of Export."""
-    return page_file(Source(page, "2026-11-23", {}, {}), pictures_of(app), app.session_state["page_pictures:drawn"])
+    return page_file(
+        Source(page, "2026-11-23", {}, {}),
+        pictures_of(app),
+        app.session_state["page_pictures:drawn"],
+    )
 
 
 def script_of(app: AppTest) -> Script:
@@ -75,7 +81,9 @@ def assert_script(app: AppTest) -> None:
     exec(script.text(""), names)
     for cell in script.cells:
         exec(cell.draw.strip(), names)
-    assert_results({expression: np.asarray(eval(expression, names)) for expression in script.results}, script)
+    assert_results(
+        {expression: np.asarray(eval(expression, names)) for expression in script.results}, script
+    )
 
 
 def assert_results(computed: Mapping[str, np.ndarray], script: Script) -> None:

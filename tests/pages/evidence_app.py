@@ -11,7 +11,9 @@ from tests.pages.app import app_at, html_text
 def evidence_app(monkeypatch) -> AppTest:
     """The page, not run yet, in which all that can be measured is measured at once."""
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr(progress, "AT_ONCE", 60.0)  # a busy machine measures slowly, and what is tested is measured
+    monkeypatch.setattr(
+        progress, "AT_ONCE", 60.0
+    )  # a busy machine measures slowly, and what is tested is measured
     return app_at("evidence")
 
 

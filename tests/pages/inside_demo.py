@@ -9,5 +9,7 @@ if chosen is None:
     st.code("nothing")
 else:
     reading = chosen.reading
-    st.code(f"{chosen.ref.source} {chosen.ref.written} {reading.trace.shape} {reading.trace.kinds} "
-            f"{' '.join(reading.source.tokens[:6])} | {' '.join(reading.target.tokens) if reading.target else ''}")
+    st.code(
+        f"{chosen.ref.source} {chosen.ref.written} {reading.trace.shape} {reading.trace.kinds} "
+        f"{' '.join(reading.source.tokens[:6])} | {' '.join(reading.target.tokens) if reading.target else ''}"
+    )

@@ -29,8 +29,13 @@ def words_of(picture: Picture, line: str) -> set[str]:
     """Words that the file has to show: title, source, names of rows and columns of maps, and names of curves."""
     texts = [picture.title, line]
     if isinstance(picture, MapsPicture) and len(picture.maps) <= MANY:
-        texts += [name for item in picture.maps if max(item.values.shape) <= MOST_NAMED
-                  for name in (*item.rows, *item.columns) if len(name) < MOST_LETTERS]
+        texts += [
+            name
+            for item in picture.maps
+            if max(item.values.shape) <= MOST_NAMED
+            for name in (*item.rows, *item.columns)
+            if len(name) < MOST_LETTERS
+        ]
     if isinstance(picture, ChartPicture):
         texts += [name for name, *_ in picture.spec.get("usermeta", {}).get("names", ())]
     return {word for text in texts for word in WORD.findall(text)}
@@ -38,7 +43,12 @@ def words_of(picture: Picture, line: str) -> set[str]:
 
 def assert_svg_has(svg: str, words: set[str]) -> None:
     nodes = ElementTree.fromstring(svg).iter()
-    shown = {word for node in nodes if node.tag.endswith("}text") for word in WORD.findall("".join(node.itertext()))}
+    shown = {
+        word
+        for node in nodes
+        if node.tag.endswith("}text")
+        for word in WORD.findall("".join(node.itertext()))
+    }
     assert words <= shown, words - shown
 
 
@@ -46,7 +56,9 @@ def assert_pdf_has(svg: str, words: set[str]) -> None:
     """One page of the picture's shape, whose words can be selected."""
     (page,) = PdfReader(io.BytesIO(drawing_file(svg, "pdf"))).pages
     width, height = size_of(svg)
-    assert float(page.mediabox.height / page.mediabox.width) == pytest.approx(height / width, rel=0.01)
+    assert float(page.mediabox.height / page.mediabox.width) == pytest.approx(
+        height / width, rel=0.01
+    )
     shown = set(WORD.findall(page.extract_text()))
     assert words <= shown, words - shown
 

@@ -23,7 +23,9 @@ def test_the_first_sight_has_all_parts_with_nothing_pressed(page):
     assert "Llama 2 7B stores 524,288 bytes for each token" in text
     assert "Memory bounds decoding at 8,192 tokens and 8 sequences" in text
     assert "225 tokens take 16 pages of 16" in text
-    assert html_text(page).count('class="not" title="not stored"') == 13  # the queries of the earlier tokens
+    assert (
+        html_text(page).count('class="not" title="not stored"') == 13
+    )  # the queries of the earlier tokens
 
 
 @pytest.mark.parametrize("step", [0, 1, 8])
@@ -32,7 +34,10 @@ def test_the_counts_follow_the_step(page, step):
     if step == 0:
         assert "computes 11 queries, keys and values" in text
     else:
-        assert f"reads {10 + step} stored keys and values; without a cache it would compute {11 + step} of each" in text
+        assert (
+            f"reads {10 + step} stored keys and values; without a cache it would compute {11 + step} of each"
+            in text
+        )
 
 
 def test_the_question_is_answered_by_numbers(page):
@@ -42,7 +47,9 @@ def test_the_question_is_answered_by_numbers(page):
 
 def test_a_prompt_without_a_word_or_with_unknown_ones_is_answered_in_words(page):
     assert "no word" in put(page, "text_input", "prompt", " ").warning[0].value
-    assert "Not in the vocabulary, read as unknown: zebra" in page_text(put(page, "text_input", "prompt", "the zebra"))
+    assert "Not in the vocabulary, read as unknown: zebra" in page_text(
+        put(page, "text_input", "prompt", "the zebra")
+    )
 
 
 def test_the_saved_times_are_stated_and_follow_the_count(page):
@@ -85,4 +92,7 @@ def test_pages_follow_the_lengths(page):
 def test_a_link_opens_the_page_as_it_was():
     page = app_at("cache", "cache:", step="5", writer="2 layers of 64, trained", count="64").run()
     assert page.slider(key="cache:step").value == 5 and page.slider(key="cache:count").value == 64
-    assert page.selectbox(key="cache:writer").value == "trained" and set(controls.WRITERS) == {"seeded", "trained"}
+    assert page.selectbox(key="cache:writer").value == "trained" and set(controls.WRITERS) == {
+        "seeded",
+        "trained",
+    }

@@ -31,9 +31,14 @@ def complaints(app):
 def test_the_first_sight_has_all_models_and_one_card(page):
     words, html = words_of(page), html_text(page)
     assert not complaints(page) and all(f'<th scope="row">{one.name}</th>' in html for one in CARDS)
-    assert html.count('<i title="layer ') == sum(len(one.layers) for one in CARDS) + 48  # the chosen one twice
-    assert html.count("<tr data-model=\"gemma3\">") == 1
-    assert "Gemma 3 12B stores 8.93 GB at 131,072 tokens, 65.5 kB for each token; 393 kB while the windows" in words
+    assert (
+        html.count('<i title="layer ') == sum(len(one.layers) for one in CARDS) + 48
+    )  # the chosen one twice
+    assert html.count('<tr data-model="gemma3">') == 1
+    assert (
+        "Gemma 3 12B stores 8.93 GB at 131,072 tokens, 65.5 kB for each token; 393 kB while the windows"
+        in words
+    )
     assert "48 layers: 5 window of 1,024, 1 full, 5 window of 1,024" in html
 
 
@@ -42,15 +47,23 @@ def test_every_card_opens_with_its_numbers(page):
         page = put(page, "selectbox", "model", one.key)
         words = words_of(page)
         assert not complaints(page) and f"## {one.name}" in words and f"{one.parameters:,}" in words
-        assert f"Sizes of {one.checkpoint}, from" in words and ("from memory" in one.source) == ("from memory" in words)
+        assert f"Sizes of {one.checkpoint}, from" in words and ("from memory" in one.source) == (
+            "from memory" in words
+        )
         assert ("nothing is stored" in words) == (not one.stores)
         assert all(f"{count} layers" in words or count == 1 for count in one.distinct.values())
 
 
 def test_a_cache_beyond_the_positions_is_not_shown(page):
     words = words_of(put(page, "selectbox", "model", "gpt2"))
-    assert "GPT-2 stores 37.7 MB at 1,024 tokens" in words and "It has positions for 1,024 tokens only" in words
-    assert text.figures(card("gpt2"))[3:5] == ["–", "–"] and text.figures(card("llama2"))[4] == "68.7\u00a0GB"
+    assert (
+        "GPT-2 stores 37.7 MB at 1,024 tokens" in words
+        and "It has positions for 1,024 tokens only" in words
+    )
+    assert (
+        text.figures(card("gpt2"))[3:5] == ["–", "–"]
+        and text.figures(card("llama2"))[4] == "68.7\u00a0GB"
+    )
 
 
 def test_the_parts_add_up_and_the_source_is_named(page):
@@ -72,7 +85,9 @@ def test_the_curves_are_those_of_the_chosen_models(page):
 
 def test_a_link_opens_the_card():
     app = open_at("cards", "cards:", model=name("kimi_linear"))
-    assert app.selectbox(key="cards:model").value == "kimi_linear" and "## Kimi Linear 48B" in page_text(app)
+    assert app.selectbox(
+        key="cards:model"
+    ).value == "kimi_linear" and "## Kimi Linear 48B" in page_text(app)
     assert byte_size(card("kimi_linear").cache_bytes(131072)) in page_text(app)
 
 

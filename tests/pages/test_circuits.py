@@ -31,8 +31,10 @@ def folders(monkeypatch):
 def test_first_sight_shows_the_induction_circuit_found_twice():
     app = open_at("circuits")
     assert not app.exception and app.selectbox(key=HEAD).value == "L1·H2" and len(figures(app)) == 6
-    assert "The keys of <b style='font-weight:600'>L1·H2</b> take most from <b style='font-weight:600'>L0·H2</b>" in (
-        html_text(app))
+    assert (
+        "The keys of <b style='font-weight:600'>L1·H2</b> take most from <b style='font-weight:600'>L0·H2</b>"
+        in (html_text(app))
+    )
     said = sentences(app)
     assert "The weights alone name the same two" in said and "Head L1·H2 copies" in said
     assert "no text was read" in said and "no unembedding" not in said
@@ -55,8 +57,14 @@ def test_another_head_kind_and_token_are_drawn_and_linked():
 def test_the_model_of_names_has_a_head_for_each_answer():
     app = open_at("circuits", **{"inside:model": "names"})
     said = sentences(app)
-    assert "L1·H0 brings back 100\u00a0% of the difference. It puts 0.97 of its weight on “ben”" in said
-    assert "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”" in said
+    assert (
+        "L1·H0 brings back 100\u00a0% of the difference. It puts 0.97 of its weight on “ben”"
+        in said
+    )
+    assert (
+        "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”"
+        in said
+    )
     for one in names.carriers(ModelRef("lab", "names")):
         assert one.adds[0] > 1 and one.adds[1] < -1, "each raises the answer of its own text"
 
@@ -68,9 +76,15 @@ def test_a_link_opens_a_head_of_minilm_that_looks_for_the_same_word():
     assert "read through the embedding" in captions(app)
 
 
-@pytest.mark.parametrize("family, heads, words", [
-    ("llama", "L1·H5", "6 query heads share 2"), ("t5", "cross L1·H2", "Special tokens"),
-    ("vit", "L1·H2", "It reads no tokens"), ("qwen3", "L1·H5", "there is no QK circuit")])
+@pytest.mark.parametrize(
+    "family, heads, words",
+    [
+        ("llama", "L1·H5", "6 query heads share 2"),
+        ("t5", "cross L1·H2", "Special tokens"),
+        ("vit", "L1·H2", "It reads no tokens"),
+        ("qwen3", "L1·H5", "there is no QK circuit"),
+    ],
+)
 def test_models_of_a_folder_open(family, heads, words, tmp_path, folders):
     app = app_at("circuits", **{"inside:model": str(save(family, tmp_path))}).run()
     assert not app.exception and words in captions(app)
@@ -85,7 +99,9 @@ def test_a_large_model_waits_for_a_press(tmp_path, folders, monkeypatch):
     app.button(key=f"{compute.MEASURED}:go").click().run()
     assert not app.exception and len(figures(app)) == 6
     again = app_at("circuits", **{"inside:model": str(tmp_path)}).run()
-    assert len(figures(again)) == 6 and not again.button, "what one session measured, all others have"
+    assert len(figures(again)) == 6 and not again.button, (
+        "what one session measured, all others have"
+    )
 
 
 def test_a_model_without_such_matrices_is_refused_in_words(tmp_path, folders):
@@ -118,25 +134,33 @@ def test_no_line_is_drawn_that_random_matrices_would_reach():
     most, count = circuits.chance("Q")
     strong = [edge for edge in circuits.pairs("Q") if edge.score > most]
     positive = [edge for edge in circuits.pairs("Q") if edge.score > 0]
-    assert count >= 1000 and 0 < len(strong) < len(positive), "some that are above the mean are not above chance"
+    assert count >= 1000 and 0 < len(strong) < len(positive), (
+        "some that are above the mean are not above chance"
+    )
     lines = json.loads(figures(app)[0].proto.spec)["layer"][0]["data"]["values"]
     assert [line["name"] for line in lines] == [
-        f"{circuits.name(edge.source)} → {circuits.name(edge.target)}" for edge in strong]
+        f"{circuits.name(edge.source)} → {circuits.name(edge.target)}" for edge in strong
+    ]
     assert f"A line is drawn only above {signed(most)}" in captions(app)
     assert f"Of 16 pairs of heads {len(strong)} are; all are drawn" in captions(app)
 
 
 def test_a_graph_without_lines_says_why_and_its_heads_are_still_picked():
     app = open_at("circuits", **{"inside:model": "names", KIND: "K: keys"})
-    assert not app.exception and "No head takes its keys from an earlier one more than random matrices" in (
-        sentences(app))
+    assert (
+        not app.exception
+        and "No head takes its keys from an earlier one more than random matrices"
+        in (sentences(app))
+    )
     spec = json.loads(figures(app)[0].proto.spec)["layer"]
     assert spec[0]["data"]["values"] == [] and len(spec[1]["data"]["values"]) == 4
 
 
 def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
     circuits, circuit = compute.circuits_of(ATTENTION), induction.induction_circuit(ATTENTION)
-    other = induction.InductionCircuit(((0, 1), (1, 2)), circuit.effects, circuit.composed, 0.5, 0.5, "river")
+    other = induction.InductionCircuit(
+        ((0, 1), (1, 2)), circuit.effects, circuit.composed, 0.5, 0.5, "river"
+    )
     assert "several heads share" in text.twice(circuits, other)
     assert "same two" not in text.twice(circuits, other)
 

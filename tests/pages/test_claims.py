@@ -26,7 +26,9 @@ CLAIM = claim_of("scaling")
 def shipped_results(tmp_path, monkeypatch):
     """A made-up result of the first claim in place of the shipped ones."""
     made_up = results(world(0.02, 0.5), 0.01)
-    result = ship(CLAIM, CLAIM.settle(), made_up.cells, {"device": "abacus", "threads": 1}, "the command")
+    result = ship(
+        CLAIM, CLAIM.settle(), made_up.cells, {"device": "abacus", "threads": 1}, "the command"
+    )
     result.save(tmp_path / f"{CLAIM.key}.json")
     monkeypatch.setattr("core.claims.shipped.FOLDER", tmp_path)
 
@@ -34,7 +36,10 @@ def shipped_results(tmp_path, monkeypatch):
 @pytest.fixture
 def with_a_line(shipped_results):
     """The first claim with a line to draw in place of its question."""
-    place, question = CLAIMS.index(CLAIM), Sketch("How much gradient is left?", GRADIENT, UNSCALED, 0.0, 0.5)
+    place, question = (
+        CLAIMS.index(CLAIM),
+        Sketch("How much gradient is left?", GRADIENT, UNSCALED, 0.0, 0.5),
+    )
     CLAIMS[place] = Claim(**{**vars(CLAIM), "guess": question})
     yield
     CLAIMS[place] = CLAIM
@@ -46,7 +51,10 @@ def complaints(app):
 
 def test_the_index_has_every_claim_with_its_verdict(shipped_results):
     app = open_at("claims")
-    words, links = unescape(page_text(app)), {link.proto.query_string for link in app.get("page_link")}
+    words, links = (
+        unescape(page_text(app)),
+        {link.proto.query_string for link in app.get("page_link")},
+    )
     assert not complaints(app) and all(claim.statement in words for claim in CLAIMS)
     assert {f"claim={claim.key}" for claim in CLAIMS} <= links
     assert "1 holds" in words and "✓ holds" in words and "data:image/svg+xml" in html_text(app)
@@ -57,17 +65,28 @@ def test_the_index_has_every_claim_with_its_verdict(shipped_results):
 
 def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results, tmp_path):
     claim, draw = claim_of("hybrid"), (0.9, 0.88, 0.4, 0.95, 0.9)
-    cells = [CellResult(condition, seed, 1.0, ((EXACT, value, None), (CACHE, 10.0 * value, None)))
-             for seed in (0, 1) for condition, value in zip(claim.conditions({}), draw, strict=True)]
-    cells.append(CellResult(claim.conditions({})[0], 2, 1.0, ((EXACT, 0.9, None), (CACHE, 9.0, None))))
-    ship(claim, claim.settle({"seeds": 3}), cells, {"device": "abacus"}, "run").save(tmp_path / "hybrid.json")
-    assert not complaints(open_at("claims", claim="hybrid", **{f"claims:{claim.key}:predict": "Show me"}))
+    cells = [
+        CellResult(condition, seed, 1.0, ((EXACT, value, None), (CACHE, 10.0 * value, None)))
+        for seed in (0, 1)
+        for condition, value in zip(claim.conditions({}), draw, strict=True)
+    ]
+    cells.append(
+        CellResult(claim.conditions({})[0], 2, 1.0, ((EXACT, 0.9, None), (CACHE, 9.0, None)))
+    )
+    ship(claim, claim.settle({"seeds": 3}), cells, {"device": "abacus"}, "run").save(
+        tmp_path / "hybrid.json"
+    )
+    assert not complaints(
+        open_at("claims", claim="hybrid", **{f"claims:{claim.key}:predict": "Show me"})
+    )
 
 
 def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):
     app = open_at("claims", claim=CLAIM.key)
     assert not complaints(app) and "abacus" not in page_text(app)
-    app.pills(key=f"claims:{CLAIM.key}:predict").set_value(instance(CLAIM.guess, Pick).options[2]).run()
+    app.pills(key=f"claims:{CLAIM.key}:predict").set_value(
+        instance(CLAIM.guess, Pick).options[2]
+    ).run()
     words = page_text(app)
     assert not complaints(app) and "Right." in words and "abacus" in words and "5 hold" in words
     assert html_text(app).count("it must be") >= len(CLAIM.parts)
@@ -75,7 +94,11 @@ def test_a_claim_shows_its_verdict_after_the_guess(shipped_results):
 
 def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
     app = open_at("claims", claim=CLAIM.key)
-    assert not complaints(app) and "Draw it first." in page_text(app) and "abacus" not in page_text(app)
+    assert (
+        not complaints(app)
+        and "Draw it first." in page_text(app)
+        and "abacus" not in page_text(app)
+    )
     for refused in ("0.2_0.2", "0.2_0.2_0.2_0.2_0.2_0.2_0.2_9", "0.2_0.2_0.2_0.2_0.2_0.2_0.2_x"):
         app = open_at("claims", claim=CLAIM.key, **{"scaling:sketch": refused})
         assert "abacus" not in page_text(app), refused
@@ -85,7 +108,11 @@ def test_a_drawn_line_is_compared_with_the_measured_one(with_a_line):
     assert "abacus" in words and re.search(r"on average 0\.05\d? from", words.replace("*", ""))
     assert "at d_k 512: you drew 0.42, measured 0.020" in words and "your guess" in words
     app.button(key="claims:scaling:sketch:again").click().run()
-    assert not complaints(app) and "abacus" not in page_text(app) and "scaling:sketch" not in app.query_params
+    assert (
+        not complaints(app)
+        and "abacus" not in page_text(app)
+        and "scaling:sketch" not in app.query_params
+    )
 
 
 def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monkeypatch):
@@ -106,18 +133,27 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
     group.runs[1].set_status("failed", "MemoryError: no room for a model.")
     again.run()
     assert len(again.error) == 1
-    assert "MemoryError: no room for a model." in page_text(again) and "made 1 of 4 measurements" in page_text(again)
+    assert "MemoryError: no room for a model." in page_text(
+        again
+    ) and "made 1 of 4 measurements" in page_text(again)
     again.button(key="claims:continue").click().run()
     assert all(run.status().state in ("queued", "starting") for run in group.runs)
     for run in group.runs:
         run.set_status("finished", "Measured 2 parts.")
     lines = "".join(json.dumps(cell.to_json()) + "\n" for cell in cells)
     (group.runs[0].path / CELLS).write_text(lines, encoding="utf-8")
-    again.pills(key=f"claims:{CLAIM.key}:predict").set_value(instance(CLAIM.guess, Pick).options[2]).run()
+    again.pills(key=f"claims:{CLAIM.key}:predict").set_value(
+        instance(CLAIM.guess, Pick).options[2]
+    ).run()
     words = page_text(again)
-    assert "Your run: the claim cannot be told here" in words and "The lab's measurement" not in words
+    assert (
+        "Your run: the claim cannot be told here" in words and "The lab's measurement" not in words
+    )
     again.segmented_control(key="claims:results").set_value("both").run()
     words = unescape(page_text(again))
-    assert "Your run: the claim cannot be told here" in words and "2 seeds of the 5 that a verdict needs" in words
+    assert (
+        "Your run: the claim cannot be told here" in words
+        and "2 seeds of the 5 that a verdict needs" in words
+    )
     assert "The lab's measurement: the claim holds" in words
     assert "not divided (yours)" in words and "not divided (the lab's)" in words

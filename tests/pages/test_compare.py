@@ -44,7 +44,9 @@ def test_first_sight_measures_something_with_nothing_pressed(app):
     assert "591,360" in html_text(app)
     assert len(re.findall(TIME, html_text(app))) == 4
     assert len(re.findall(r"<td>[\d.]+\u00a0[kM]B", html_text(app))) == 4
-    assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s¹", html_text(app))) == 1, "the window is computed dense and masked"
+    assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s¹", html_text(app))) == 1, (
+        "the window is computed dense and masked"
+    )
     assert "implied weights" in captions(app)
     assert not app.query_params and not app.warning and not app.error
 
@@ -53,8 +55,10 @@ def test_the_list_adds_moves_duplicates_and_removes(app):
     open_page(app)
     press(app, "Move after", 0)
     assert order(app) == ["ALiBi", "Dot product", "Local window", "Linear"]
-    assert (app.selectbox(key="compare:minuend").value, app.selectbox(key="compare:subtrahend").value) == (0, 1), (
-        "the difference stays with its two")
+    assert (
+        app.selectbox(key="compare:minuend").value,
+        app.selectbox(key="compare:subtrahend").value,
+    ) == (0, 1), "the difference stays with its two"
     press(app, "Duplicate", 2)
     assert order(app)[2:4] == ["Local window", "Local window 2"]
     press(app, "Remove", 0)
@@ -72,8 +76,12 @@ def test_the_list_adds_moves_duplicates_and_removes(app):
 def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
     open_page(app)
     for kind, name, value in (
-            ("text_area", "text", "one two three"), ("number_input", "seed", 5), ("select_slider", "d_model", 24),
-            ("selectbox", "heads:24", 3), ("selectbox", "head:3", 2)):
+        ("text_area", "text", "one two three"),
+        ("number_input", "seed", 5),
+        ("select_slider", "d_model", 24),
+        ("selectbox", "heads:24", 3),
+        ("selectbox", "head:3", 2),
+    ):
         app.session_state["compare:tokens"] = True
         app.run()
         getattr(app, kind)(key=f"compare:{name}").set_value(value).run()
@@ -92,7 +100,9 @@ def test_at_least_two_stay(app):
 def test_the_dialog_changes_one_mechanism(app):
     open_page(app)
     press(app, "Change", 1)
-    for _ in range(2):  # a test reruns the whole page, which shuts a dialog; a browser only the dialog
+    for _ in range(
+        2
+    ):  # a test reruns the whole page, which shuts a dialog; a browser only the dialog
         app.session_state["compare:editing"] = 1
         app.selectbox(key="compare:edit:1:position").set_value("rope").run()
     app.session_state["compare:editing"] = 1
@@ -102,8 +112,14 @@ def test_the_dialog_changes_one_mechanism(app):
 
 
 def test_the_link_brings_all_of_it(app):
-    open_page(app, m=["score=dot", "mask=and(causal,local(window=1))", "normalizer=softmax(temperature=0.5)"],
-           minus="2.1", sizes="24.3.2", seed="7", pin="4.1")
+    open_page(
+        app,
+        m=["score=dot", "mask=and(causal,local(window=1))", "normalizer=softmax(temperature=0.5)"],
+        minus="2.1",
+        sizes="24.3.2",
+        seed="7",
+        pin="4.1",
+    )
     assert order(app) == ["Dot product", "Causal and local window", "Softmax"]
     assert app.selectbox(key="compare:minuend").value == 2
     caption = captions(app)
@@ -118,13 +134,27 @@ def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
     assert not app.warning and "pin" not in app.query_params
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("m", ["score=warp", ""]), ("source", "<b>"), ("minus", "7.7"), ("sizes", "16.5.0"), ("pin", "99.0"),
-    ("seed", "x"), ("length", "3"), ("text", "")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("m", ["score=warp", ""]),
+        ("source", "<b>"),
+        ("minus", "7.7"),
+        ("sizes", "16.5.0"),
+        ("pin", "99.0"),
+        ("seed", "x"),
+        ("length", "3"),
+        ("text", ""),
+    ],
+)
 def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
     open_page(app, **{name: value})
     assert app.warning or app.info
-    assert name == "text" or "of its weight within two tokens" in html_text(app) or "both put" in html_text(app)
+    assert (
+        name == "text"
+        or "of its weight within two tokens" in html_text(app)
+        or "both put" in html_text(app)
+    )
 
 
 def test_what_changes_is_measured_on_a_press(app):
@@ -160,7 +190,9 @@ def test_the_difference_of_a_mechanism_and_itself_is_refused_in_words(app):
     assert "Choose two different mechanisms" in captions(app)
 
 
-@pytest.mark.parametrize("text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600])
+@pytest.mark.parametrize(
+    "text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600]
+)
 @pytest.mark.parametrize("source", ["seeded", "3.1"])
 def test_any_sentence_gives_a_picture_and_a_fact(app, text, source):
     open_page(app, text=text, source=source)
@@ -183,4 +215,6 @@ def test_equations_papers_and_weights_are_there_on_request(app):
 def test_the_unlike_layers_of_a_model_stand_side_by_side(app):
     with_list(open_page(app)).selectbox(key="compare:layers").set_value("gpt_oss").run()
     assert len(order(app)) == 2 and not app.exception and not app.error
-    assert all("causal" in text for text in app.query_params["m"]) and "causal_local" in "".join(app.query_params["m"])
+    assert all("causal" in text for text in app.query_params["m"]) and "causal_local" in "".join(
+        app.query_params["m"]
+    )

@@ -20,16 +20,36 @@ from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
 
-def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = None, **changes) -> Run:
+def made(
+    name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = None, **changes
+) -> Run:
     """A run of three records, at 0, 2 and 4 steps, that takes `speed` seconds a step."""
     config = small_run(**changes)
     run, task = create_run(config, name=name), make_task(config.task)
-    predictions = tuple(Prediction(*task.display_tokens(example), ()) for example in task.held_out(2))
+    predictions = tuple(
+        Prediction(*task.display_tokens(example), ()) for example in task.held_out(2)
+    )
     for step in (0, 2, 4):
         weights = np.full((1, config.model.num_heads, 7, 6), (step + 1) / 10)
-        maps = {f"{i}:{kind}": value for kind, value in (kinds or {"cross": weights}).items() for i in range(2)}
-        run.append(Record(step, loss=4.0 - step, letters=0.9, exact=step / 4, trained=speed * step, held_out=11,
-                          expected=((0.1, 0.2 + step / 10),), even=0.17, examples=predictions, maps=maps))
+        maps = {
+            f"{i}:{kind}": value
+            for kind, value in (kinds or {"cross": weights}).items()
+            for i in range(2)
+        }
+        run.append(
+            Record(
+                step,
+                loss=4.0 - step,
+                letters=0.9,
+                exact=step / 4,
+                trained=speed * step,
+                held_out=11,
+                expected=((0.1, 0.2 + step / 10),),
+                even=0.17,
+                examples=predictions,
+                maps=maps,
+            )
+        )
     run.set_status("finished", "Finished.")
     return run
 
@@ -74,7 +94,9 @@ def test_step_and_measure_are_in_the_link():
     link = {"step": "2", "compare_runs:measure": "Loss"}
     app = open_page(made("a").id, made("b").id, **link)
     assert "At step 2, validation loss: 2.00 for a" in page_text(app)
-    app = open_page(made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"})
+    app = open_page(
+        made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"}
+    )
     assert "At step 4, sequence accuracy" in page_text(app)
 
 
@@ -105,7 +127,10 @@ def test_runs_of_other_tasks_have_curves_but_no_map():
 
 
 def test_runs_without_attention_say_so():
-    runs = [made(name, kinds={"none": np.zeros((1, 1, 1, 1))}, model=ModelConfig.recurrent(8, None)) for name in "ab"]
+    runs = [
+        made(name, kinds={"none": np.zeros((1, 1, 1, 1))}, model=ModelConfig.recurrent(8, None))
+        for name in "ab"
+    ]
     for run in runs:
         for step in run.frame_steps():
             run.frame_path(step).unlink()
@@ -122,32 +147,55 @@ def test_nothing_measured_yet_says_so():
 
 
 def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
-    both = np.zeros((1, 2, 13, 13), np.float32)  # six letters, the start mark and six letters in one line
+    both = np.zeros(
+        (1, 2, 13, 13), np.float32
+    )  # six letters, the start mark and six letters in one line
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
-    decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
-                                                                                     position="learned"))
+    decoder = made(
+        "one line",
+        kinds={"causal": both},
+        model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned"),
+    )
     both_sides = sides([summarize(made("cross")), summarize(decoder)])
     maps = [compute.source_at(side, 4, 0)[1] for side in both_sides]
     assert maps[0].weights.shape == maps[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(maps[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
     tiles, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
-    assert [tile.marker for tile in tiles] == [0, 1] and not other and len(rows) == 7 and len(columns) == 6
+    assert (
+        [tile.marker for tile in tiles] == [0, 1]
+        and not other
+        and len(rows) == 7
+        and len(columns) == 6
+    )
 
 
 def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
     (side,) = sides([summarize(made("a"))])
     assert [compute.source_at(side, step, 0)[0] for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
     np.testing.assert_allclose(compute.source_at(side, 3, 1)[1].weights, 0.3, atol=1e-3)
-    assert compute.heads(side) == [(0, 1), (0, 0)], "the head that looks best where the output comes from stands first"
+    assert compute.heads(side) == [(0, 1), (0, 0)], (
+        "the head that looks best where the output comes from stands first"
+    )
 
 
 def test_settings_that_differ_are_named_once():
     runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
     rows, equal = text.differences(sides(list(map(summarize, runs))))
     values = {row[0]: row[1:] for row in rows}
-    assert values["learning_rate"] == ["0.003", "0.01"] and values["kind"] == ["transformer", "recurrent"]
-    assert values["attention.score"] == ["scaled_dot", "additive"] and "attention.num_heads" not in values
-    assert equal == len(set(text.settings(runs[0].config())) | set(text.settings(runs[1].config()))) - len(rows) - 3
+    assert values["learning_rate"] == ["0.003", "0.01"] and values["kind"] == [
+        "transformer",
+        "recurrent",
+    ]
+    assert (
+        values["attention.score"] == ["scaled_dot", "additive"]
+        and "attention.num_heads" not in values
+    )
+    assert (
+        equal
+        == len(set(text.settings(runs[0].config())) | set(text.settings(runs[1].config())))
+        - len(rows)
+        - 3
+    )
 
 
 def test_the_two_examples_are_the_first_choice_and_a_rival_the_second():
@@ -162,7 +210,14 @@ def test_names_leave_out_what_all_share_and_differ():
 
 
 def test_latest_takes_the_last_measured():
-    records = (Record(0, exact=0.1, trained=0.0), Record(2, exact=None, trained=1.0), Record(4, exact=0.9, trained=2.0))
+    records = (
+        Record(0, exact=0.1, trained=0.0),
+        Record(2, exact=None, trained=1.0),
+        Record(4, exact=0.9, trained=2.0),
+    )
     assert latest(records, lambda r: r.exact, lambda r: r.trained <= 1.5) == 0.1
     assert latest(records, lambda r: r.bleu, lambda r: True) is None
-    assert expected(Record(0, expected=((0.1, 0.4), (0.3, 0.2)))) == 0.4 and expected(Record(0)) is None
+    assert (
+        expected(Record(0, expected=((0.1, 0.4), (0.3, 0.2)))) == 0.4
+        and expected(Record(0)) is None
+    )

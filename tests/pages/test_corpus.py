@@ -15,14 +15,26 @@ from core.training.runs import Run, list_runs
 from dashboard.charts.numbers import number
 from dashboard.runtime import jobs
 from dashboard.views.corpus import charts, text
-from dashboard.views.corpus.compute import SAVED, VECTORS, axis_of, find_measurement, read_measurement
+from dashboard.views.corpus.compute import (
+    SAVED,
+    VECTORS,
+    axis_of,
+    find_measurement,
+    read_measurement,
+)
 from dashboard.views.corpus.controls import key
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
 from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
 
-TEXTS = "the old man and the old king\nthe king and the queen\nthe man and the old man and the old man"
+TEXTS = (
+    "the old man and the old king\nthe king and the queen\nthe man and the old man and the old man"
+)
 OWN = CorpusConfig("lab:induction", "texts", TEXTS, kind="causal")
-LINK = {"inside:model": "induction", "corpus:source:training": "Your own texts", "corpus:data": TEXTS}
+LINK = {
+    "inside:model": "induction",
+    "corpus:source:training": "Your own texts",
+    "corpus:data": TEXTS,
+}
 
 
 @pytest.fixture
@@ -32,7 +44,11 @@ def no_workers(monkeypatch):
 
 def rows(app: AppTest) -> list[str]:
     """The lines of the table of texts, without tags."""
-    table = next(body for body in (element.proto.body for element in app.get("html")) if "Texts of this head" in body)
+    table = next(
+        body
+        for body in (element.proto.body for element in app.get("html"))
+        if "Texts of this head" in body
+    )
     return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in table.split("<tr>")[2:]]
 
 
@@ -46,11 +62,15 @@ def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
     corpus = load(Run(SAVED / "minilm"))
     mean, half = (values("same")[2, 9] for values in (corpus.mean, corpus.interval))
     assert app.selectbox(key=key("head")).value == "L2·H9"
-    assert f"its weight on the same word elsewhere is <b style='font-weight:600'>{number(mean)}</b> ± " \
-           f"{number(half)}, the mean over 190 texts" in html_text(app)
+    assert (
+        f"its weight on the same word elsewhere is <b style='font-weight:600'>{number(mean)}</b> ± "
+        f"{number(half)}, the mean over 190 texts" in html_text(app)
+    )
     assert "all-MiniLM-L6-v2, self-attention, 300 texts, measured on" in page_text(app)
     assert len(rows(app)) == 5 and len(figures(app)) == 2
-    assert [float(row.split()[0]) for row in rows(app)] == sorted(float(row.split()[0]) for row in rows(app))[::-1]
+    assert [float(row.split()[0]) for row in rows(app)] == sorted(
+        float(row.split()[0]) for row in rows(app)
+    )[::-1]
 
 
 def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
@@ -62,10 +82,14 @@ def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
     assert [row.split()[0] for row in rows(app)] == [str(step) for step in range(1, 10)]
     assert "L0·H2</b></span>: its distance is" in html_text(app)
     app.segmented_control(key=key("view")).set_value("map").run()
-    assert "queries and keys of L0·H2 from the first 5 texts" in page_text(app) and not app.exception
+    assert (
+        "queries and keys of L0·H2 from the first 5 texts" in page_text(app) and not app.exception
+    )
 
 
-def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(monkeypatch):
+def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(
+    monkeypatch,
+):
     monkeypatch.setattr("dashboard.views.corpus.page.UNASKED", 0)
     app = open_at("corpus", **{"inside:model": "only-attention", key("view"): "Queries and keys"})
     assert "3 of 8 texts measured" in page_text(app) and "from the first 3 texts" in page_text(app)
@@ -79,7 +103,9 @@ def test_a_model_of_pictures_has_pictures():
     shown = page_text(app)
     assert "the mean over 300 pictures" in shown and "300 pictures, measured on" in shown
     assert re.match(r"\d\.\d+ .*picture \d+: ", rows(app)[0])
-    assert figures(app)[1].proto.spec.count('"pictures"') == 2 and not re.search(r"\d texts|a text's", shown)
+    assert figures(app)[1].proto.spec.count('"pictures"') == 2 and not re.search(
+        r"\d texts|a text's", shown
+    )
 
 
 def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
@@ -92,7 +118,9 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
     again = open_at("corpus", **LINK, **{"corpus:run": run.id})
     assert "number 1 in the queue" in progress(again), "a reload shows the same measurement"
     other = open_at("corpus", **LINK)
-    assert "not measured with this model yet" in page_text(other), "another session does not see it under way"
+    assert "not measured with this model yet" in page_text(other), (
+        "another session does not see it under way"
+    )
     jobs.stop(run)
 
 
@@ -127,13 +155,20 @@ def test_what_was_measured_once_needs_no_second_press():
     app = open_at("corpus", **LINK)
     assert "induction, causal self-attention, 3 texts" in page_text(app)
     app = open_at("corpus", **LINK, **{"corpus:count": "2"})
-    assert "not measured with this model yet" in page_text(app), "the link's other settings count, too"
+    assert "not measured with this model yet" in page_text(app), (
+        "the link's other settings count, too"
+    )
     assert find_measurement(CorpusConfig(**{**OWN.to_json(), "ablation": True}), None) is None
     assert find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
 
 
-@pytest.mark.parametrize(("data", "says"), [("", "There is no text yet; paste it or choose a file."),
-                                            ("a\x00b", "holds the control character U+0000")])
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("", "There is no text yet; paste it or choose a file."),
+        ("a\x00b", "holds the control character U+0000"),
+    ],
+)
 def test_texts_that_are_none_are_refused_in_words(data, says):
     app = open_at("corpus", **{**LINK, "corpus:data": data})
     assert says in page_text(app) and app.button(key="corpus:start").disabled and not app.exception
@@ -155,26 +190,48 @@ def test_the_scatter_has_every_head_at_its_means_with_both_intervals():
     assert len(points) == 72 and len({point["name"] for point in points}) == 72
     one = next(point for point in points if point["name"] == "L0·H2")
     corpus = measurement.corpus
-    assert one["x"] == corpus.mean("distance")[0, 2] == pytest.approx(1, abs=0.01) and one["role"] == "Previous token"
+    assert (
+        one["x"] == corpus.mean("distance")[0, 2] == pytest.approx(1, abs=0.01)
+        and one["role"] == "Previous token"
+    )
     assert one["y1"] - one["y0"] == pytest.approx(2 * corpus.interval("ablation")[0, 2])
 
 
 def test_ov_copying_is_read_from_the_weights_and_has_no_interval():
-    measurement, pretrained = read_measurement(Run(SAVED / "induction")), load_lab_model("induction")
+    measurement, pretrained = (
+        read_measurement(Run(SAVED / "induction")),
+        load_lab_model("induction"),
+    )
     axis = axis_of(measurement, ModelRef("lab", "induction"), COPYING)
     layer = next(heads for heads in read_heads(pretrained) if heads.layer == 1)
-    assert axis.mean[1] == pytest.approx(copying_scores(layer, read_vocabularies(pretrained)).numpy(), abs=1e-5)
-    point = next(one for one in charts.scatter_rows(measurement, axis, axis, "dark") if one["name"] == "L1·H3")
-    assert point["xs"] == f"OV copying {number(axis.mean[1, 3])}" and point["x0"] == point["x1"] == axis.mean[1, 3]
+    assert axis.mean[1] == pytest.approx(
+        copying_scores(layer, read_vocabularies(pretrained)).numpy(), abs=1e-5
+    )
+    point = next(
+        one
+        for one in charts.scatter_rows(measurement, axis, axis, "dark")
+        if one["name"] == "L1·H3"
+    )
+    assert (
+        point["xs"] == f"OV copying {number(axis.mean[1, 3])}"
+        and point["x0"] == point["x1"] == axis.mean[1, 3]
+    )
     app = open_at("corpus", **{"inside:model": "digits", "corpus:x": "OV copying"})
-    assert "OV copying has no values: this model reads and writes no tokens" in page_text(app) and not app.exception
+    assert (
+        "OV copying has no values: this model reads and writes no tokens" in page_text(app)
+        and not app.exception
+    )
 
 
 def test_the_table_has_every_measure_of_every_head():
     measurement = read_measurement(Run(SAVED / "induction"))
     lines = csv_rows(text.to_csv(measurement))
-    assert {line["head"] for line in lines} == set(measurement.heads) and len(measurement.heads) == 8
+    assert {line["head"] for line in lines} == set(measurement.heads) and len(
+        measurement.heads
+    ) == 8
     one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
     values = measurement.values(next(each for each in MEASURES if each.key == "induction"), (1, 2))
-    assert float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5) and one["texts"] == "300"
+    assert (
+        float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5) and one["texts"] == "300"
+    )
     assert one["role"] == "induction"

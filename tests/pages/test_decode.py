@@ -36,18 +36,31 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
     model, task = checkpoint
     typed = at.text_input(key="decode:source").value
     batch = task.collate([task.example(typed)])
-    one, four = (beam(model, Prompt(batch.source, batch.source_mask), width=width, max_length=task.max_target + 1)
-                 .hypotheses[0] for width in (1, 4))
+    one, four = (
+        beam(
+            model,
+            Prompt(batch.source, batch.source_mask),
+            width=width,
+            max_length=task.max_target + 1,
+        ).hypotheses[0]
+        for width in (1, 4)
+    )
     target = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
-    assert tuple(task.target_vocab.decode(four.tokens)) == target != tuple(task.target_vocab.decode(one.tokens))
+    assert (
+        tuple(task.target_vocab.decode(four.tokens))
+        == target
+        != tuple(task.target_vocab.decode(one.tokens))
+    )
     body = html_text(at)
     assert f"{' '.join(target)}</b>, which is correct" in body and "which is wrong" in body
     assert number(four.logp) in body and f"probability {number(math.exp(four.logp))}" in body
     assert any(number(four.logp) in e.value for e in at.latex)
 
 
-@pytest.mark.parametrize(("strategy", "words"), [
-    ("Greedy", "The most probable token at each step gives"), ("Sampling", "of 20 samples")])
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [("Greedy", "The most probable token at each step gives"), ("Sampling", "of 20 samples")],
+)
 def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
@@ -57,15 +70,20 @@ def test_each_strategy_says_what_it_found(strategy, words):
 
 def test_every_setting_changes_the_tree_and_a_link_brings_it():
     at = open_page(**{"decode:strategy": "Sampling"})
-    for kind, name, value in (("select_slider", "temperature", 2.0), ("number_input", "top_k", 3),
-                              ("slider", "top_p", 0.5), ("slider", "samples", 7), ("number_input", "seed", 3)):
+    for kind, name, value in (
+        ("select_slider", "temperature", 2.0),
+        ("number_input", "top_k", 3),
+        ("slider", "top_p", 0.5),
+        ("slider", "samples", 7),
+        ("number_input", "seed", 3),
+    ):
         before = tree(at)
         getattr(at, kind)(key=f"decode:{name}").set_value(value)
         at.run()
         assert tree(at) != before, name
     at = open_page(**{"decode:width": "2", "decode:penalty": "1.0"})
     assert at.slider(key="decode:width").value == 2
-    assert html_text(at).count("<th scope=\"row\"") == 2
+    assert html_text(at).count('<th scope="row"') == 2
 
 
 def test_another_source_and_one_that_is_typed():
@@ -75,12 +93,15 @@ def test_another_source_and_one_that_is_typed():
     second = at.text_input(key="decode:source").value
     assert second != first
     at.text_input(key="decode:source").set_value("seven ; banana").run()
-    assert "Not in the vocabulary, read as <unk\\>: banana" in at.caption[0].value.replace("\\<", "<").replace(
-        "\\:", ":")
+    assert "Not in the vocabulary, read as <unk\\>: banana" in at.caption[0].value.replace(
+        "\\<", "<"
+    ).replace("\\:", ":")
     assert "which is" not in html_text(at), "nobody knows what is right for it"
 
 
-@pytest.mark.parametrize(("typed", "words"), [("", "type at least one token"), ("one " * 30, "at most 20")])
+@pytest.mark.parametrize(
+    ("typed", "words"), [("", "type at least one token"), ("one " * 30, "at most 20")]
+)
 def test_what_cannot_be_read_is_said_where_one_looks(typed, words):
     at = open_page()
     at.text_input(key="decode:source").set_value(typed).run()
@@ -96,11 +117,21 @@ def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
     assert match and float(match[1]) < float(match[2])
 
 
-@pytest.mark.parametrize(("key", "kind", "changes"), [
-    ("reverse", "decoder", {}), ("reverse", "hybrid", {}), ("topics", "decoder", {}), ("pictures", "transformer", {}),
-    ("dates", "recurrent", {"model": ModelConfig.recurrent(16, None)}),
-    ("dates", "recurrent", {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")}),
-])
+@pytest.mark.parametrize(
+    ("key", "kind", "changes"),
+    [
+        ("reverse", "decoder", {}),
+        ("reverse", "hybrid", {}),
+        ("topics", "decoder", {}),
+        ("pictures", "transformer", {}),
+        ("dates", "recurrent", {"model": ModelConfig.recurrent(16, None)}),
+        (
+            "dates",
+            "recurrent",
+            {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")},
+        ),
+    ],
+)
 def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
     run = made(TaskConfig.of(key), kind, **changes)
     at = open_page(run=run.id)
@@ -133,7 +164,9 @@ def test_the_run_trained_last_is_the_one_that_is_shown():
 
 
 def test_a_kept_step_can_be_chosen():
-    config = RunConfig(TaskConfig.of("reverse", length=6, vocab=12), ModelConfig.transformer(8, 2), steps=10)
+    config = RunConfig(
+        TaskConfig.of("reverse", length=6, vocab=12), ModelConfig.transformer(8, 2), steps=10
+    )
     run, session = create_run(config), prepare(config)
     for step in (0, 10):
         session.progress = replace(session.progress, step=step)

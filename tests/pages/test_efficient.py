@@ -47,10 +47,15 @@ def until_measured(at):
 
 def test_opens_with_the_kept_measurement_and_nothing_pressed():
     at, saved = open_page(), example.load()
-    assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in controls.USUAL]] * 2
-    assert [list(drawn(chart, "early").name) for chart in charts(at)] == [["Exact"]] * 2, "it ends at 2,048 tokens"
+    assert [named(chart) for chart in charts(at)] == [
+        [ENTRIES[kernel].name for kernel in controls.USUAL]
+    ] * 2
+    assert [list(drawn(chart, "early").name) for chart in charts(at)] == [["Exact"]] * 2, (
+        "it ends at 2,048 tokens"
+    )
     assert text.fact(saved, list(controls.USUAL)).replace("**", "") in html_text(at).replace(
-        "<b style='font-weight:600'>", "").replace("</b>", "")
+        "<b style='font-weight:600'>", ""
+    ).replace("</b>", "")
     assert "`make measured`" in at.caption[0].value
     assert "exact from 4,096 tokens (would hold" in captions(at)
 
@@ -63,7 +68,9 @@ def test_the_kept_measurement_is_whole():
         points = saved.of(kernel)
         assert points[-1].length >= 2048
         if kernel != "fused":
-            closed = attention_cost(saved.controls.config(kernel), points[-1].length, points[-1].length).bytes
+            closed = attention_cost(
+                saved.controls.config(kernel), points[-1].length, points[-1].length
+            ).bytes
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
 
@@ -74,9 +81,15 @@ def test_a_race_is_measured_here_and_shown():
     at.button(key="efficient:measure").click()
     until_measured(at.run())
     result = at.session_state["efficient:result"]
-    assert {p.name for p in result.points} == set(QUICK) and {p.length for p in result.points} == {128, 256, 512}
+    assert {p.name for p in result.points} == set(QUICK) and {p.length for p in result.points} == {
+        128,
+        256,
+        512,
+    }
     assert all(p.seconds > 0 and p.bytes > 0 for p in result.points)
-    assert at.caption[0].value.startswith("Measured here") and named(charts(at)[0]) == [ENTRIES[k].name for k in QUICK]
+    assert at.caption[0].value.startswith("Measured here") and named(charts(at)[0]) == [
+        ENTRIES[k].name for k in QUICK
+    ]
     put(at, "selectbox", "backward", True)
     assert any("were measured before" in caption.value for caption in at.caption)
 
@@ -91,13 +104,20 @@ def test_a_parameter_goes_into_the_race():
     at.button(key="efficient:measure").click()
     until_measured(at.run())
     result = at.session_state["efficient:result"].controls
-    assert result.kernels == (Choice.of("chunked", block=32),) and result.config("chunked").kernel["block"] == 32
+    assert (
+        result.kernels == (Choice.of("chunked", block=32),)
+        and result.config("chunked").kernel["block"] == 32
+    )
 
 
 def test_a_kernel_that_cannot_is_said_and_left_out():
     at = put(open_page(), "multiselect", "kernels", ["fused", "linformer"])
     at = put(at, "selectbox", "causal", True)
-    assert len(at.info) == 1 and "linformer" in at.info[0].value and "take" in at.info[0].value.replace("\\", "")
+    assert (
+        len(at.info) == 1
+        and "linformer" in at.info[0].value
+        and "take" in at.info[0].value.replace("\\", "")
+    )
     assert not at.button(key="efficient:measure").disabled
 
 
@@ -110,7 +130,9 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
     box = next(box for box in at.selectbox if box.label == "Device")
     assert box.options == ["A card", "CPU"] and box.value == "cuda"
     assert "4\u00a0GB" in at.selectbox(key="efficient:longest").help
-    assert any("were measured before" in caption.value for caption in at.caption)  # the kept curves are a CPU's
+    assert any(
+        "were measured before" in caption.value for caption in at.caption
+    )  # the kept curves are a CPU's
     at = put(at, "selectbox", "device", "cpu")
     assert not any("were measured before" in caption.value for caption in at.caption)
 
@@ -158,6 +180,7 @@ def test_one_race_at_a_time_and_the_other_waits():
 def test_an_error_in_a_race_is_kept_to_be_said(monkeypatch):
     def broken(*args, **how):
         raise RuntimeError("no memory")
+
     monkeypatch.setattr(racing, "race", broken)
     race = start_race(Controls.of(QUICK, 512))
     race.wait(10)
@@ -183,7 +206,10 @@ def test_slopes_and_the_sentence_come_from_the_points():
     assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
     assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
     sentence = text.fact(result, ["exact", "linear"])
-    assert "At 512 tokens, linear takes **512\u00a0µs**" in sentence and "exact takes **262\u00a0ms**" in sentence
+    assert (
+        "At 512 tokens, linear takes **512\u00a0µs**" in sentence
+        and "exact takes **262\u00a0ms**" in sentence
+    )
     assert "linear takes 2.00 times as long, exact 4.00 times" in sentence
     assert text.power(1.98) == "T¹·⁹⁸"
 
@@ -191,14 +217,21 @@ def test_slopes_and_the_sentence_come_from_the_points():
 def test_distances_are_those_of_the_outputs():
     """Zero but for rounding where the weights are the same; not where they are others."""
     defaults = Controls()
-    assert all(output_error(defaults.config(kernel), compute.SEED) < 1e-5 for kernel in ("fused", "chunked", "local"))
+    assert all(
+        output_error(defaults.config(kernel), compute.SEED) < 1e-5
+        for kernel in ("fused", "chunked", "local")
+    )
     assert output_error(defaults.config("linear"), compute.SEED) > 0.1
 
 
 def test_implied_weights_are_those_of_the_layer():
     tokens = ("a", "b", "c", "d")
     same = compute.implied(Choice.of("nystrom", landmarks=8), tokens, False)
-    assert same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6  # a landmark per token: the softmax
+    assert (
+        same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6
+    )  # a landmark per token: the softmax
     few = compute.implied(Choice.of("nystrom", landmarks=2), tokens, False)
     weights = compute.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
-    assert few.mean_error == pytest.approx(float((torch.tensor(few.weights) - weights).abs().mean()))
+    assert few.mean_error == pytest.approx(
+        float((torch.tensor(few.weights) - weights).abs().mean())
+    )

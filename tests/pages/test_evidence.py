@@ -35,18 +35,33 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_first_sight_measures_every_head_with_nothing_pressed(app):
     app.run()
     text = fact_text(app)
-    assert "Measured as" not in [one.label for one in app.selectbox], "an embedding has no output to choose"
-    assert re.search(r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+", text)
+    assert "Measured as" not in [one.label for one in app.selectbox], (
+        "an embedding has no output to choose"
+    )
+    assert re.search(
+        r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+",
+        text,
+    )
     assert "the largest change of 72 heads; without all of L" in text
-    assert re.search(r"The sharpest head, L0·H2 with a mean largest weight of 0\.99\d+, is number \d\d", text)
+    assert re.search(
+        r"The sharpest head, L0·H2 with a mean largest weight of 0\.99\d+, is number \d\d", text
+    )
     ranks = r"with ρ = ([+−]\d\.\d+); those by gradient estimate and by change with ([+−]\d\.\d+)"
     agree, foreseen = numbers(ranks, text)
     assert agree < 0.2 < 0.5 < foreseen
-    assert re.search(r"Hiding \[CLS\] changes the answer most", text) and "order agrees with the measured one" in text
-    assert "Jain and Wallace" in app.markdown[-1].value and "On your text the order by weight" in app.markdown[-1].value
+    assert (
+        re.search(r"Hiding \[CLS\] changes the answer most", text)
+        and "order agrees with the measured one" in text
+    )
+    assert (
+        "Jain and Wallace" in app.markdown[-1].value
+        and "On your text the order by weight" in app.markdown[-1].value
+    )
     even, whole, off = numbers(r"gives (0\.\d+) instead of (0\.\d+); switched off it gives (0\.\d+)",
                                app.markdown[-2].value)  # fmt: skip
-    assert abs(even - whole) < 0.25 * abs(off - whole), "MiniLM's strongest head writes much the same wherever it looks"
+    assert abs(even - whole) < 0.25 * abs(off - whole), (
+        "MiniLM's strongest head writes much the same wherever it looks"
+    )
     assert re.search(r"W_O\\rVert = (\d\.\d+) \\times (\d+\.\d+) = (\d+\.\d+)", app.latex[0].value)
 
 
@@ -76,7 +91,9 @@ def test_the_induction_model_needs_its_induction_head(app):
     text = fact_text(shown(app, "induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before
-    assert "this head contributes by where it attends" in " ".join(one.value for one in app.markdown)
+    assert "this head contributes by where it attends" in " ".join(
+        one.value for one in app.markdown
+    )
     assert re.search(r"Hiding (river|dark) changes the answer most, by −0\.[4-9]", text)
 
 
@@ -153,9 +170,13 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert "Only the weights are known here" in captions(app)
-    assert "In L0·H0, a puts 0.33 of its weight on a. Over all paths through attention and residuals, 0.67 of a" in (
-        fact_text(app))
-    assert "as uploaded" in captions(app) and "forward pass" not in captions(app), "no model was asked"
+    assert (
+        "In L0·H0, a puts 0.33 of its weight on a. Over all paths through attention and residuals, 0.67 of a"
+        in (fact_text(app))
+    )
+    assert "as uploaded" in captions(app) and "forward pass" not in captions(app), (
+        "no model was asked"
+    )
     field = next(one for one in app.selectbox if one.label == "Head")
     field.set_value("L1·H1").run()
     assert "In L1·H1, a puts 0.33" in fact_text(app)
@@ -164,7 +185,9 @@ def test_arrays_alone_show_what_follows_from_weights(app):
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
     monkeypatch.setattr(maps, "MOST_DRAWN", 8)
     text = fact_text(shown(app, "induction"))
-    assert "17 × 17 cells are too many to show side by side, so only row 16 is shown" in captions(app)
+    assert "17 × 17 cells are too many to show side by side, so only row 16 is shown" in captions(
+        app
+    )
     assert re.search(r"In L\d·H\d, dark puts", text)
 
 
@@ -181,6 +204,7 @@ def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
 
 def test_stop_keeps_what_is_there(monkeypatch):
     """Stop pressed after the fifth of nine: a page that runs again shows five and offers the rest."""
+
     def script():
         import streamlit as st
 
@@ -193,7 +217,15 @@ def test_stop_keeps_what_is_there(monkeypatch):
                 st.rerun()
             return item * item
 
-        st.code(repr(dict(progress.measure_with_progress("evidence:test", "about", range(9), one, "squares"))))
+        st.code(
+            repr(
+                dict(
+                    progress.measure_with_progress(
+                        "evidence:test", "about", range(9), one, "squares"
+                    )
+                )
+            )
+        )
 
     app = AppTest.from_function(script, default_timeout=60).run()
     assert app.code[0].value == repr({item: item * item for item in range(5)})
@@ -204,6 +236,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
 
 def test_what_has_nothing_to_measure_is_a_fragment():
     """Stop cannot interrupt a fragment: the run that measures, and the one after it, draw without one."""
+
     def script():
         import streamlit as st
 
@@ -211,7 +244,9 @@ def test_what_has_nothing_to_measure_is_a_fragment():
 
         def view():
             items = range(int(st.session_state.get("count", 3)))
-            progress.measure_with_progress("evidence:fragment", "about", items, lambda item: item, "squares")
+            progress.measure_with_progress(
+                "evidence:fragment", "about", items, lambda item: item, "squares"
+            )
             st.code(str(progress._in_fragment.get()))
 
         progress.fragment_unless_measuring(view)
@@ -227,7 +262,9 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
     def script():
         from dashboard.widgets import progress
 
-        progress.measure_with_progress("evidence:quick", progress.QUIET, range(9), lambda item: item, "squares")
+        progress.measure_with_progress(
+            "evidence:quick", progress.QUIET, range(9), lambda item: item, "squares"
+        )
 
     drawn, empty = list[str](), progress.st.empty
 
@@ -259,8 +296,12 @@ def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     baseline = ask(load_model(ref), Question(given))
     setup = Controls(ref, reading_of(ref, given), Question(given), baseline)
-    effects = single_heads({off: ablate_heads(baseline, off) for off in head_sets(setup.reading.trace)})
-    lines = heads_csv(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
+    effects = single_heads(
+        {off: ablate_heads(baseline, off) for off in head_sets(setup.reading.trace)}
+    )
+    lines = heads_csv(
+        setup, {(layer, head): one for (_, layer, head), one in effects.items()}
+    ).splitlines()
     assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9
     cells = lines[3].split(",")
     assert cells[:3] == ["causal", "0", "2"]

@@ -7,7 +7,9 @@ from dashboard.widgets.export import REQUESTED
 from tests.pages.app import open_at, pictures_of
 
 
-@pytest.mark.parametrize("page", ["heads", "positions", "compare", "masks"])  # the first three draw before the title
+@pytest.mark.parametrize(
+    "page", ["heads", "positions", "compare", "masks"]
+)  # the first three draw before the title
 def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app = open_at(page)
     titles = [picture.title for picture in pictures_of(app).values()]
@@ -32,4 +34,6 @@ def test_a_page_without_a_picture_has_its_script():
     app = open_at("claims")
     app.session_state[REQUESTED] = True
     app.run()
-    assert not pictures_of(app) and any(code.value.startswith("# Attention Lab") for code in app.code)
+    assert not pictures_of(app) and any(
+        code.value.startswith("# Attention Lab") for code in app.code
+    )

@@ -35,12 +35,20 @@ def test_first_sight_is_the_kept_run_beside_what_it_beats():
     records, app = run.records(), open_page()
     text = page_text(app)
     share = f"{round(100 * records[-1].exact)}\u00a0%"
-    assert f"At step {records[-1].step:,}, accuracy is {share} on {records[-1].held_out} held-out texts" in text
-    assert f"before training it was {round(100 * records[0].exact)}\u00a0%" in text and "the majority class" in text
+    assert (
+        f"At step {records[-1].step:,}, accuracy is {share} on {records[-1].held_out} held-out texts"
+        in text
+    )
+    assert (
+        f"before training it was {round(100 * records[0].exact)}\u00a0%" in text
+        and "the majority class" in text
+    )
     assert records[-1].exact > 0.8 and records[0].exact < 0.5
     assert "the room was spotless" in text
     heads = by_key(app.selectbox, "fine_tune:head").options
-    assert len(heads) == 72 and f"In head {heads[0]}," in text, "the head that moved most stands first"
+    assert len(heads) == 72 and f"In head {heads[0]}," in text, (
+        "the head that moved most stands first"
+    )
 
 
 def test_the_slider_goes_back_to_before_training():
@@ -65,9 +73,13 @@ def test_the_button_asks_for_what_the_controls_say():
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
     config = config_of(run)
-    assert config == usual("classify", watch="is the library open") and app.query_params["run"] == run.id
-    assert [button.key for button in app.button if button.key in ("fine_tune:stop", "fine_tune:start")] == [
-        "fine_tune:stop"]
+    assert (
+        config == usual("classify", watch="is the library open")
+        and app.query_params["run"] == run.id
+    )
+    assert [
+        button.key for button in app.button if button.key in ("fine_tune:stop", "fine_tune:start")
+    ] == ["fine_tune:stop"]
     app.button(key="fine_tune:stop").click().run()
     assert run.stop_request() == "stop"
 
@@ -96,8 +108,13 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     run.set_status("finished", "Finished.")
     app = open_page(sentence="is the library open", run=run.id)
     text = page_text(app)
-    shares = [float(share) for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)]
-    assert len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
+    shares = [
+        float(share)
+        for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)
+    ]
+    assert (
+        len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
+    )
     assert "has moved" not in text and "At step 6, accuracy is 50" in text
     links: Any = app.get("page_link")
     assert [link.label for link in links][:3] == ["Pretrained models", "Evidence", "Use a model"]
@@ -106,11 +123,15 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
 
 def test_a_file_that_cannot_be_learned_says_its_line():
     app = open_page()
-    app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},a" for i in range(9)) + "\nx,"
+    app.session_state["fine_tune:data:classify"] = (
+        "text,label\n" + "\n".join(f"{i},a" for i in range(9)) + "\nx,"
+    )
     app.run()
     assert "There is no label in line 11" in page_text(app)
     assert by_key(app.button, "fine_tune:start").disabled
-    app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(16))
+    app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(
+        f"{i},{'ab'[i % 2]}" for i in range(16)
+    )
     app.run()
     assert "The next run trains on 12 of your rows and holds out 4." in page_text(app)
     assert not by_key(app.button, "fine_tune:start").disabled
@@ -121,7 +142,9 @@ def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
     run.append(Record(0, loss=9.0, exact=0.0, letters=0.1, held_out=100))
     run.set_status("failed", "It had no room.")
     app = open_page(run=run.id)
-    assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in page_text(app)
+    assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in page_text(
+        app
+    )
     assert "not on this machine" in page_text(open_page(run="20200101-000000-abcdef"))
 
 
@@ -132,6 +155,8 @@ def test_runs_lists_it_and_opens_it_here():
     run.set_status("finished", "Finished after 48 steps.")
     app = open_page("runs", run=run.id)
     text = page_text(app)
-    assert "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps" in text
+    assert (
+        "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps" in text
+    )
     assert by_key(app.button, "runs:duplicate").disabled
     assert run.id not in decodable_runs() and run.id not in sources() and run not in _own_runs()

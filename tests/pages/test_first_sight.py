@@ -19,27 +19,59 @@ from dashboard.charts.pictures import Picture
 from dashboard.navigation import STEPS
 from tests.cases import each
 from tests.pages.app import open_at, pictures_of
-from tests.pages.picture_programs import assert_drawn, assert_pdf_has, assert_svg_has, run_here, words_of
+from tests.pages.picture_programs import (
+    assert_drawn,
+    assert_pdf_has,
+    assert_svg_has,
+    run_here,
+    words_of,
+)
 
 SENTENCES = ("markdown", "subheader", "caption", "info", "warning", "error", "success")
-INPUTS = ("checkbox", "file_uploader", "multiselect", "number_input", "radio", "select_slider", "selectbox", "slider",
-          "text_area", "text_input", "toggle", "button_group")
+INPUTS = (
+    "checkbox",
+    "file_uploader",
+    "multiselect",
+    "number_input",
+    "radio",
+    "select_slider",
+    "selectbox",
+    "slider",
+    "text_area",
+    "text_input",
+    "toggle",
+    "button_group",
+)
 CONTROLS = (*INPUTS, "button", "download_button", "metric")
 # No sentence: code, LaTeX, addresses, and what a fact quotes in bold or in the accent.
 SILENT = re.compile(r"<(b|span)\b.*?</\1>|```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\", re.DOTALL)
 SOURCE = Source("Page", "2026-11-23", {}, {})
-WITHOUT = ("cards", "claims", "glossary", "lessons", "questions")  # pages of words, strips and links
+WITHOUT = (
+    "cards",
+    "claims",
+    "glossary",
+    "lessons",
+    "questions",
+)  # pages of words, strips and links
 # A label that several pages explain in different words, and the one thing that all of them mean by it.
 SHARED_LABELS = {
-    "Block": "how many tokens a kernel computes at once", "Equation of": "what the equation below is written for",
-    "Head": "one of the heads, by its number", "Heads": "how many heads", "Held-out example": "one held-out input",
-    "Key": "one of the keys", "Mask": "which keys a query may attend to",
+    "Block": "how many tokens a kernel computes at once",
+    "Equation of": "what the equation below is written for",
+    "Head": "one of the heads, by its number",
+    "Heads": "how many heads",
+    "Held-out example": "one held-out input",
+    "Key": "one of the keys",
+    "Mask": "which keys a query may attend to",
     "Model": "what computes the output from the input",
-    "Score": "how a query is compared with a key", "Seed": "the number that fixes all random choices",
+    "Score": "how a query is compared with a key",
+    "Seed": "the number that fixes all random choices",
     "Sentence": "the words that the layer reads",
-    "Strategy": "how the next token is selected", "Task": "what a model learns",
-    "Training step": "a step of a run", "Weights": "where the parameters come from",
-    "d_model": "how many numbers the vector of each token has"}
+    "Strategy": "how the next token is selected",
+    "Task": "what a model learns",
+    "Training step": "a step of a run",
+    "Weights": "where the parameters come from",
+    "d_model": "how many numbers the vector of each token has",
+}
 EXPLAINED = re.compile(r'<abbr class="term"[^>]*>(.*?)</abbr>')
 
 
@@ -50,7 +82,9 @@ def texts(block: Block) -> list[tuple[str, str]]:
         if isinstance(node, Block):
             panel = getattr(node.proto, node.type, node.proto)
             found += [(getattr(panel, "label", ""), getattr(panel, "help", "")), *texts(node)]
-        elif node.type in SENTENCES and not str(node.value).startswith("# "):  # the name of the page
+        elif node.type in SENTENCES and not str(node.value).startswith(
+            "# "
+        ):  # the name of the page
             found.append((str(node.value), getattr(node.proto, "help", "")))
         elif node.type == "html" and node.proto.body.startswith("<p"):  # a fact
             found.append((node.proto.body, ""))
@@ -62,7 +96,11 @@ def texts(block: Block) -> list[tuple[str, str]]:
 def without_help(block: Block) -> list[str]:
     """The labels that a page shows of inputs without a help."""
     nodes = [node for node in block if node.type in INPUTS]
-    return [node.proto.label for node in nodes if not node.proto.help and not node.proto.label_visibility.value]
+    return [
+        node.proto.label
+        for node in nodes
+        if not node.proto.help and not node.proto.label_visibility.value
+    ]
 
 
 def unexplained(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -92,9 +130,15 @@ def test_a_page_explains_its_controls_and_each_term_where_it_first_uses_it(page)
 
 def test_a_term_without_its_explanation_is_found():
     softmax = explain("Softmax gives weights", set())
-    assert [name for name, _ in unexplained([("Softmax gives weights", ""), (softmax, "")])] == ["softmax"]
-    assert [name for name, _ in unexplained([(softmax, ""), ("softmax of logits", "")])] == ["logit"]
-    assert not unexplained([(softmax, ""), ("softmax", ""), ("Seed", "The number of the random choices")])
+    assert [name for name, _ in unexplained([("Softmax gives weights", ""), (softmax, "")])] == [
+        "softmax"
+    ]
+    assert [name for name, _ in unexplained([(softmax, ""), ("softmax of logits", "")])] == [
+        "logit"
+    ]
+    assert not unexplained(
+        [(softmax, ""), ("softmax", ""), ("Seed", "The number of the random choices")]
+    )
 
 
 def test_a_label_on_two_pages_means_one_thing():
@@ -103,7 +147,9 @@ def test_a_label_on_two_pages_means_one_thing():
     for step in STEPS:
         for node in opened(step.key).main:
             if node.type in INPUTS and node.proto.label and not node.proto.label_visibility.value:
-                helps.setdefault(node.proto.label, set()).add(re.sub(r"[\d,]+", "#", node.proto.help).rstrip("."))
+                helps.setdefault(node.proto.label, set()).add(
+                    re.sub(r"[\d,]+", "#", node.proto.help).rstrip(".")
+                )
     several = {label for label, texts in helps.items() if len(texts) > 1}
     assert len(helps) > 100 and several == set(SHARED_LABELS)
 
@@ -114,13 +160,18 @@ def assert_numbers_come_back(picture: Picture) -> None:
     cells = list(csv.reader(io.StringIO(files["CSV"].decode())))
     assert len(cells) == 1 + len(rows) and len(cells[0]) == len(head)
     for line, row in zip(cells[1:], rows, strict=True):
-        numbers = [(float(text), value) for text, value in zip(line, row, strict=True) if isinstance(value, float)]
+        numbers = [
+            (float(text), value)
+            for text, value in zip(line, row, strict=True)
+            if isinstance(value, float)
+        ]
         assert all(read == value or np.isnan(value) for read, value in numbers)
     numbers = json.loads(files["JSON"])["numbers"]
     for name, array in picture.arrays().items():
         if array.dtype.kind == "f":
-            np.testing.assert_array_equal(np.array(numbers[name], dtype=float), np.where(np.isfinite(array), array,
-                                                                                         np.nan))
+            np.testing.assert_array_equal(
+                np.array(numbers[name], dtype=float), np.where(np.isfinite(array), array, np.nan)
+            )
     assert len(np.load(io.BytesIO(files["NPZ"])).files) > 0
     assert files["LaTeX"].count(b"{") == files["LaTeX"].count(b"}")
 
@@ -142,7 +193,11 @@ def one_process(monkeypatch):
 @cache
 def svgs_of(page: str) -> dict[str, str]:
     """The SVG files of a page's pictures by key."""
-    return {key: framed_svg(picture, SOURCE) for key, picture in pictures_of(opened(page)).items() if picture.drawn}
+    return {
+        key: framed_svg(picture, SOURCE)
+        for key, picture in pictures_of(opened(page)).items()
+        if picture.drawn
+    }
 
 
 @each("page", [step.key for step in STEPS])

@@ -23,12 +23,18 @@ def field(app: AppTest, label: str):
 def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_means_that_too(app):
     text = fact_text(shown(app, "digits"))
     assert "the logit of the class 3 falls from" in text
-    assert re.search(r"The most likely has a probability of 0\.9\d+, which changes little", captions(app))
+    assert re.search(
+        r"The most likely has a probability of 0\.9\d+, which changes little", captions(app)
+    )
     field(app, "Measured as").set_value("probability").run()
-    assert "the probability of the class 3" in fact_text(app) and "changes little" not in captions(app)
+    assert "the probability of the class 3" in fact_text(app) and "changes little" not in captions(
+        app
+    )
 
 
-def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch, tmp_path):
+def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(
+    app, monkeypatch, tmp_path
+):
     shown(app, "digits")
     field(app, "Class to measure").set_value("5").run()
     assert "the logit of the class 5" in fact_text(app) and field(app, "Minus the logit of") is None
@@ -38,31 +44,59 @@ def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(ap
     text = fact_text(app)
     assert "the logit of the class 5 minus that of 8" in text
     again = evidence_app(monkeypatch)
-    assert fact_text(shown(again, "digits", **{"evidence:quantity": "logit difference", "evidence:output:digits": "5",
-                                          "evidence:contrast:digits": "8"})) == text
+    assert (
+        fact_text(
+            shown(
+                again,
+                "digits",
+                **{
+                    "evidence:quantity": "logit difference",
+                    "evidence:output:digits": "5",
+                    "evidence:contrast:digits": "8",
+                },
+            )
+        )
+        == text
+    )
 
 
-@pytest.mark.parametrize(("model", "typed", "sentence"), [
-    ("induction", "king", "the probability of the token king"),
-    ("induction", "zebra", "is not in the vocabulary of induction"), ("induction", "#99999", "has no token #99999"),
-    ("digits", "ten", "has no class “ten”"), ("digits", "#7", "the logit of the class 7")])
+@pytest.mark.parametrize(
+    ("model", "typed", "sentence"),
+    [
+        ("induction", "king", "the probability of the token king"),
+        ("induction", "zebra", "is not in the vocabulary of induction"),
+        ("induction", "#99999", "has no token #99999"),
+        ("digits", "ten", "has no class “ten”"),
+        ("digits", "#7", "the logit of the class 7"),
+    ],
+)
 def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed, sentence):
     sentences = fact_text(shown(app, model, **{f"evidence:output:{model}": typed}))
     markdown = " ".join(one.value for one in app.markdown).replace("\\", "")
     assert sentence in sentences or sentence in markdown and "the most likely" in markdown
     assert ("Until then" in markdown) == (sentence not in sentences)
-    assert len(field(app, "Class to measure" if model == "digits" else "Token to measure").options) >= 10
+    assert (
+        len(field(app, "Class to measure" if model == "digits" else "Token to measure").options)
+        >= 10
+    )
 
 
 def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
     monkeypatch.setattr(progress, "AT_ONCE", 0.0)
     measured: dict = {}  # of no earlier session
-    monkeypatch.setattr(progress, "measurements", lambda name, *about: measured.setdefault((name, repr(about)), {}))
+    monkeypatch.setattr(
+        progress, "measurements", lambda name, *about: measured.setdefault((name, repr(about)), {})
+    )
     shown(app, "induction")
     labels = [one.label for one in app.expander]
-    assert "The 3 heads that the answer needs most of the 3 measured so far, out of 8, as a table" in labels
+    assert (
+        "The 3 heads that the answer needs most of the 3 measured so far, out of 8, as a table"
+        in labels
+    )
     next(one for one in app.button if one.label.startswith("Measure 7 heads")).click().run()
-    assert "The 6 heads that the answer needs most, as a table" in [one.label for one in app.expander]
+    assert "The 6 heads that the answer needs most, as a table" in [
+        one.label for one in app.expander
+    ]
 
 
 def test_the_masked_word_is_in_the_link(app, monkeypatch, tmp_path):

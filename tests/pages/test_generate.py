@@ -9,8 +9,18 @@ import pytest
 
 from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.example_inputs import text_of
-from core.pretrained.generate import SearchSettings, decode_text, generate, prepare_generation, score_continuation
-from core.pretrained.induction_scores import induction_score, most_informative_head, uniform_induction_score
+from core.pretrained.generate import (
+    SearchSettings,
+    decode_text,
+    generate,
+    prepare_generation,
+    score_continuation,
+)
+from core.pretrained.induction_scores import (
+    induction_score,
+    most_informative_head,
+    uniform_induction_score,
+)
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute, page
 from tests.pages.app import open_at, query_value, tree
@@ -39,13 +49,21 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     item = path.trace.map(layer)
     body = html(at)
     assert decode_text(model, best.tokens)[:30] in body
-    assert decode_text(model, best.tokens) in [code.value for code in at.code], "the whole text, to be copied"
+    assert decode_text(model, best.tokens) in [code.value for code in at.code], (
+        "the whole text, to be copied"
+    )
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
     assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in body
     assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in body
-    own, even = induction_score(item, keys, best.tokens)[head], uniform_induction_score(item, keys, best.tokens)
+    own, even = (
+        induction_score(item, keys, best.tokens)[head],
+        uniform_induction_score(item, keys, best.tokens),
+    )
     assert own > 3 * even, "the head that is shown first copies"
-    assert f"it puts {number(own)} on that earlier token; uniform attention would put {number(even)}" in body
+    assert (
+        f"it puts {number(own)} on that earlier token; uniform attention would put {number(even)}"
+        in body
+    )
     assert number(best.logp) in body
 
 
@@ -53,7 +71,8 @@ def test_the_translator_s_words_are_aligned_with_its_source():
     at = open_page(**{"inside:model": "numbers", "inside:text": "forty-seven"})
     body = html(at)
     assert "sieben und vier zig" in body and "Where each new token attends in the source" in str(
-        [e.proto.json for e in at.get("bidi_component")])
+        [e.proto.json for e in at.get("bidi_component")]
+    )
     shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
     assert "both" in shown, "lines between source and answer"
     at.segmented_control(key="generate:kind").set_value("causal").run()
@@ -61,14 +80,22 @@ def test_the_translator_s_words_are_aligned_with_its_source():
 
 
 def test_an_answer_goes_on_from_the_target():
-    at = open_page(**{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"})
+    at = open_page(
+        **{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"}
+    )
     assert ">acht<" in strip(at)
     model = load_lab_model("numbers")
-    best = generate(model, ModelInputs("forty-seven", target="acht"), SearchSettings()).hypotheses[0]
-    assert decode_text(model, best.tokens) in html(at) and "acht" not in decode_text(model, best.tokens[:1])
+    best = generate(model, ModelInputs("forty-seven", target="acht"), SearchSettings()).hypotheses[
+        0
+    ]
+    assert decode_text(model, best.tokens) in html(at) and "acht" not in decode_text(
+        model, best.tokens[:1]
+    )
 
 
-@pytest.mark.parametrize(("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples give")])
+@pytest.mark.parametrize(
+    ("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples give")]
+)
 def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
@@ -76,14 +103,26 @@ def test_each_strategy_says_what_it_found(strategy, words):
     assert words in html(at) and tree(at) != before
 
 
-@pytest.mark.parametrize(("strategy", "key", "value"), [
-    ("Beam", "width", 2), ("Beam", "penalty", 0.0), ("Sampling", "temperature", 3.0), ("Sampling", "top_k", 2),
-    ("Sampling", "top_p", 0.1), ("Sampling", "samples", 2), ("Sampling", "seed", 7), ("Greedy", "no_repeat", 2),
-    ("Greedy", "longest", 3)])
+@pytest.mark.parametrize(
+    ("strategy", "key", "value"),
+    [
+        ("Beam", "width", 2),
+        ("Beam", "penalty", 0.0),
+        ("Sampling", "temperature", 3.0),
+        ("Sampling", "top_k", 2),
+        ("Sampling", "top_p", 0.1),
+        ("Sampling", "samples", 2),
+        ("Sampling", "seed", 7),
+        ("Greedy", "no_repeat", 2),
+        ("Greedy", "longest", 3),
+    ],
+)
 def test_every_setting_changes_what_is_found(strategy, key, value):
     at = open_page(**{"generate:strategy": strategy, "inside:text": "the dog saw a"})
     before = tree(at) + html(at)
-    fields: list[Any] = [e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)]
+    fields: list[Any] = [
+        e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)
+    ]
     next(e for e in fields if e.key == f"generate:{key}").set_value(value)
     at.run()
     assert tree(at) + html(at) != before
@@ -93,7 +132,10 @@ def test_what_one_session_searched_all_others_have():
     link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
     first, again = open_page(**link), open_page(**link)
     assert again.session_state[page.GOING].tree is first.session_state[page.GOING].tree
-    timed = [" steps per second" in " ".join(caption.value for caption in at.caption) for at in (first, again)]
+    timed = [
+        " steps per second" in " ".join(caption.value for caption in at.caption)
+        for at in (first, again)
+    ]
     assert timed == [True, False] and strip(again) == strip(first)
 
 
@@ -115,12 +157,18 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
     now = at.session_state[page.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf).run()
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
-    parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
-    assert query_value(at, "at") == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
+    parts = next(
+        step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two
+    )
+    assert query_value(
+        at, "at"
+    ) == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(1)
     at.run()
-    assert query_value(at, "at") == f"{other[-1]}.0", "still on that output, though the best begins alike"
+    assert query_value(at, "at") == f"{other[-1]}.0", (
+        "still on that output, though the best begins alike"
+    )
 
 
 def test_a_link_brings_settings_and_head():
@@ -140,6 +188,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
             draw(now)
             drawn.append(now.length)
             now.stopped = now.stopped or len(drawn) == 3
+
         run(now, watched)
 
     monkeypatch.setattr(compute, "BETWEEN", -1)
@@ -154,9 +203,15 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     assert "Stopped" not in " ".join(m.value for m in at.markdown)
 
 
-@pytest.mark.parametrize(("link", "words"), [
-    ({"inside:text": " "}, "nothing to read yet"), ({"inside:text": "the king " * 200}, "fills all"),
-    ({"inside:model": "all-MiniLM-L6-v2"}, "generates no text"), ({"inside:model": "digits"}, "generates no text")])
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"inside:text": " "}, "nothing to read yet"),
+        ({"inside:text": "the king " * 200}, "fills all"),
+        ({"inside:model": "all-MiniLM-L6-v2"}, "generates no text"),
+        ({"inside:model": "digits"}, "generates no text"),
+    ],
+)
 def test_what_cannot_go_on_is_said(link, words):
     at = open_page(**link)
     assert words in re.sub(r"\\", "", at.info[0].value)

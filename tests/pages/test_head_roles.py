@@ -11,7 +11,14 @@ from core.roles import ROLES, RoleInputs, RoleScores, read_all, role_inputs, sco
 from core.roles.scores import UNIFORM
 from dashboard.charts.numbers import number
 from dashboard.views.head_roles import charts, text
-from dashboard.views.head_roles.controls import HEAD, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+from dashboard.views.head_roles.controls import (
+    HEAD,
+    MOST_SENTENCES,
+    MOST_SIGNS,
+    OWN,
+    ROLE,
+    read_sentences,
+)
 from dashboard.views.head_roles.fields import KIND
 from tests.pages.app import app_at, csv_rows, figures, html_text
 from tests.tiny_models import save
@@ -52,7 +59,9 @@ def test_first_sight_shows_minilm_s_previous_token_head_with_nothing_pressed(app
 def test_the_induction_model_opens_with_its_induction_head(app):
     app.query_params["inside:model"] = "induction"
     app.run()
-    assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(key=HEAD).value.startswith("L1")
+    assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(
+        key=HEAD
+    ).value.startswith("L1")
     assert "the token that followed the same token before" in html_text(app)
 
 
@@ -68,7 +77,9 @@ def test_another_model_begins_with_what_is_clearest_in_it(app):
     app.run()
     app.selectbox(key=HEAD).set_value("L2·H11").run()
     app.selectbox(key="inside:model").set_value("induction").run()
-    assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(key=HEAD).value.startswith("L1")
+    assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(
+        key=HEAD
+    ).value.startswith("L1")
 
 
 def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
@@ -99,7 +110,9 @@ def test_pictures_have_places_but_no_words(app):
 def test_sentences_of_one_s_own_are_measured_and_the_unknown_are_told(app):
     app.query_params["inside:model"] = "induction"
     app.run()
-    app.text_area(key=OWN).set_value("the red fox saw the red fox\nQwertz uiop asdf\nthe old dog and the old cat").run()
+    app.text_area(key=OWN).set_value(
+        "the red fox saw the red fox\nQwertz uiop asdf\nthe old dog and the old cat"
+    ).run()
     assert "measured on 2 sentences of your own" in conditions(app)
     assert "1 of your sentences is left out" in conditions(app)
 
@@ -110,7 +123,9 @@ def test_an_empty_text_asks_for_one_and_breaks_nothing(app):
     assert "write a sentence" in app.info[0].value
 
 
-@pytest.mark.parametrize("link", [{"head_roles:role": "<b>"}, {"head_roles:head": "L9·H99"}, {"head_roles:head": "7"}])
+@pytest.mark.parametrize(
+    "link", [{"head_roles:role": "<b>"}, {"head_roles:head": "L9·H99"}, {"head_roles:head": "7"}]
+)
 def test_a_broken_link_shows_the_usual_head(app, link):
     for name, value in link.items():
         app.query_params[name] = value
@@ -120,7 +135,9 @@ def test_a_broken_link_shows_the_usual_head(app, link):
 
 def test_lines_are_read_once_each_and_what_is_left_out_is_said():
     assert read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
-    taken, trouble = read_sentences("\n".join(map(str, range(MOST_SENTENCES + 5))) + "\n" + "x" * (MOST_SIGNS + 1))
+    taken, trouble = read_sentences(
+        "\n".join(map(str, range(MOST_SENTENCES + 5))) + "\n" + "x" * (MOST_SIGNS + 1)
+    )
     assert len(taken) == MOST_SENTENCES
     assert "first 60" in trouble and "1 of the lines" in trouble
 
@@ -129,9 +146,15 @@ def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(scores):
     rows = csv_rows(text.to_csv(scores))
     able = [role.key for role, count in zip(ROLES, scores.rows, strict=True) if count]
     assert len(rows) == len(able) * scores.score.shape[1] * scores.score.shape[2]
-    own = {(int(row["layer"]), int(row["head"])): row["role"] for row in rows if row["is_its_role"] == "1"}
+    own = {
+        (int(row["layer"]), int(row["head"])): row["role"]
+        for row in rows
+        if row["is_its_role"] == "1"
+    }
     assert own == {head: ROLES[at].key for head, at in scores.head_roles.items()}
-    one = next(row for row in rows if (row["layer"], row["head"], row["role"]) == ("1", "2", "induction"))
+    one = next(
+        row for row in rows if (row["layer"], row["head"], row["role"]) == ("1", "2", "induction")
+    )
     assert float(one["score"]) == pytest.approx(scores.score[place("induction"), 1, 2], abs=1e-6)
 
 
@@ -149,17 +172,25 @@ def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(scores):
 def test_the_equation_says_what_was_measured(scores, inputs):
     best = scores.best(place("induction"))
     score, above, share = text.equation(scores, best, place("induction"))
-    assert f"= {number(scores.score[place('induction')][best])}" in score and ">" in above and r"\ge" in share
+    assert (
+        f"= {number(scores.score[place('induction')][best])}" in score
+        and ">" in above
+        and r"\ge" in share
+    )
     other = scores.best(place("previous"))
     assert r"\le" in text.equation(scores, other, place("induction"))[1]
     assert "Its role is previous token" in text.fact(scores, other, place("induction"), inputs)
 
 
 def test_an_even_head_is_said_not_to_have_chosen():
-    score, chance, std = (np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01))
+    score, chance, std = (
+        np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01)
+    )
     even = RoleScores("self", score, chance, std, rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
-    fact = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "example sentences"))
+    fact = text.fact(
+        even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "example sentences")
+    )
     assert "its weights are nearly even" in fact and "1 example sentence;" in fact
 
 
@@ -174,15 +205,23 @@ def test_arrays_alone_are_measured_on_themselves(app):
     app.run()
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
-    assert "measured on only the input above" in conditions(app) and "In this array" in html_text(app)
-    assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads has the role previous token" in html_text(app)
+    assert "measured on only the input above" in conditions(app) and "In this array" in html_text(
+        app
+    )
+    assert app.selectbox(
+        key=HEAD
+    ).value == "L0·H0" and "1 of 2 heads has the role previous token" in html_text(app)
     app.selectbox(key=ROLE).set_value("induction").run()
-    assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads has the role induction" in html_text(app)
+    assert app.selectbox(
+        key=HEAD
+    ).value == "L0·H1" and "1 of 2 heads has the role induction" in html_text(app)
 
 
 def test_a_model_that_hears_is_measured_on_its_sound(app, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     app.query_params["inside:model"] = str(save("whisper", tmp_path / "whisper"))
     app.run()
-    assert "measured on only the input above" in conditions(app) and "In this sound" in html_text(app)
+    assert "measured on only the input above" in conditions(app) and "In this sound" in html_text(
+        app
+    )
     assert not app.get("text_area")

@@ -21,7 +21,10 @@ def test_the_induction_model_opens_with_its_induction_head_and_minilm_with_a_dup
     assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == ("Induction", "L1·H2")
     assert "puts <b style='font-weight:600'>0.97 ± 0.010</b> of its weight" in html_text(app)
     app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
-    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == ("Duplicate token", "L2·H9")
+    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == (
+        "Duplicate token",
+        "L2·H9",
+    )
     app.selectbox(key=TEST).set_value("Previous token").run()
     assert app.selectbox(key=HEAD).value == "L0·H2"
     assert "8 lines of 25 different random tokens" in captions(app)
@@ -29,7 +32,10 @@ def test_the_induction_model_opens_with_its_induction_head_and_minilm_with_a_dup
 
 def test_a_link_brings_test_and_head():
     app = open_at("head_roles", **LINK, **{TEST: "Previous token", HEAD: "L2·H11"})
-    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == ("Previous token", "L2·H11")
+    assert (app.selectbox(key=TEST).value, app.selectbox(key=HEAD).value) == (
+        "Previous token",
+        "L2·H11",
+    )
     assert "L0·H2 has the highest score" in html_text(app)
 
 
@@ -60,8 +66,9 @@ def test_a_large_model_waits_for_a_press_and_shows_the_lines_that_were_read(monk
     read = measurements(LINES, (ModelRef("lab", "only-attention"), "causal"))
     read.clear()
     app = open_at("head_roles", **LINK, **{"inside:model": "only-attention"})
-    assert "3 of 8 lines of random tokens measured" in captions(app) and "causal self-attention, 3 lines of" in (
-        captions(app))
+    assert "3 of 8 lines of random tokens measured" in captions(
+        app
+    ) and "causal self-attention, 3 lines of" in (captions(app))
     app.button(key=f"{LINES}:go").click().run()
     assert "8 lines of 25 different random tokens" in captions(app) and len(read) == 8
     whole = score_repeats(load_lab_model("only-attention"), "causal")

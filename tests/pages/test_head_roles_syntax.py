@@ -1,6 +1,5 @@
 """The view Syntax of the page Head roles, without a browser."""
 
-
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -11,7 +10,13 @@ from core.roles.syntax import read_parses, score_relation
 from core.tasks import data_store
 from dashboard.runtime.cache import measurements
 from dashboard.views.head_roles.syntax import charts, text
-from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, READ, SyntaxResult, queries_by_sentence
+from dashboard.views.head_roles.syntax.compute import (
+    CHOICES,
+    NAMES,
+    READ,
+    SyntaxResult,
+    queries_by_sentence,
+)
 from dashboard.views.head_roles.syntax.controls import FILE, HEAD, RELATION, SENTENCE
 from dashboard.widgets.model_picker import local_models
 from tests.pages.app import app_at, assert_script, csv_rows, html_text, open_at
@@ -30,16 +35,29 @@ def result():
 
 
 def test_first_sight_shows_the_relation_that_a_head_follows_furthest_beyond_an_offset(monkeypatch):
-    monkeypatch.setattr("dashboard.views.head_roles.syntax.controls.UNASKED", 0)  # as on a slow machine
+    monkeypatch.setattr(
+        "dashboard.views.head_roles.syntax.controls.UNASKED", 0
+    )  # as on a slow machine
     measurements(READ, (local_models()[0], "", "self")).clear()
     app = open_syntax()
-    assert "3 of 179 sentences measured" in " ".join(one.value for one in app.caption) and not app.latex
+    assert (
+        "3 of 179 sentences measured" in " ".join(one.value for one in app.caption)
+        and not app.latex
+    )
     app.button(key=f"{READ}:go").click().run()
     assert not app.exception
-    assert (app.selectbox(key=RELATION).value, app.selectbox(key=HEAD).value) == ("Pronoun → antecedent", "L3·H1")
+    assert (app.selectbox(key=RELATION).value, app.selectbox(key=HEAD).value) == (
+        "Pronoun → antecedent",
+        "L3·H1",
+    )
     shown = html_text(app)
-    assert "in <b style='font-weight:600'>80" in shown and "the word 2 before, is right in 35" in shown
-    assert "the best head reaches <b style='font-weight:600'>76" in shown and "from 65\u00a0% to 84\u00a0%" in shown
+    assert (
+        "in <b style='font-weight:600'>80" in shown and "the word 2 before, is right in 35" in shown
+    )
+    assert (
+        "the best head reaches <b style='font-weight:600'>76" in shown
+        and "from 65\u00a0% to 84\u00a0%" in shown
+    )
     assert "✗ she → “tired” 0.19; right is “clerk” 0.19" in shown
 
 
@@ -53,12 +71,23 @@ def test_a_link_brings_relation_head_and_sentence_and_another_relation_its_best_
 def test_the_table_and_the_csv_have_every_relation_in_both_directions(result):
     rows = text.table_rows(result)
     assert [row[0] for row in rows] == list(NAMES) and len(rows) == 12
-    assert rows[NAMES.index("Verb → object")] == ["Verb → object", "171", "L3·H1", "81\u00a0%",
-                                                  "74\u00a0% to 86\u00a0%", "2 after", "49\u00a0%"]
+    assert rows[NAMES.index("Verb → object")] == [
+        "Verb → object",
+        "171",
+        "L3·H1",
+        "81\u00a0%",
+        "74\u00a0% to 86\u00a0%",
+        "2 after",
+        "49\u00a0%",
+    ]
     values = csv_rows(text.to_csv(result))
     assert len(values) == 72 * 12
-    one = next(row for row in values if (row["layer"], row["head"], row["relation"], row["direction"]) == (
-        "3", "1", "object", "forward"))
+    one = next(
+        row
+        for row in values
+        if (row["layer"], row["head"], row["relation"], row["direction"])
+        == ("3", "1", "object", "forward")
+    )
     assert (one["hits"], one["instances"]) == ("138", "171")
 
 
@@ -71,7 +100,10 @@ def test_sentences_in_which_the_head_is_wrong_come_first_and_are_drawn_with_thei
     sentence, first = next(iter(queries.items()))
     parse = result.readings.sentences[sentence].parse
     html = charts.query_lines(parse, np.full((len(parse),) * 2, 0.125), first, "light")
-    assert html.count('class="target"') == sum(len(query.targets) for query in first) and "0.13" in html
+    assert (
+        html.count('class="target"') == sum(len(query.targets) for query in first)
+        and "0.13" in html
+    )
     assert CHOICES[choice][0].key == "object"
 
 

@@ -26,13 +26,18 @@ put = partial(set_control, "heads:")
 
 def page_text(at):
     """Facts, tables and captions: everything that is written on the page."""
-    return without_terms(" ".join([*(part.value for part in at.markdown), captions(at), html_text(at)]))
+    return without_terms(
+        " ".join([*(part.value for part in at.markdown), captions(at), html_text(at)])
+    )
 
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_each_idea_opens_with_a_picture_and_no_complaint(idea):
-    sentences = {"split": " in head ", "shared": "as many as the formula says",
-                 "subtract": "weights are below 0"}
+    sentences = {
+        "split": " in head ",
+        "shared": "as many as the formula says",
+        "subtract": "weights are below 0",
+    }
     for weights in WEIGHTS.values():
         at = open_page(start="minilm", idea=IDEAS[idea], weights=weights)
         assert not at.warning and not at.error
@@ -44,7 +49,10 @@ def test_numbers_follow_the_controls():
     before = page_text(at)
     at = put(at, "select_slider", "heads:False:64", 8)
     assert "or with 8 heads" in page_text(at)
-    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (before, page_text(open_random()))
+    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (
+        before,
+        page_text(open_random()),
+    )
     assert "seed 5" in page_text(put(at, "number_input", "seed", 5))
 
 
@@ -63,7 +71,9 @@ def test_one_head_is_said_as_one():
 def test_the_cache_follows_its_sizes():
     at = open_random(idea=IDEAS["shared"])
     at = put(at, "select_slider", "length", 1024)
-    assert "For 1,024 tokens multi-head attention caches" in page_text(at) and "524\u00a0kB" in page_text(at)
+    assert "For 1,024 tokens multi-head attention caches" in page_text(
+        at
+    ) and "524\u00a0kB" in page_text(at)
     at = put(at, "number_input", "latent:64:4", 8)
     assert ",   16 numbers for each token" in page_text(at)
     at = put(at, "select_slider", "kv:4", 1)
@@ -92,6 +102,7 @@ def test_every_size_is_drawn_or_refused_in_words(idea, d_model):
 
 # What is measured, against arithmetic of its own.
 
+
 def test_all_splits_have_the_same_numbers_in_them():
     splits = [compute.split(TOKENS, 64, heads, 126) for heads in (1, 2, 4, 8)]
     assert {each.parameters for each in splits} == {4 * (64 * 64 + 64)}
@@ -104,8 +115,11 @@ def test_all_splits_have_the_same_numbers_in_them():
 @pytest.mark.parametrize(("heads", "kv_heads", "latent"), [(4, 2, 32), (8, 2, 24), (1, 1, 5)])
 def test_bytes_held_are_the_closed_form(heads, kv_heads, latent):
     configs = compute.projections(64, heads, kv_heads, latent)
-    for config, numbers in zip(configs, (128, 2 * 64 // heads * kv_heads, 2 * 64 // heads,
-                                      latent + 64 // heads // 2), strict=True):
+    for config, numbers in zip(
+        configs,
+        (128, 2 * 64 // heads * kv_heads, 2 * 64 // heads, latent + 64 // heads // 2),
+        strict=True,
+    ):
         cache = compute.cache_size(config, TOKENS, 126, 128)
         assert cache.numbers == numbers and cache.bytes == 4 * numbers * 128
 
@@ -115,7 +129,10 @@ def test_pooled_keys_leave_the_seeded_layer_alone():
     config = AttentionConfig(64, 4)
     before = {name: weight.clone() for name, weight in pooled_layer(config, 126).named_parameters()}
     compute.cache_size(compute.projections(64, 4, 2, 32)[1], TOKENS, 126, 128)
-    assert all(torch.equal(weight, before[name]) for name, weight in pooled_layer(config, 126).named_parameters())
+    assert all(
+        torch.equal(weight, before[name])
+        for name, weight in pooled_layer(config, 126).named_parameters()
+    )
 
 
 def test_the_difference_is_what_the_layer_uses():
@@ -137,8 +154,12 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
     assert f"**{many.weights[:, row, column].max():.2f}**" in sentence
     rows = text.split_rows(controls, [one, many])
     assert [row[-1] for row in rows] == ["–", number(many.overlap)]
-    assert [row[1] for row in text.head_rows(many)] == [number(each) for each in entropy(many.weights).mean(1)]
-    caches = [compute.cache_size(config, TOKENS, 126, 128) for config in compute.projections(64, 4, 2, 32)]
+    assert [row[1] for row in text.head_rows(many)] == [
+        number(each) for each in entropy(many.weights).mean(1)
+    ]
+    caches = [
+        compute.cache_size(config, TOKENS, 126, 128) for config in compute.projections(64, 4, 2, 32)
+    ]
     assert all(byte_size(each.bytes) in text.shared_fact(controls, caches) for each in caches[:3])
     pair = compute.two_maps(TOKENS, 64, 4, 126, 0, 4)
     cell = divmod(int(pair.difference.argmax()), pair.difference.shape[1])
@@ -151,9 +172,13 @@ def test_the_parts_of_the_heads_add_up_to_the_layers_output():
     output = layer.projection.output
     with torch.no_grad():
         parts = compute.head_parts(steps.out[0], output.weight)
-        torch.testing.assert_close(parts.sum(0) + output.bias, steps.merged[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            parts.sum(0) + output.bias, steps.merged[0], atol=1e-5, rtol=1e-5
+        )
         by_hand = steps.out[0, 2, 5] @ output.weight[:, 32:48].T
-    assert compute.lengths(TOKENS, 64, 4, 126)[2, 5] == pytest.approx(float(by_hand.norm()), rel=1e-5)
+    assert compute.lengths(TOKENS, 64, 4, 126)[2, 5] == pytest.approx(
+        float(by_hand.norm()), rel=1e-5
+    )
 
 
 def test_the_bars_are_those_of_the_word_in_the_sentence_and_of_minilms_own_matrix():
@@ -163,11 +188,16 @@ def test_the_bars_are_those_of_the_word_in_the_sentence_and_of_minilms_own_matri
     computed = minilm.computed_lengths(minilm.read_qkv(minilm.TEXT, 3), load_minilm(), 3)
     np.testing.assert_allclose(saved, computed, rtol=1e-4)
     assert "adds to “it”" in html_text(at)
-    assert f"Head {saved[:, word].argmax()} adds most, {number(saved[:, word].max())}" in page_text(at)
+    assert f"Head {saved[:, word].argmax()} adds most, {number(saved[:, word].max())}" in page_text(
+        at
+    )
 
 
 def test_the_heads_with_another_task_are_named_by_their_weights():
-    for layer, named in ((0, "Head 2 attends to the token before (0.9999)"), (3, "The first column is [CLS]")):
+    for layer, named in (
+        (0, "Head 2 attends to the token before (0.9999)"),
+        (3, "The first column is [CLS]"),
+    ):
         many = minilm.split(minilm.TEXT, layer, minilm.HEADS)
         tokens = minilm.read_qkv(minilm.TEXT, layer).tokens
         sentence = text.jobs(many, tokens).replace("\\", "")
@@ -184,6 +214,7 @@ def test_the_square_holds_every_pair_once_each_way():
 
 # MiniLM
 
+
 @pytest.fixture(scope="module")
 def model():
     return load_minilm()
@@ -194,7 +225,9 @@ def test_the_saved_queries_keys_and_values_are_the_model_s(model, layer):
     saved, own = minilm.read_qkv(minilm.TEXT, layer), layer_qkv(model, minilm.TEXT, layer)
     assert saved.tokens == own.tokens
     for name in "qkv":
-        torch.testing.assert_close(getattr(saved, name), getattr(own, name)[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            getattr(saved, name), getattr(own, name)[0], atol=1e-4, rtol=1e-4
+        )
 
 
 def test_twelve_heads_are_those_that_the_model_was_trained_with():
@@ -214,10 +247,17 @@ def test_it_attends_to_animal_on_opening():
     assert ">it</span> gives “animal” <b" in fact and "0.68" in fact and "in head 1 " in fact
 
 
-@each(("link", "weights", "words"), [
-    ({"heads:False:64": "8"}, "random", SENTENCE), ({"seed": "5"}, "random", SENTENCE),
-    ({"idea": IDEAS["shared"]}, "random", SENTENCE), ({"tokens": "red green"}, "random", "red green"),
-    ({"start": "minilm", "layer": "2"}, "minilm", minilm.TEXT), ({}, "minilm", minilm.TEXT)])
+@each(
+    ("link", "weights", "words"),
+    [
+        ({"heads:False:64": "8"}, "random", SENTENCE),
+        ({"seed": "5"}, "random", SENTENCE),
+        ({"idea": IDEAS["shared"]}, "random", SENTENCE),
+        ({"tokens": "red green"}, "random", "red green"),
+        ({"start": "minilm", "layer": "2"}, "minilm", minilm.TEXT),
+        ({}, "minilm", minilm.TEXT),
+    ],
+)
 def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, words):
     at = open_page(**link)
     assert at.segmented_control(key="heads:weights").value == weights
@@ -226,15 +266,47 @@ def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, w
     assert ("heads:start" in at.query_params) == bool(link)
 
 
-@each(("changes", "link"), [
-    ([("select_slider", "layer", 2), ("segmented_control", "idea", "shared"), ("select_slider", "kv:12", 2),
-      ("number_input", "latent:384:12", 8), ("select_slider", "length", 512), ("select_slider", "head:12", 3)],
-     {"layer": "2", "idea": IDEAS["shared"], "kv:12": "2", "latent:384:12": "8", "length": "512", "head:12": "3"}),
-    ([("segmented_control", "weights", "random"), ("segmented_control", "idea", "subtract"),
-      ("select_slider", "d_model", 32), ("number_input", "seed", 5), ("slider", "depth", 7),
-      ("text_input", "tokens", "red green blue")],
-     {"weights": "Random", "idea": IDEAS["subtract"], "d_model": "32", "seed": "5", "depth": "7",
-      "tokens": "red green blue"})])
+@each(
+    ("changes", "link"),
+    [
+        (
+            [
+                ("select_slider", "layer", 2),
+                ("segmented_control", "idea", "shared"),
+                ("select_slider", "kv:12", 2),
+                ("number_input", "latent:384:12", 8),
+                ("select_slider", "length", 512),
+                ("select_slider", "head:12", 3),
+            ],
+            {
+                "layer": "2",
+                "idea": IDEAS["shared"],
+                "kv:12": "2",
+                "latent:384:12": "8",
+                "length": "512",
+                "head:12": "3",
+            },
+        ),
+        (
+            [
+                ("segmented_control", "weights", "random"),
+                ("segmented_control", "idea", "subtract"),
+                ("select_slider", "d_model", 32),
+                ("number_input", "seed", 5),
+                ("slider", "depth", 7),
+                ("text_input", "tokens", "red green blue"),
+            ],
+            {
+                "weights": "Random",
+                "idea": IDEAS["subtract"],
+                "d_model": "32",
+                "seed": "5",
+                "depth": "7",
+                "tokens": "red green blue",
+            },
+        ),
+    ],
+)
 def test_every_control_is_in_the_link(changes, link):
     at = open_page()
     for change in changes:
@@ -251,7 +323,11 @@ def test_one_answer_of_each_question_is_right(idea):
     verdicts = []
     for option in at.pills(key=f"heads:{idea}:predict").options:
         at = put(at, "pills", f"{idea}:predict", option)
-        verdicts += [part.value.split("]")[0] for part in at.markdown if part.value.startswith((":green[", ":orange["))]
+        verdicts += [
+            part.value.split("]")[0]
+            for part in at.markdown
+            if part.value.startswith((":green[", ":orange["))
+        ]
     assert verdicts.count(":green[Right.") == 1
 
 
@@ -269,12 +345,16 @@ def test_each_thing_to_try_says_its_own_notice_until_its_controls_change(index):
     at = at.button(key=f"heads:try:{index}").click().run()
     assert page_text(at) != before and notices(at) == [move.notice]
     name, value = {"heads:weights": ("weights", "minilm"), "heads:idea": ("idea", "split")}.get(
-        list(move.values)[-1], ("layer", 1))
+        list(move.values)[-1], ("layer", 1)
+    )
     kind = "select_slider" if name == "layer" else "button_group"
     assert notices(put(at, kind, name, value)) == []
 
 
 def notices(at):
     """What the page says to notice."""
-    return [without_terms(part.value).removeprefix("**Notice:** ").split(" [To the")[0] for part in at.markdown
-            if part.value.startswith("**Notice:**")]
+    return [
+        without_terms(part.value).removeprefix("**Notice:** ").split(" [To the")[0]
+        for part in at.markdown
+        if part.value.startswith("**Notice:**")
+    ]

@@ -9,10 +9,24 @@ PAGES = {
     "heads": ({"heads:weights": "Random"}, None, "heads:d_model", "heads:heads:False:{}"),
     "one_query": ({"one:d_model": "64"}, None, "one:d_model", "one:heads"),
     "positions": ({}, None, "positions:d_model", "positions:heads:{}"),
-    "compare": ({"source": "seeded", "sizes": "64.8.0"}, "compare:tokens", "compare:d_model", "compare:heads:{}"),
-    "transformer": ({"transformer:start": "random"}, None, "transformer:d_model", "transformer:heads"),
-    "train": ({}, "train:reverse:transformer:sizes", "train:reverse:transformer:d_model",
-              "train:reverse:transformer:heads:{}"),
+    "compare": (
+        {"source": "seeded", "sizes": "64.8.0"},
+        "compare:tokens",
+        "compare:d_model",
+        "compare:heads:{}",
+    ),
+    "transformer": (
+        {"transformer:start": "random"},
+        None,
+        "transformer:d_model",
+        "transformer:heads",
+    ),
+    "train": (
+        {},
+        "train:reverse:transformer:sizes",
+        "train:reverse:transformer:d_model",
+        "train:reverse:transformer:heads:{}",
+    ),
 }
 
 
@@ -25,7 +39,9 @@ def test_heads_are_kept(page):
         if panel:
             app.session_state[panel] = True
             app.run()
-        return next(control for control in [*app.select_slider, *app.selectbox] if control.key == key)
+        return next(
+            control for control in [*app.select_slider, *app.selectbox] if control.key == key
+        )
 
     def widths():
         return [int(option) for option in control(d_model).options]

@@ -28,7 +28,9 @@ LISTS = ("runs", "sweeps", "decode", "transformer", "compare_runs", "two_models"
 def browser(monkeypatch):
     """A browser whose cookie is that of a person; what is done in `browser("anna")` is hers."""
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setattr(hosting, "begin_hosting", lambda: None)  # it would hide the errors of later tests
+    monkeypatch.setattr(
+        hosting, "begin_hosting", lambda: None
+    )  # it would hide the errors of later tests
     monkeypatch.setattr(person, "_visits", {})
     cookies: dict[str, str] = {}
     monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", cookies)
@@ -78,7 +80,9 @@ def test_no_page_shows_anything_of_another(browser, page):
         with browser(person_name):
             app = open_at(page, **{"two_models:mode": "Two models"})
         options = " ".join(str(option) for box in app.selectbox for option in box.options)
-        shown[person_name] = page_text(app) + options + str([frame.value for frame in app.dataframe])
+        shown[person_name] = (
+            page_text(app) + options + str([frame.value for frame in app.dataframe])
+        )
     assert not {"unmistakable", secret.id} & set(re.findall(r"[\w-]+", shown["ben"]))
     assert "unmistakable" in shown["anna"]
 
@@ -91,7 +95,9 @@ def test_the_list_of_runs_is_ones_own_and_says_how_long_it_lasts(browser):
     assert "24 h after your last visit" in page_text(app) and "200\u00a0MB" in page_text(app)
     with browser("ben"):
         app = open_at("runs")
-    assert "hers" not in app.dataframe[0].value["name"].tolist() and "No runs of your own yet" in page_text(app)
+    assert "hers" not in app.dataframe[0].value[
+        "name"
+    ].tolist() and "No runs of your own yet" in page_text(app)
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "finished"])
@@ -106,7 +112,10 @@ def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
         with browser("ben"):
             app.button(key="train:copy").click().run()
         (copy,) = [path for path in folder_of("ben").iterdir() if (path / "run.json").exists()]
-        assert app.query_params["run"] in (copy.name, [copy.name]) and "belongs to another" not in page_text(app)
+        assert app.query_params["run"] in (
+            copy.name,
+            [copy.name],
+        ) and "belongs to another" not in page_text(app)
     assert hers.status().state == state and not hers.stop_request()
 
 
@@ -121,8 +130,10 @@ def test_a_new_run_does_not_end_that_of_another(browser):
 
 
 def test_the_sweep_of_another_is_not_stopped_continued_or_deleted(browser):
-    sweep = create_sweep(SweepConfig(small_run(), "batch_size", (4, 8), (0, 1)),
-                         folder_of("anna") / "sweeps" / f"{made('anna').id}.json")
+    sweep = create_sweep(
+        SweepConfig(small_run(), "batch_size", (4, 8), (0, 1)),
+        folder_of("anna") / "sweeps" / f"{made('anna').id}.json",
+    )
     run = create_run(small_run(), folder_of("anna"))
     sweep.add_runs({(0, 0): run})
     run.set_status("running")
@@ -184,7 +195,11 @@ def test_everything_of_mine_is_deleted_by_one_button(browser):
     with browser("ben"):
         app = open_at("runs", run=his.id)
         app.button(key="runs:everything:go").click().run()
-    assert "No runs of your own yet" in page_text(app) and hers.exists() and not folder_of("ben").exists()
+    assert (
+        "No runs of your own yet" in page_text(app)
+        and hers.exists()
+        and not folder_of("ben").exists()
+    )
 
 
 def test_the_script_of_a_run_names_no_path_of_the_server(browser):
@@ -210,17 +225,26 @@ def test_the_report_of_another_is_not_opened_by_its_link(browser):
 def test_a_fine_tuned_model_is_named_by_its_run(browser):
     """Whoever has the run's id opens it; no link, control or script holds a path of the server."""
     run = made("anna", finetune={"task": "pairs"})
-    shutil.copytree(EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned", run.path / "numbers-tuned")
+    shutil.copytree(
+        EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned", run.path / "numbers-tuned"
+    )
     name = folder_name(run.path / "numbers-tuned")
     assert name == f"./{run.id}/numbers-tuned"
     for person_name in ("anna", "ben"):
         with browser(person_name):
             app = open_at("pretrained", **{"inside:model": name})
-            assert "not open to visitors" not in page_text(app) and app.session_state["page_pictures"]
+            assert (
+                "not open to visitors" not in page_text(app) and app.session_state["page_pictures"]
+            )
             shown = page_text(app) + str(dict(app.query_params)) + script_of(app).text("")
             assert str(server_folder()) not in shown and folder_of("anna").name not in shown
-            for other in (f"./{run.id}/../{run.id}/numbers-tuned", f"./{run.id[:22]}/numbers-tuned"):
-                assert "not open to visitors" in page_text(open_at("pretrained", **{"inside:model": other}))
+            for other in (
+                f"./{run.id}/../{run.id}/numbers-tuned",
+                f"./{run.id[:22]}/numbers-tuned",
+            ):
+                assert "not open to visitors" in page_text(
+                    open_at("pretrained", **{"inside:model": other})
+                )
 
 
 def test_a_page_of_turns_says_that_one_may_continue(browser):

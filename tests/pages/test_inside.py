@@ -103,14 +103,25 @@ def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):
 
 
 def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
-    assert stored_bytes(EMBEDDED) == 90_868_376 and 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
+    assert (
+        stored_bytes(EMBEDDED) == 90_868_376
+        and 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
+    )
     (tmp_path / "model.safetensors").write_bytes(b"1234567")
-    assert stored_bytes(ModelRef("folder", str(tmp_path))) == 7 and stored_bytes(ModelRef("hub", "a/b", "0" * 40)) == 0
+    assert (
+        stored_bytes(ModelRef("folder", str(tmp_path))) == 7
+        and stored_bytes(ModelRef("hub", "a/b", "0" * 40)) == 0
+    )
     assert stored_bytes(ModelRef("array", "mine.npz (array 0123456789ab)")) == 0
 
 
-@pytest.mark.parametrize(("needs", "name", "why"), [(("head",), "all-MiniLM-L6-v2", "an embedding"),
-                                                    (("generate",), "digits", "generates no text")])
+@pytest.mark.parametrize(
+    ("needs", "name", "why"),
+    [
+        (("head",), "all-MiniLM-L6-v2", "an embedding"),
+        (("generate",), "digits", "generates no text"),
+    ],
+)
 def test_what_a_model_lacks_is_named(app, needs, name, why):
     app.session_state["needs"] = needs
     app.query_params["inside:model"] = name
@@ -143,7 +154,9 @@ def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
     assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
     app.file_uploader(key="inside:picture-file").upload("a.png", b"no picture", "image/png").run()
     assert code_text(app) == "nothing" and "not a readable picture" in message_text(app)
-    app.file_uploader(key="inside:picture-file").set_value(("b.png", png(30, 20), "image/png")).run()
+    app.file_uploader(key="inside:picture-file").set_value(
+        ("b.png", png(30, 20), "image/png")
+    ).run()
     assert code_text(app).startswith("lab digits (2, 4)")
 
 
@@ -169,11 +182,15 @@ def test_arrays_become_a_source_and_the_limits_are_said_first(app):
     app.run()
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
-    app.file_uploader(key="inside:array-file").upload("mine.npz", npz(scores=np.full((2, 3, 3), -1.5)), "").run()
+    app.file_uploader(key="inside:array-file").upload(
+        "mine.npz", npz(scores=np.full((2, 3, 3), -1.5)), ""
+    ).run()
     assert code_text(app) == "nothing" and "softmax" in message_text(app)
     even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
     app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
-    assert code_text(app).startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in code_text(app)
+    assert code_text(app).startswith(
+        "array good.npz (array "
+    ) and "(1, 2) ('self',) a b c" in code_text(app)
     app.session_state["needs"] = ("model",)
     app.run()
     assert code_text(app) == "nothing" and "attention weights only" in message_text(app)

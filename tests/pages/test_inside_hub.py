@@ -48,8 +48,12 @@ def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
     app.selectbox(key="inside:model").set_value("Another model…").run()
     assert code_text(app) == "nothing" and "at most 600 MB" in message_text(app)
     app.text_input(key="inside:typed").set_value("lab/bert").run()
-    assert "lab/bert is a bert model" in message_text(app).replace("*", "") and COMMIT[:7] in message_text(app)
-    assert not [path for path in there.requests if "safetensors" in path], "nothing is fetched before it is asked for"
+    assert "lab/bert is a bert model" in message_text(app).replace("*", "") and COMMIT[
+        :7
+    ] in message_text(app)
+    assert not [path for path in there.requests if "safetensors" in path], (
+        "nothing is fetched before it is asked for"
+    )
     button(app, "Load").click().run()
     assert button(app, "Stop")
     settle(app)
@@ -134,18 +138,24 @@ def test_no_network_is_said_and_trying_again_asks_again(app, there):
     assert button(app, "Load")
 
 
-@pytest.mark.parametrize("name", ["no such name!", "a/b/c", "<b>", "x.npz (array 0123456789ab)", "$x$"])
+@pytest.mark.parametrize(
+    "name", ["no such name!", "a/b/c", "<b>", "x.npz (array 0123456789ab)", "$x$"]
+)
 def test_a_link_that_names_nothing_is_said(app, name):
     app.query_params["inside:model"] = name
     app.run()
     assert code_text(app) == "nothing"
-    assert any(advice in message_text(app) for advice in ("write owner/name", "upload the file again"))
+    assert any(
+        advice in message_text(app) for advice in ("write owner/name", "upload the file again")
+    )
 
 
 @pytest.mark.parametrize("name", [r"\\there\share\model", "//there/share/model"])
 def test_a_link_to_another_computer_is_not_followed(app, name, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr("core.pretrained.model_storage.check_folder", lambda *_: pytest.fail("it was looked at"))
+    monkeypatch.setattr(
+        "core.pretrained.model_storage.check_folder", lambda *_: pytest.fail("it was looked at")
+    )
     app.query_params["inside:model"] = name
     app.run()
     assert code_text(app) == "nothing" and "is on another computer" in message_text(app)
@@ -164,7 +174,9 @@ def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch
     assert code_text(app) == "nothing" and "not open to visitors" in message_text(app)
 
 
-def test_what_was_fine_tuned_here_is_open_to_visitors_and_nothing_around_it(app, tmp_path, monkeypatch):
+def test_what_was_fine_tuned_here_is_open_to_visitors_and_nothing_around_it(
+    app, tmp_path, monkeypatch
+):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     for folder in (tmp_path / "runs" / "one" / "model", tmp_path / "private"):
@@ -204,18 +216,33 @@ def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatc
     for name, data in bert_files().items():
         (tmp_path / name).write_bytes(data)
     weights, rows = load_file(tmp_path / "model.safetensors"), "embeddings.word_embeddings.weight"
-    save_file(weights | {rows: weights[rows][:6].clone()}, tmp_path / "model.safetensors", {"format": "pt"})
+    save_file(
+        weights | {rows: weights[rows][:6].clone()},
+        tmp_path / "model.safetensors",
+        {"format": "pt"},
+    )
     config = (tmp_path / "config.json").read_text(encoding="utf-8")
-    (tmp_path / "config.json").write_text(re.sub(r'"vocab_size": \d+', '"vocab_size": 6', config), encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        re.sub(r'"vocab_size": \d+', '"vocab_size": 6', config), encoding="utf-8"
+    )
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     app.query_params["inside:model"] = str(tmp_path)
     app.run()
     assert code_text(app) == "nothing" and "index out of range" in message_text(app)
 
 
-@pytest.mark.parametrize(("address", "own"), [
-    (None, True), ("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("nonsense", False),
-    ("::ffff:10.0.0.1", False), ("8.8.8.8", False)])
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        (None, True),
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("nonsense", False),
+        ("::ffff:10.0.0.1", False),
+        ("8.8.8.8", False),
+    ],
+)
 def test_who_sits_at_this_computer(address, own):
     assert loopback(address) is own
 
@@ -230,4 +257,6 @@ def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monke
     assert resolve._full_name("lab/bert", "@main") == "lab/bert@main"
     assert resolve._full_name("lab", "lab/bert") == "lab/bert"
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
-    assert resolve._full_name(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"
+    assert resolve._full_name(str(tmp_path), "/bert") == "/bert", (
+        "a visitor learns nothing of folders"
+    )

@@ -47,21 +47,36 @@ def link_of(app: AppTest) -> tuple[str, str]:
 def test_first_sight_opens_what_it_means_by_it(app):
     shown(app)
     assert fields(app) == ["L3·H1", 10, 2]
-    assert re.search(r"it and the key animal have q·k = 21\.69: their signs agree in 21 of 32 dimensions", facts(app))
-    assert "is the largest of 16 and gives the weight 0.68; uniform attention would give 0.06" in facts(app)
+    assert re.search(
+        r"it and the key animal have q·k = 21\.69: their signs agree in 21 of 32 dimensions",
+        facts(app),
+    )
+    assert (
+        "is the largest of 16 and gives the weight 0.68; uniform attention would give 0.06"
+        in facts(app)
+    )
     own = float(read(load_minilm(), TEXT).trace.head(3, 1)[10, 2])
     assert f"computed from them is {own:.6f}"[:-1] in " ".join(one.value for one in app.caption)
-    assert any("0.6768" in one.value for one in app.latex) and r"\frac{21.69}{\sqrt{32}} = 3.83" in app.latex[2].value
+    assert (
+        any("0.6768" in one.value for one in app.latex)
+        and r"\frac{21.69}{\sqrt{32}} = 3.83" in app.latex[2].value
+    )
     assert link_of(app) == ("3.1", "10.2")
-    assert app.latex[1].value.strip("$\n").startswith("21.69 = "), "a phone cuts the end of a line, not the result"
+    assert app.latex[1].value.strip("$\n").startswith("21.69 = "), (
+        "a phone cuts the end of a line, not the result"
+    )
 
 
 def test_the_numbers_in_the_equation_come_to_what_it_says(app):
     shown(app)
-    scaled = re.search(r"\\frac\{(.+?)\}\{\\sqrt\{(\d+)\}\} = ([\d.]+)$", app.latex[2].value.strip("$\n"))
+    scaled = re.search(
+        r"\\frac\{(.+?)\}\{\\sqrt\{(\d+)\}\} = ([\d.]+)$", app.latex[2].value.strip("$\n")
+    )
     over, root, score = map(float, scaled.groups())
     assert abs(over / root**0.5 - score) < 0.006
-    below, weight = map(float, re.search(r"\}\{([\d.]+)\} = ([\d.]+)$", app.latex[3].value.strip("$\n")).groups())
+    below, weight = map(
+        float, re.search(r"\}\{([\d.]+)\} = ([\d.]+)$", app.latex[3].value.strip("$\n")).groups()
+    )
     assert abs(1 / below - weight) < 0.0003, "this weight is the largest of its row"
 
 
@@ -70,7 +85,10 @@ def test_the_fields_open_another_weight(app):
     app.selectbox(key="inside_weight:head").set_value("L5·H7")
     app.selectbox(key="inside_weight:query").set_value(4).run()
     own = float(read(load_minilm(), TEXT).trace.head(5, 7)[4, 2])
-    assert f"gives the weight {number(own)}; uniform" in facts(app) and link_of(app) == ("5.7", "4.2")
+    assert f"gives the weight {number(own)}; uniform" in facts(app) and link_of(app) == (
+        "5.7",
+        "4.2",
+    )
 
 
 def test_a_press_in_the_map_opens_its_cell(app):
@@ -86,8 +104,14 @@ def test_a_link_opens_its_cell_and_a_bad_one_says_so(app):
     assert fields(app) == ["L2·H5", 3, 9]
 
 
-@pytest.mark.parametrize(("head", "cell", "warning"), [("9.1", "1.1", "0.0 to 5.11"), ("1.1", "99.1", "0.0 to 15.15"),
-                                                    ("x", "1.1", "two whole numbers")])
+@pytest.mark.parametrize(
+    ("head", "cell", "warning"),
+    [
+        ("9.1", "1.1", "0.0 to 5.11"),
+        ("1.1", "99.1", "0.0 to 15.15"),
+        ("x", "1.1", "two whole numbers"),
+    ],
+)
 def test_a_link_to_no_cell_says_so(app, head, cell, warning):
     shown(app, head=head, cell=cell)
     assert any(warning in one.value for one in app.warning) and fields(app) == ["L3·H1", 10, 2]
@@ -109,9 +133,14 @@ def test_another_text_opens_a_cell_of_its_own(app):
     assert query < 5 and key < 5
 
 
-@pytest.mark.parametrize(("model", "sentences"), [
-    ("induction", ("At the same position, rotation changes nothing", "query heads share 2")), ("numbers", ("q·k",)),
-    ("digits", ("This weight adds α·v of",))])
+@pytest.mark.parametrize(
+    ("model", "sentences"),
+    [
+        ("induction", ("At the same position, rotation changes nothing", "query heads share 2")),
+        ("numbers", ("q·k",)),
+        ("digits", ("This weight adds α·v of",)),
+    ],
+)
 def test_the_lab_s_own_models_open(app, model, sentences):
     shown(app, model)
     text = facts(app) + " ".join(one.value for one in app.caption)
@@ -120,9 +149,16 @@ def test_the_lab_s_own_models_open(app, model, sentences):
     assert float(made) == pytest.approx(float(own), abs=2e-6) and 0.3 < float(own) < 0.95
 
 
-@pytest.mark.parametrize(("family", "equation"), [
-    ("gpt2", r"q_i^\top k_j}{\sqrt{D}"), ("t5", r"q_i^\top k_j + b_{i-j}"), ("gemma2", r"\kappa \tanh"),
-    ("gpt_oss", r"e^{\text{sink}}"), ("gemma3", r"c\, q_i^\top k_j")])
+@pytest.mark.parametrize(
+    ("family", "equation"),
+    [
+        ("gpt2", r"q_i^\top k_j}{\sqrt{D}"),
+        ("t5", r"q_i^\top k_j + b_{i-j}"),
+        ("gemma2", r"\kappa \tanh"),
+        ("gpt_oss", r"e^{\text{sink}}"),
+        ("gemma3", r"c\, q_i^\top k_j"),
+    ],
+)
 def test_each_family_has_its_own_equation(app, tmp_path, family, equation):
     (folder := tmp_path / family).mkdir()
     link = {"inside_weight:kind": "Encoder"} if family == "t5" else {}
@@ -155,13 +191,22 @@ def test_a_masked_cell_says_why_its_weight_is_nothing(app):
 
 
 def test_what_is_carried_adds_up_to_the_head_s_output():
-    ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the dark river . the old")
+    ref, given = (
+        ModelRef("lab", "induction"),
+        ModelInputs("the old king walked to the dark river . the old"),
+    )
     trace = reading_of(ref, given).trace
     layer = compute.layers_of(ref, given)[1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
-    shares = [float(re.search(r"contributes \*\*(−?\d+) %", text.carried_fact(one, "a", "b"))[1].replace("−", "-"))
-              for one in all_of]
+    shares = [
+        float(
+            re.search(r"contributes \*\*(−?\d+) %", text.carried_fact(one, "a", "b"))[1].replace(
+                "−", "-"
+            )
+        )
+        for one in all_of
+    ]
     assert sum(shares) == pytest.approx(100, abs=3)
 
 
@@ -170,7 +215,9 @@ def test_the_telling_cell_is_between_words_far_apart():
     reading = reading_of(ref, ModelInputs("nine thousand three hundred and twelve ; forty-seven"))
     cross = reading.trace.of("cross")
     cell = compute.default_cell(reading, cross)
-    assert cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
+    assert (
+        cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
+    )
     assert not Cell(0, 0, 99, 0).inside(cross) and not Cell(9, 0, 0, 0).inside(cross)
     assert load_model(ref).reads == "pair"
 
@@ -191,6 +238,10 @@ def test_the_figure_holds_each_number_once_and_adds_them_up(order):
 def test_masked_keys_have_no_bar_and_are_named():
     spec = page.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
     bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])
-    assert [(one["weight"], one["picked"]) for one in bars] == [(0.25, False), (0.75, True), (0.0, False)]
+    assert [(one["weight"], one["picked"]) for one in bars] == [
+        (0.25, False),
+        (0.75, True),
+        (0.0, False),
+    ]
     assert [one["at"] for one in hidden] == [2] and rule == [{"level": 0.5}]
     assert r"['it\'s','b\\','c']" in spec["layer"][0]["encoding"]["x"]["axis"]["labelExpr"]

@@ -9,12 +9,22 @@ from tests.pages.app import live, open_at
 
 
 def test_one_query_draws_both_and_writes_both_equations():
-    app = open_at("one_query", "one:", position="and(rope,formula(formula='score - 0.25*i'))", stage="1 Project")
+    app = open_at(
+        "one_query",
+        "one:",
+        position="and(rope,formula(formula='score - 0.25*i'))",
+        stage="1 Project",
+    )
     assert not app.exception and not app.error and not app.warning
     assert "q_i = R_i(x_i W_q)" in live(app)
     app.selectbox(key="one:position:0").set_value("alibi").run()
-    app = open_at("one_query", "one:", position=app.query_params["one:position"], stage="3 Scale + bias")
-    assert "alibi" in app.query_params["one:position"][0] or "alibi" in app.query_params["one:position"]
+    app = open_at(
+        "one_query", "one:", position=app.query_params["one:position"], stage="3 Scale + bias"
+    )
+    assert (
+        "alibi" in app.query_params["one:position"][0]
+        or "alibi" in app.query_params["one:position"]
+    )
     assert r"m_h\,|i - j| + s_{ij} - 0.25 \cdot i" in live(app)
     assert "sinusoidal" not in app.selectbox(key="one:position:1").options
 
@@ -48,7 +58,9 @@ def test_the_editor_of_mechanisms_takes_and_changes_parts():
     app.selectbox(key="demo:position").set_value("and").run()
     app.text_input(key="demo:position:and:part1:formula:formula").set_value("score * 2").run()
     parts = from_text(app.text[0].value).position.parts
-    assert [part.key for part in parts] == ["rope", "formula"] and parts[1]["formula"] == "score * 2"
+    assert [part.key for part in parts] == ["rope", "formula"] and parts[1][
+        "formula"
+    ] == "score * 2"
     joined = Choice.of("and", Choice("alibi"), Choice.of("rope", base=500.0))
     app.session_state["start"] = AttentionConfig(16, 2, position=joined)
     app.run()

@@ -59,8 +59,12 @@ def test_two_models_calls_layers_by_the_model_s_numbers(open_page, mode):
 
 
 def test_patching_calls_layers_by_the_model_s_numbers(open_page, hybrid):
-    app = open_page("two_models", two_models__mode="texts", inside__text="xx qq",
-                    **{f"two_models:text:{hybrid}": "xx zz"})
+    app = open_page(
+        "two_models",
+        two_models__mode="texts",
+        inside__text="xx qq",
+        **{f"two_models:text:{hybrid}": "xx zz"},
+    )
     [heads] = [part.proto.spec for part in figures(app) if '"all heads of L2"' in part.proto.spec]
     assert set(re.findall(r'"layer": ?"(L\d)"', heads)) == {"L2", "L4"}
 

@@ -28,8 +28,12 @@ def model_of(app) -> ModelConfig:
 
 def test_a_link_brings_a_pattern_with_shared_keys_to_the_run():
     text = "position=none;mask=causal_local(lookback=3)"
-    app = open_page(**{f"{NAME}:layers": "6", f"{NAME}:following": text, f"{NAME}:kv_shared_layers": "3"})
-    assert "a pattern of 3 layers" in page_text(app) and "3 layers with shared keys and values" in page_text(app)
+    app = open_page(
+        **{f"{NAME}:layers": "6", f"{NAME}:following": text, f"{NAME}:kv_shared_layers": "3"}
+    )
+    assert "a pattern of 3 layers" in page_text(
+        app
+    ) and "3 layers with shared keys and values" in page_text(app)
     model = model_of(app)
     assert [one.position.key for one in model.pattern][1:] == ["none", "none"]
     assert model.pattern[2].mask.key == "causal_local" and model.kv_shared_layers == 3

@@ -34,19 +34,29 @@ def series(app: AppTest) -> set[str]:
 def test_first_sight_says_in_which_layer_the_model_decides():
     app = open_at("lens")
     answer = ask(load_lab_model("induction"), Question(ModelInputs(REPEAT)))
-    assert f"river is the likeliest from L1 on, with a probability of {number(answer.value)}" in page_text(app)
+    assert (
+        f"river is the likeliest from L1 on, with a probability of {number(answer.value)}"
+        in page_text(app)
+    )
     grid = cells(app)
     assert grid["L1", 16] == "river" and grid["L0", 16] == "room" and len(grid) == 3 * 17
     assert series(app) == {"river", "room", "he"}, "the answer, and what led before it"
-    assert re.search(r"L1·H2river \(8\)0\.\d+", page_text(app)), "the attention of the layer that decides"
+    assert re.search(r"L1·H2river \(8\)0\.\d+", page_text(app)), (
+        "the attention of the layer that decides"
+    )
 
 
 def test_another_position_and_another_token_are_followed():
     link = {"at": "3", "lens:layer:induction": "L0", "lens:tokens:induction": ["queen", "zzz"]}
     app = open_at("lens", **link, **{"lens:output:induction": "king"})  # type: ignore[arg-type]
     text = page_text(app)
-    assert "At king, king is not the likeliest at the end: its rank is" in text and "Where L0 attends to" in text
-    assert {"king", "queen"} <= series(app) and "“zzz” is not in the vocabulary of induction" in text
+    assert (
+        "At king, king is not the likeliest at the end: its rank is" in text
+        and "Where L0 attends to" in text
+    )
+    assert {"king", "queen"} <= series(
+        app
+    ) and "“zzz” is not in the vocabulary of induction" in text
     assert query_value(app, "at") == "3"
 
 
@@ -54,8 +64,14 @@ def test_a_long_text_is_read_around_the_position():
     text = "the old king walked to the dark river . " * 12
     app = open_at("lens", **{"inside:model": "induction", "inside:text": text, "at": "50"})
     rows = charts(app)[0]["layer"][0]["data"]["values"]
-    assert "Tokens 32 to 95 of 97, around" in page_text(app) and (rows[0]["index"], len(rows)) == (32, 3 * 64)
-    assert cells(app)["L1", 50] == "the" and "the is the likeliest" in page_text(app).split("At to, ")[1][:20]
+    assert "Tokens 32 to 95 of 97, around" in page_text(app) and (rows[0]["index"], len(rows)) == (
+        32,
+        3 * 64,
+    )
+    assert (
+        cells(app)["L1", 50] == "the"
+        and "the is the likeliest" in page_text(app).split("At to, ")[1][:20]
+    )
 
 
 def test_the_parts_on_the_page_are_those_that_sum_to_the_logit():
@@ -64,12 +80,20 @@ def test_the_parts_on_the_page_are_those_that_sum_to_the_logit():
     parts = attribute_logit(answer, answer.id or 0)
     text = page_text(app)
     assert f"Sum of all 13 parts = {number(parts.logit)}, logit = {number(parts.logit)}" in text
-    grid = {(row["layer"], row["head"]): row["by"] for row in charts(app)[0]["layer"][0]["data"]["values"]}
-    heads = {(f"L{part.key[1]}", str(part.head)): signed(part.value) for part in parts.parts
-             if part.role == "head" and part.key is not None}
+    grid = {
+        (row["layer"], row["head"]): row["by"]
+        for row in charts(app)[0]["layer"][0]["data"]["values"]
+    }
+    heads = {
+        (f"L{part.key[1]}", str(part.head)): signed(part.value)
+        for part in parts.parts
+        if part.role == "head" and part.key is not None
+    }
     assert len(heads) == 8 and {key: grid[key] for key in heads} == heads
     equation = " ".join(app.latex[0].value.split())
-    terms = [float(sign + value) for sign, value in re.findall(r"(-?) ?\\underbrace{([\d.]+)}", equation)]
+    terms = [
+        float(sign + value) for sign, value in re.findall(r"(-?) ?\\underbrace{([\d.]+)}", equation)
+    ]
     assert len(terms) == 4 and sum(terms) == pytest.approx(parts.logit, abs=0.03), equation
     bars = charts(app)[1]["layer"][0]["data"]["values"]
     assert sum(row["y"] for row in bars) == pytest.approx(parts.logit, rel=1e-4)
@@ -85,7 +109,10 @@ def test_a_head_of_the_link_shows_where_it_attends():
 def test_the_decoder_of_an_encoder_decoder_is_read():
     app = open_at("lens", **{"inside:model": "numbers"})
     text = page_text(app)
-    assert "sieben is the likeliest from L1 on" in text and "The layers are those of the decoder" in text
+    assert (
+        "sieben is the likeliest from L1 on" in text
+        and "The layers are those of the decoder" in text
+    )
     assert "cross" in text and cells(app)["L1", 0] == "neun"
     app.segmented_control(key="lens:view").set_value("who").run()
     assert "by cross L1·H3" in page_text(app) and "Sum of all 31 parts" in page_text(app)
@@ -96,10 +123,20 @@ def test_the_decoder_of_an_encoder_decoder_is_read():
     assert f"Where {other} attends to from" in page_text(app).replace("\\", "")
 
 
-def test_a_model_that_fills_masks_is_read_and_its_logit_is_a_sum_with_the_gate_held(monkeypatch, tmp_path):
+def test_a_model_that_fills_masks_is_read_and_its_logit_is_a_sum_with_the_gate_held(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app = app_at("lens", **{"inside:model": str(save("bert", tmp_path)), "inside:text": "The street was late."}).run()
-    assert app.selectbox(key=next(box.key for box in app.selectbox if box.label == "Masked word")).value is not None
+    app = app_at(
+        "lens",
+        **{"inside:model": str(save("bert", tmp_path)), "inside:text": "The street was late."},
+    ).run()
+    assert (
+        app.selectbox(
+            key=next(box.key for box in app.selectbox if box.label == "Masked word")
+        ).value
+        is not None
+    )
     assert "At [MASK]," in page_text(app) and len(charts(app)) == 4
     app.segmented_control(key="lens:view").set_value("who").run()
     assert "Sum of all" in page_text(app) and len(charts(app)) == 2
@@ -112,14 +149,20 @@ def test_a_model_without_tokens_is_refused_with_others_to_take():
     assert {"Use induction", "Use names"} <= {button.label for button in app.button}
 
 
-@pytest.mark.parametrize("view, key, first", [("When it decides", LENS, "1 of 3 parts"),
-                                              ("Who wrote it", ATTRIBUTED, "1 of 3 passes")])
+@pytest.mark.parametrize(
+    "view, key, first",
+    [("When it decides", LENS, "1 of 3 parts"), ("Who wrote it", ATTRIBUTED, "1 of 3 passes")],
+)
 def test_a_large_model_waits_for_a_press_and_goes_on_where_it_was(view, key, first, monkeypatch):
     for place in ("lens.when", "lens.who"):
         monkeypatch.setattr(f"dashboard.views.{place}.UNASKED", 0)
     monkeypatch.setattr("dashboard.widgets.progress.TIMED", 1)
     monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
-    app = open_at("lens", **{"lens:view": view, "inside:text": "the young dog saw the old king . the young"})
+    app = open_at(
+        "lens", **{"lens:view": view, "inside:text": "the young dog saw the old king . the young"}
+    )
     assert f"{first} measured" in captions(app) and not charts(app)
     app.button(key=f"{key}:go").click().run()
-    assert not app.exception and charts(app) and not any(one.key == f"{key}:go" for one in app.button)
+    assert (
+        not app.exception and charts(app) and not any(one.key == f"{key}:go" for one in app.button)
+    )

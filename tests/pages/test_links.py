@@ -11,37 +11,115 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from tests.pages.app import app_at
 
-KINDS = ("selectbox", "select_slider", "slider", "number_input", "toggle", "multiselect", "text_input", "text_area")
+KINDS = (
+    "selectbox",
+    "select_slider",
+    "slider",
+    "number_input",
+    "toggle",
+    "multiselect",
+    "text_input",
+    "text_area",
+)
 STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
 ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
-RUN = {"steps": 300, "seconds": 60.0, "patience": 2, "keep_best": True, "finish_early": False, "optimizer": "sgd",
-       "schedule": "constant", "warmup": 7, "batch_size": 16, "clip": 2.0, "weight_decay": 0.2, "label_smoothing": 0.1,
-       "device": "cpu", "precision": "bf16"}
+RUN = {
+    "steps": 300,
+    "seconds": 60.0,
+    "patience": 2,
+    "keep_best": True,
+    "finish_early": False,
+    "optimizer": "sgd",
+    "schedule": "constant",
+    "warmup": 7,
+    "batch_size": 16,
+    "clip": 2.0,
+    "weight_decay": 0.2,
+    "label_smoothing": 0.1,
+    "device": "cpu",
+    "precision": "bf16",
+}
 # For each page: its link, its popovers, and a value for each control in them (and for some that are always in sight).
 PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = {
-    "train, stacked": ("train", {"train:task": "copy", "train:copy:kind": "transformer"},
-                       ("train:copy:group", f"{STACK}:sizes", f"{STACK}:training"),
-                       {"train:copy:length": 8, "train:seed": 3, "train:example": 2, f"{STACK}:rate": 0.02,
-                        f"{STACK}:heads:48": 4, "train:copy:vocab": 9, f"{STACK}:d_model": 48,
-                        f"{STACK}:layers": 2, f"{STACK}:norm": "pre",
-                        f"{STACK}:normalization": "rms", f"{STACK}:activation": "gelu", f"{STACK}:d_ff": 80,
-                        f"{STACK}:dropout": 0.1, f"{STACK}:tied": True, f"{STACK}:output_bias": False}
-                       | {f"{STACK}:{name}": value for name, value in (RUN | {"checkpointing": True}).items()}),
-    "train, recurrent": ("train", {"train:task": "reverse", "train:reverse:kind": "recurrent"},
-                         (f"{CELL}:sizes", f"{CELL}:training"),
-                         {f"{CELL}:d_model": 48, f"{CELL}:layers": 2, f"{CELL}:cell": "lstm",
-                          f"{CELL}:bidirectional": False, f"{CELL}:feeding": "input", f"{CELL}:dropout": 0.1,
-                          f"{CELL}:tied": True} | {f"{CELL}:{name}": value for name, value in RUN.items()}),
-    "sweeps": ("sweeps", {"sweeps:axis": "Score"}, (),
-               {"sweeps:values:reverse:transformer:score": ["additive", "cosine"]}),
-    "fine_tune, texts": ("fine_tune", {}, ("fine_tune:panel:classify",),
-                         {f"fine_tune:{name}:classify": value for name, value in {
-                             "epochs": 3, "layers": 2, "learning_rate": 1e-3, "batch_size": 8, "seed": 4}.items()}),
-    "fine_tune, pairs": ("fine_tune", {"fine_tune:task": "Pairs of sequences"}, ("fine_tune:panel:pairs",),
-                         {f"fine_tune:{name}:pairs": value for name, value in {
-                             "epochs": 3, "learning_rate": 1e-3, "batch_size": 8, "seed": 4}.items()}),
-    "decode": ("decode", {"decode:strategy": "Sampling"}, (),
-               {"decode:no_repeat": 2, "decode:longest:28": 9, "decode:samples": 5, "decode:seed": 3}),
+    "train, stacked": (
+        "train",
+        {"train:task": "copy", "train:copy:kind": "transformer"},
+        ("train:copy:group", f"{STACK}:sizes", f"{STACK}:training"),
+        {
+            "train:copy:length": 8,
+            "train:seed": 3,
+            "train:example": 2,
+            f"{STACK}:rate": 0.02,
+            f"{STACK}:heads:48": 4,
+            "train:copy:vocab": 9,
+            f"{STACK}:d_model": 48,
+            f"{STACK}:layers": 2,
+            f"{STACK}:norm": "pre",
+            f"{STACK}:normalization": "rms",
+            f"{STACK}:activation": "gelu",
+            f"{STACK}:d_ff": 80,
+            f"{STACK}:dropout": 0.1,
+            f"{STACK}:tied": True,
+            f"{STACK}:output_bias": False,
+        }
+        | {f"{STACK}:{name}": value for name, value in (RUN | {"checkpointing": True}).items()},
+    ),
+    "train, recurrent": (
+        "train",
+        {"train:task": "reverse", "train:reverse:kind": "recurrent"},
+        (f"{CELL}:sizes", f"{CELL}:training"),
+        {
+            f"{CELL}:d_model": 48,
+            f"{CELL}:layers": 2,
+            f"{CELL}:cell": "lstm",
+            f"{CELL}:bidirectional": False,
+            f"{CELL}:feeding": "input",
+            f"{CELL}:dropout": 0.1,
+            f"{CELL}:tied": True,
+        }
+        | {f"{CELL}:{name}": value for name, value in RUN.items()},
+    ),
+    "sweeps": (
+        "sweeps",
+        {"sweeps:axis": "Score"},
+        (),
+        {"sweeps:values:reverse:transformer:score": ["additive", "cosine"]},
+    ),
+    "fine_tune, texts": (
+        "fine_tune",
+        {},
+        ("fine_tune:panel:classify",),
+        {
+            f"fine_tune:{name}:classify": value
+            for name, value in {
+                "epochs": 3,
+                "layers": 2,
+                "learning_rate": 1e-3,
+                "batch_size": 8,
+                "seed": 4,
+            }.items()
+        },
+    ),
+    "fine_tune, pairs": (
+        "fine_tune",
+        {"fine_tune:task": "Pairs of sequences"},
+        ("fine_tune:panel:pairs",),
+        {
+            f"fine_tune:{name}:pairs": value
+            for name, value in {
+                "epochs": 3,
+                "learning_rate": 1e-3,
+                "batch_size": 8,
+                "seed": 4,
+            }.items()
+        },
+    ),
+    "decode": (
+        "decode",
+        {"decode:strategy": "Sampling"},
+        (),
+        {"decode:no_repeat": 2, "decode:longest:28": 9, "decode:samples": 5, "decode:seed": 3},
+    ),
 }
 
 
@@ -56,7 +134,9 @@ def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {})
 
 def controls_of(app: AppTest) -> dict[str, Any]:
     elements: list[Any] = [element for kind in KINDS for element in app.get(kind)]
-    return {element.key: element.value for element in elements if element.key and not element.disabled}
+    return {
+        element.key: element.value for element in elements if element.key and not element.disabled
+    }
 
 
 @pytest.mark.parametrize("case", PAGES)
@@ -80,7 +160,10 @@ def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_r
     link = dict(app.query_params) | {"run": "example_recurrent", "train:seed": "7"}
     again = open_page("train", link)
     assert again.session_state[f"{STACK}:attention:now"].score.key == "additive"
-    assert again.selectbox(key="train:task").value == "copy" and again.number_input(key="train:seed").value == 7
+    assert (
+        again.selectbox(key="train:task").value == "copy"
+        and again.number_input(key="train:seed").value == 7
+    )
     alone = open_page("train", {"run": "example_recurrent"})
     assert alone.selectbox(key="train:task").value == "reverse"
     assert alone.selectbox(key="train:reverse:kind").value == "recurrent"
@@ -88,9 +171,18 @@ def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_r
 
 def test_bad_values_in_a_link_of_train_leave_the_recipe():
     name = "train:reverse:transformer"
-    app = open_page("train", {"train:task": "nonsense", "train:seed": "-1", f"{name}:rate": "inf",
-                              f"{name}:layers": "99", f"{name}:d_model": "0", "train:reverse:kind": "1",
-                              f"{name}:attention:now": "score=nonsense"})
+    app = open_page(
+        "train",
+        {
+            "train:task": "nonsense",
+            "train:seed": "-1",
+            f"{name}:rate": "inf",
+            f"{name}:layers": "99",
+            f"{name}:d_model": "0",
+            "train:reverse:kind": "1",
+            f"{name}:attention:now": "score=nonsense",
+        },
+    )
     assert not app.error and app.number_input(key="train:seed").value == 0
     assert app.selectbox(key=f"{name}:mechanism").value == "recommended"
     assert not [key for key in app.query_params if key.startswith("train:")]
@@ -107,4 +199,6 @@ def test_a_text_that_the_browser_sends_late_does_not_set_a_control_back():
     assert app.run().slider(key=name).value == 7, "another link"
     app.switch_page("../pages/runs.py").run()
     app.query_params[name] = "9"
-    assert app.switch_page("../pages/train.py").run().slider(key=name).value == 9, "a link from another page"
+    assert app.switch_page("../pages/train.py").run().slider(key=name).value == 9, (
+        "a link from another page"
+    )

@@ -57,7 +57,9 @@ def assert_silent(lines: list[str], capfd) -> None:
         assert all({"time", "level", "event"} <= json.loads(line).keys() for line in lines)
 
 
-@pytest.mark.parametrize("page", ["masks", "heads", "scores", "pretrained", "runs", "glossary", "one_query"])
+@pytest.mark.parametrize(
+    "page", ["masks", "heads", "scores", "pretrained", "runs", "glossary", "one_query"]
+)
 def test_what_is_typed_into_the_fields_of_a_page(page, lines, capfd):
     app = open_at(page, query=SECRET, **{f"{page}:text": SECRET})
     fields = [field.key for field in (*app.text_input, *app.text_area) if field.key]
@@ -68,7 +70,9 @@ def test_what_is_typed_into_the_fields_of_a_page(page, lines, capfd):
                 field.set_value(f"{SECRET} + {SECRET}(")
         app.run()
     assert_silent(lines, capfd)
-    assert any(page in line and ("ms=" in line or '"ms"' in line) for line in lines), "a page's run is logged"
+    assert any(page in line and ("ms=" in line or '"ms"' in line) for line in lines), (
+        "a page's run is logged"
+    )
 
 
 def test_errors_keep_their_type_and_place_and_a_reference(lines, capfd):
@@ -91,7 +95,9 @@ def test_errors_keep_their_type_and_place_and_a_reference(lines, capfd):
     errors = [line for line in lines if "ValueError" in line]
     assert len(errors) == 3 and all("tests/pages/test_logs.py:" in line for line in errors)
     assert [number in line for line in errors] == [True, True, False]
-    assert any("Reading %s failed" in line for line in lines) and any("a plain sentence" in line for line in lines)
+    assert any("Reading %s failed" in line for line in lines) and any(
+        "a plain sentence" in line for line in lines
+    )
 
 
 def test_an_error_of_a_page_shows_its_reference_and_no_words(lines, capfd, monkeypatch):
@@ -106,10 +112,12 @@ def test_an_error_of_a_page_shows_its_reference_and_no_words(lines, capfd, monke
             assert logs.on_script_error(error)
 
     app = AppTest.from_function(script).run()
-    text, = [error.value for error in app.error]
+    (text,) = [error.value for error in app.error]
     assert "reference" in text and SECRET not in text
     monkeypatch.delenv("ATTENTION_LAB_LOG")
-    assert not logs.on_script_error(ValueError()), "without the log Streamlit shows the error as ever"
+    assert not logs.on_script_error(ValueError()), (
+        "without the log Streamlit shows the error as ever"
+    )
 
 
 def test_an_error_of_the_disk_is_a_sentence_on_every_page():
@@ -119,9 +127,11 @@ def test_an_error_of_the_disk_is_a_sentence_on_every_page():
         from dashboard.runtime import logs
 
         assert logs.on_script_error(OSError(30, "Read-only file system"))
-        assert not logs.on_script_error(FileNotFoundError(2, "No such file or directory")), "that is the lab's own"
+        assert not logs.on_script_error(FileNotFoundError(2, "No such file or directory")), (
+            "that is the lab's own"
+        )
 
-    text, = [error.value for error in AppTest.from_function(script).run().error]
+    (text,) = [error.value for error in AppTest.from_function(script).run().error]
     assert "can be read, but not written" in text and "Errno" not in text
 
 
@@ -131,10 +141,16 @@ def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
 
     monkeypatch.setattr(worker, "_train", fail)
     model = ModelConfig.transformer(d_model=8, num_heads=1, layers=1, d_ff=8)
-    run = create_run(RunConfig(TaskConfig.of("reverse", length=6, vocab=12), model, steps=2), name=SECRET)
+    run = create_run(
+        RunConfig(TaskConfig.of("reverse", length=6, vocab=12), model, steps=2), name=SECRET
+    )
     assert worker.work(run.path) == "failed"
-    assert any("RuntimeError" in line for line in lines) and not [line for line in lines if SECRET in line]
-    assert SECRET not in capfd.readouterr().err, "its standard error is the server's; its output is the run's own file"
+    assert any("RuntimeError" in line for line in lines) and not [
+        line for line in lines if SECRET in line
+    ]
+    assert SECRET not in capfd.readouterr().err, (
+        "its standard error is the server's; its output is the run's own file"
+    )
 
 
 @pytest.mark.parametrize("page", ["pretrained", "runs"])
@@ -143,7 +159,9 @@ def test_names_and_contents_of_files(page, lines, capfd):
     if page == "pretrained":
         app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     assert app.file_uploader
-    app.file_uploader[0].set_value((f"{SECRET}.{'npz' if page == 'pretrained' else 'zip'}", SECRET.encode(), "")).run()
+    app.file_uploader[0].set_value(
+        (f"{SECRET}.{'npz' if page == 'pretrained' else 'zip'}", SECRET.encode(), "")
+    ).run()
     assert_silent(lines, capfd)
 
 
@@ -160,7 +178,14 @@ def test_the_end_of_a_run(lines, capfd, monkeypatch):
 def test_addresses_and_names_of_requests(lines, capfd):
     client = TestClient(Starlette(middleware=[Middleware(HTTPGuard)]), base_url="http://localhost")
     headers = {"User-Agent": SECRET, "Cookie": SECRET, "Referer": SECRET}
-    for path in ("/", "/heads?text=", "/heads/", "/media/", "/_stcore/", f"/_stcore/upload_file/{SECRET}/"):
+    for path in (
+        "/",
+        "/heads?text=",
+        "/heads/",
+        "/media/",
+        "/_stcore/",
+        f"/_stcore/upload_file/{SECRET}/",
+    ):
         client.request(SECRET.upper(), path + SECRET, content=SECRET, headers=headers)
     ours = [line for line in lines if "request" in line]
     client.get("/", headers={"Host": f"{SECRET}.example"})
@@ -168,11 +193,18 @@ def test_addresses_and_names_of_requests(lines, capfd):
     assert_silent(lines, capfd)
 
 
-@pytest.mark.parametrize(("path", "known"), [
-    ("/", "/"), ("/heads", "/heads"), ("/heads/x", "/heads"), ("/mine", "/other"),
-    ("/_stcore/health", "/_stcore/health"), ("/_stcore/upload_file/a/b", "/_stcore/upload_file"),
-    ("/_stcore/mine", "/_stcore/other"),
-])
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("/", "/"),
+        ("/heads", "/heads"),
+        ("/heads/x", "/heads"),
+        ("/mine", "/other"),
+        ("/_stcore/health", "/_stcore/health"),
+        ("/_stcore/upload_file/a/b", "/_stcore/upload_file"),
+        ("/_stcore/mine", "/_stcore/other"),
+    ],
+)
 def test_only_addresses_of_the_server_are_named(path, known):
     assert known_path(path) == known
 

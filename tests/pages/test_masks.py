@@ -56,7 +56,9 @@ def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
     at = put(at, "text_input", "first:formula:text", "j <= i and k == 0")
     assert at.code[0].value.splitlines()[1].index("^") == 11
     assert any("k is not known" in m.value for m in at.markdown)
-    assert "30 of 144" in html_text(at) and any("last rule that could be read" in c.value for c in at.caption)
+    assert "30 of 144" in html_text(at) and any(
+        "last rule that could be read" in c.value for c in at.caption
+    )
 
 
 def test_a_formula_that_breaks_on_these_cells_says_where():
@@ -66,14 +68,18 @@ def test_a_formula_that_breaks_on_these_cells_says_where():
 
 def test_a_drawing_begins_with_the_mask_that_was_there():
     at = put(open_page(first="Causal local"), "selectbox", "first", "drawn")
-    assert at.text_input(key="masks:first:drawn:drawing").value.startswith("12x12:800.c00.e00.700.380.")
+    assert at.text_input(key="masks:first:drawn:drawing").value.startswith(
+        "12x12:800.c00.e00.700.380."
+    )
     assert "33 of 144" in html_text(at)
     at = put(put(at, "selectbox", "first", "causal"), "selectbox", "first", "drawn")
     assert "33 of 144" in html_text(at), "what was drawn is kept"
 
 
 def test_a_row_without_a_key_is_named():
-    at = open_page(first="Drawn by hand", tokens="red green blue", **{"first:drawn:drawing": "3x3:4.0.7"})
+    at = open_page(
+        first="Drawn by hand", tokens="red green blue", **{"first:drawn:drawing": "3x3:4.0.7"}
+    )
     assert "No key is left for “green”, so its output is 0" in html_text(at)
 
 
@@ -96,7 +102,9 @@ def test_no_tokens_and_too_many():
 
 def test_a_link_to_what_is_not_here_is_refused_in_words():
     at = open_page(first="Clairvoyant", join="xor")
-    assert "Clairvoyant; expected one of None" in at.warning[0].value and "xor" in at.warning[1].value
+    assert (
+        "Clairvoyant; expected one of None" in at.warning[0].value and "xor" in at.warning[1].value
+    )
     assert "78 of 144" in html_text(at)
 
 
@@ -160,7 +168,9 @@ def test_a_query_without_a_key_is_nan_in_pytorch():
 
 def test_the_prediction_is_counted():
     question = page.question(12)
-    assert question.options[question.answer] == "Their columns" and "24 of 144" in question.reasons[0]
+    assert (
+        question.options[question.answer] == "Their columns" and "24 of 144" in question.reasons[0]
+    )
     at = open_page()
     at.pills(key="masks:predict").set_value(question.options[1]).run()
     assert "Right." in page_text(at)
@@ -170,14 +180,18 @@ def test_the_prediction_is_counted():
 
 def test_each_move_sets_controls_and_says_what_to_notice():
     at = open_page()
-    for index, (move, says) in enumerate(zip(page.MOVES, ("33 of", "120 of", "66 of", "33 of"), strict=True)):
+    for index, (move, says) in enumerate(
+        zip(page.MOVES, ("33 of", "120 of", "66 of", "33 of"), strict=True)
+    ):
         at.button(key=f"masks:try:{index}").click().run()
         assert not at.error and says in html_text(at) and move.notice in page_text(at), move.label
 
 
 def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
     assert r"\text{red},\,\text{blue}" in live(open_page(tokens="red green blue", cell="0.2"))
-    assert live(open_page(tokens="red green blue", cell="9.9")) == live(open_page(tokens="red green blue"))
+    assert live(open_page(tokens="red green blue", cell="9.9")) == live(
+        open_page(tokens="red green blue")
+    )
 
 
 def test_a_link_to_a_cell_of_the_stack_opens_it():

@@ -14,7 +14,9 @@ def open_page(**query):
     return at.run()
 
 
-@pytest.mark.parametrize(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
+@pytest.mark.parametrize(
+    ("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries]
+)
 def test_every_choice_can_be_drawn_and_said(axis, key):
     choice = controls.controls_of(axis, entry(axis, key), {})
     comparison = compute.compare(choice.config)
@@ -23,7 +25,9 @@ def test_every_choice_can_be_drawn_and_said(axis, key):
     assert mask is None or not after[~mask].any()
     row, column = compute.most_changed(before, after)
     sentence = page.entry_sentence(choice.item, before, after, row, column)
-    assert f"**{number(after[row, column])}**" in sentence and choice.item.name in sentence.replace("\\", "")
+    assert f"**{number(after[row, column])}**" in sentence and choice.item.name in sentence.replace(
+        "\\", ""
+    )
 
 
 @pytest.mark.parametrize("axis", list(AXES))
@@ -31,7 +35,9 @@ def test_each_axis_opens_with_its_table(axis):
     at = open_page(axis=controls.NAMES[axis])
     assert not at.warning and not at.error
     assert len(at.dataframe[0].value) == len(AXES[axis])
-    assert at.selectbox(key=f"mechanisms:{axis}").options == [f"{e.name} · {e.year}" for e in AXES[axis]]
+    assert at.selectbox(key=f"mechanisms:{axis}").options == [
+        f"{e.name} · {e.year}" for e in AXES[axis]
+    ]
 
 
 def test_a_link_to_what_is_not_there_is_refused_in_words():

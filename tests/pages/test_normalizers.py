@@ -26,11 +26,18 @@ def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():
     assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
 
 
-@pytest.mark.parametrize(("kind", "name", "value"), [
-    ("text_input", "scores", "1, 2, 3"), ("select_slider", "spread", 4.0), ("select_slider", "temperature", 0.5),
-    ("slider", "sink", 3.0), ("number_input", "params:softcap:cap", 1.0), ("number_input", "params:top_k:k", 1),
-    ("slider", "params:entmax:alpha", 2.0),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("text_input", "scores", "1, 2, 3"),
+        ("select_slider", "spread", 4.0),
+        ("select_slider", "temperature", 0.5),
+        ("slider", "sink", 3.0),
+        ("number_input", "params:softcap:cap", 1.0),
+        ("number_input", "params:top_k:k", 1),
+        ("slider", "params:entmax:alpha", 2.0),
+    ],
+)
 def test_the_picture_follows_every_control(kind, name, value):
     at = open_page()
     before = html_text(at)
@@ -43,11 +50,19 @@ def test_a_link_brings_typed_scores_back():
     assert "You typed these scores" in at.caption[0].value
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("", "no score"), ("1, two, 3", "Score 1, “two”"), ("1,,3", "Score 1, empty"), ("nan", "Score 0"),
-    ("1, inf", "Score 1"), ("1e9", "Score 0"), (", ".join("1" for _ in range(33)), "33 scores"),
-    ("<b>, 1", "Score 0, “<b>”"),
-])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no score"),
+        ("1, two, 3", "Score 1, “two”"),
+        ("1,,3", "Score 1, empty"),
+        ("nan", "Score 0"),
+        ("1, inf", "Score 1"),
+        ("1e9", "Score 0"),
+        (", ".join("1" for _ in range(33)), "33 scores"),
+        ("<b>, 1", "Score 0, “<b>”"),
+    ],
+)
 def test_bad_scores_are_refused_in_words(text, says):
     at = put(open_page(), "text_input", "scores", text)
     assert says in re.sub(r"\\(.)", r"\1", at.error[0].value)
@@ -55,15 +70,19 @@ def test_bad_scores_are_refused_in_words(text, says):
         controls.parse(text)
 
 
-@pytest.mark.parametrize("text", ["5", "x, x", "0, 0, 0", "-1, −2,", "1e4, -1e4",
-                                  "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"])
+@pytest.mark.parametrize(
+    "text",
+    ["5", "x, x", "0, 0, 0", "-1, −2,", "1e4, -1e4", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"],
+)
 def test_any_scores_give_a_picture(text):
     at = put(open_page(), "text_input", "scores", text)
     assert not at.error and live(at)
 
 
 def test_a_row_without_keys_is_said_in_words():
-    assert "every normalizer gives weights of 0" in html_text(put(open_page(), "text_input", "scores", "x, x"))
+    assert "every normalizer gives weights of 0" in html_text(
+        put(open_page(), "text_input", "scores", "x, x")
+    )
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -88,7 +107,9 @@ def test_only_what_gets_weight_learns():
 def evaluated(latex):
     """The value of the middle of an equation, read back from its LaTeX."""
     text = re.sub(r"\\frac\{(.*)\}\{(.*)\}$", r"(\1)/(\2)", latex)
-    text = re.sub(r"\\max\((.*),\\ 0\)(?:\^\{(.*)\})?", lambda m: f"max({m[1]}, 0)**({m[2] or 1})", text)
+    text = re.sub(
+        r"\\max\((.*),\\ 0\)(?:\^\{(.*)\})?", lambda m: f"max({m[1]}, 0)**({m[2] or 1})", text
+    )
     text = re.sub(r"\\sigma\((.*)\)", r"1/(1+math.exp(-(\1)))", text)
     return eval(re.sub(r"e\^\{(.*?)\}", r"math.exp(\1)", text), {"math": math, "max": max})  # noqa: S307
 
@@ -98,7 +119,9 @@ def test_the_numbers_in_the_equation_make_the_weight(key):
     row = compute.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
     for j in text.nonzero(row):
         line = text.numbers(row.normalizer, row, j)
-        assert line or type(row.normalizer) not in text.numbers.registry, "it has such a line, and gave none"
+        assert line or type(row.normalizer) not in text.numbers.registry, (
+            "it has such a line, and gave none"
+        )
         if not line:
             continue  # a normalizer that no line was written for shows its equation and its result
         assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
@@ -108,18 +131,26 @@ def test_the_numbers_in_the_equation_make_the_weight(key):
 def test_a_curve_passes_through_the_weight_it_follows(key):
     scores = (1.0, None, 0.5)
     at = dict(compute.sweep(Choice(key), scores, 2.0, 0))
-    assert at[2.0] == pytest.approx(float(compute.normalize_row(Choice(key), scores, 2.0).weights[0]))
+    assert at[2.0] == pytest.approx(
+        float(compute.normalize_row(Choice(key), scores, 2.0).weights[0])
+    )
 
 
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
-    tile = charts.weights_tile("a<b", "n", np.array([0.25, 0.5]), (True, False), ("<i>", "y"), 0, 0.25, "f")
+    tile = charts.weights_tile(
+        "a<b", "n", np.array([0.25, 0.5]), (True, False), ("<i>", "y"), 0, 0.25, "f"
+    )
     assert "<i>:" not in tile and "a&lt;b" in tile
     assert 'style="height:25.0%"' in tile and "masked" in tile and charts.NO_KEY in tile
 
 
 def test_the_example_is_a_real_row():
     names, query, scores = compute.example()
-    assert query in names and len(scores) == len(names) and controls.parse(controls.write(scores)) == scores
+    assert (
+        query in names
+        and len(scores) == len(names)
+        and controls.parse(controls.write(scores)) == scores
+    )
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -127,7 +158,9 @@ def test_the_snippet_runs_and_makes_the_same_weights(key):
     scores, space = (1.0, None, -0.5), dict[str, Any]()
     exec(text.snippet(Choice(key), scores), space)  # noqa: S102
     row = compute.normalize_row(Choice(key), scores, 1.0)
-    np.testing.assert_allclose(space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7
+    )
 
 
 def test_the_sources_open():
@@ -141,4 +174,6 @@ def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
     assert "Hard trains with the" in at.caption[0].value
     put(at, "selectbox", "params:hard:gradient", "none")
     assert "Hard trains" not in at.caption[0].value
-    assert re.search(r"Hard</th>(<td>[^<]*</td>){5}<td>0</td>", html_text(at)), "no score has a gradient"
+    assert re.search(r"Hard</th>(<td>[^<]*</td>){5}<td>0</td>", html_text(at)), (
+        "no score has a gradient"
+    )

@@ -12,21 +12,36 @@ from tests.cases import instance
 from tests.pages.app import live, open_at, set_control
 
 open_page = partial(open_at, "one_query", "one:")
-open_layer = partial(open_page, stage="5 Normalize")  # as links of the first version: six words, four heads
+open_layer = partial(
+    open_page, stage="5 Normalize"
+)  # as links of the first version: six words, four heads
 put = partial(set_control, "one:")
 
 
 def drawn(at):
     """What the picture was given."""
-    return next(data for data in (json.loads(one.proto.json) for one in at.get("bidi_component")) if "stages" in data)
+    return next(
+        data
+        for data in (json.loads(one.proto.json) for one in at.get("bidi_component"))
+        if "stages" in data
+    )
 
 
-@pytest.mark.parametrize(("kind", "name", "value"), [
-    ("selectbox", "score", "additive"), ("selectbox", "position", "rope"), ("selectbox", "mask", "none"),
-    ("select_slider", "d_model", 512), ("select_slider", "heads", 2), ("selectbox", "normalizer", "sparsemax"),
-    ("number_input", "normalizer:softmax:temperature", 0.5), ("selectbox", "projection", "latent"),
-    ("number_input", "seed", 5), ("text_input", "tokens", "Other words here"),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("selectbox", "score", "additive"),
+        ("selectbox", "position", "rope"),
+        ("selectbox", "mask", "none"),
+        ("select_slider", "d_model", 512),
+        ("select_slider", "heads", 2),
+        ("selectbox", "normalizer", "sparsemax"),
+        ("number_input", "normalizer:softmax:temperature", 0.5),
+        ("selectbox", "projection", "latent"),
+        ("number_input", "seed", 5),
+        ("text_input", "tokens", "Other words here"),
+    ],
+)
 def test_the_numbers_follow_every_control(kind, name, value):
     at = open_layer()
     before = live(at)
@@ -42,7 +57,8 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
         assert live(at), item.key
         heads = instance(at.select_slider(key="one:heads").value, int)
         assert item.key in control_row.PLAIN or plain(item.changed(16, heads)[0]) in {
-            each.value for each in at.caption}, item.key
+            each.value for each in at.caption
+        }, item.key
 
 
 def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
@@ -52,8 +68,11 @@ def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
         for item in AXES[axis]:
             at = put(at, "selectbox", axis, item.key)
             assert live(at) and not at.error and not at.warning, (axis, item.key)
-            shown = {widget.key for kind in (at.slider, at.number_input, at.toggle, at.selectbox, at.text_input)
-                     for widget in kind}
+            shown = {
+                widget.key
+                for kind in (at.slider, at.number_input, at.toggle, at.selectbox, at.text_input)
+                for widget in kind
+            }
             assert {f"one:{axis}:{item.key}:{param.key}" for param in item.params} <= shown
         at = put(at, "selectbox", axis, first)
 
@@ -64,13 +83,19 @@ def test_a_mask_of_masks_is_chosen_part_by_part():
     at = put(at, "number_input", "mask:0:causal_local:lookback", 1)
     at = put(at, "selectbox", "mask:1", "not")
     assert at.query_params["one:mask"] == "or(causal_local(lookback=1),not(causal))"
-    assert r"0 \le i - j \le w \vee (\neg(j \le i))" in live(put(at, "segmented_control", "stage", 4))
+    assert r"0 \le i - j \le w \vee (\neg(j \le i))" in live(
+        put(at, "segmented_control", "stage", 4)
+    )
 
 
 def test_a_link_carries_every_choice_with_its_parameters_and_brings_it_back():
-    links = {"projection": "grouped_query(bias=false,kv_heads=1)", "score": "additive",
-             "position": "formula(formula='score - 0.5*(i-j)')", "mask": "and(causal,or(local(window=1),drawn))",
-             "normalizer": "entmax(alpha=1.75)"}
+    links = {
+        "projection": "grouped_query(bias=false,kv_heads=1)",
+        "score": "additive",
+        "position": "formula(formula='score - 0.5*(i-j)')",
+        "mask": "and(causal,or(local(window=1),drawn))",
+        "normalizer": "entmax(alpha=1.75)",
+    }
     at = open_page(**links)
     assert not at.warning
     assert {axis: at.query_params[f"one:{axis}"] for axis in links} == links
@@ -107,8 +132,10 @@ def test_folded_heads_show_either_map_and_the_weights_they_make():
     assert min(key["weight"]["value"] for key in drawn(at)["keys"]) < 0
 
 
-@pytest.mark.parametrize(("projection", "becomes"), [
-    ("grouped_query(kv_heads=3)", "grouped_query"), ("latent(rope=7)", "latent(rope=6)")])
+@pytest.mark.parametrize(
+    ("projection", "becomes"),
+    [("grouped_query(kv_heads=3)", "grouped_query"), ("latent(rope=7)", "latent(rope=6)")],
+)
 def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projection, becomes):
     at = open_page(projection=projection, position="none")
     assert "take " in at.error[0].value
@@ -183,24 +210,47 @@ def test_no_token_is_answered_in_words(text):
     assert "no token" in put(open_layer(), "text_input", "tokens", text).warning[0].value
 
 
-@pytest.mark.parametrize("text", [
-    "one", "😀 👩‍👩‍👧 🇩🇪", "שלום עולם مرحبا", "word " * 4000, "x" * 25_000,
-    "<b>*x*</b> $y$ :smile: [l](http://e.x) `c`",
-    "\\ { } % # & _ ^ ~", "the the the", "\u202e\u0000\ufeff",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "one",
+        "😀 👩‍👩‍👧 🇩🇪",
+        "שלום עולם مرحبا",
+        "word " * 4000,
+        "x" * 25_000,
+        "<b>*x*</b> $y$ :smile: [l](http://e.x) `c`",
+        "\\ { } % # & _ ^ ~",
+        "the the the",
+        "\u202e\u0000\ufeff",
+    ],
+)
 def test_any_text_gives_a_picture(text):
     assert live(put(open_layer(), "text_input", "tokens", text))
 
 
-@pytest.mark.parametrize(("link", "says"), [
-    ({"d_model": "64", "heads": "7"}, "num_heads = 7 does not divide d_model = 64; take one of 1, 2, 4"),
-    ({"d_model": "700"}, "d_model = 700"), ({"heads": "abc"}, "heads = abc"),
-    ({"mask": "Foo"}, "mask = Foo"), ({"seed": "-1"}, "seed = "), ({"temperature": "0"}, "temperature = 0"),
-    ({"head": "9"}, "head = 9"), ({"query": "cat"}, "the query cat"), ({"stage": "9"}, "stage = 9"),
-    ({"source": "Matrices Q, K, V", "matrices": "1,2|1,0;0|3"}, "K's rows have 1 and 2 numbers"),
-    ({"source": "Matrices Q, K, V", "matrices": "1,nan|1,0|3"}, "NaN"),
-    ({"source": "Matrices Q, K, V", "matrices": "1,2,3|1,0|3"}, "Q has 3 columns and K has 2"),
-])
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        (
+            {"d_model": "64", "heads": "7"},
+            "num_heads = 7 does not divide d_model = 64; take one of 1, 2, 4",
+        ),
+        ({"d_model": "700"}, "d_model = 700"),
+        ({"heads": "abc"}, "heads = abc"),
+        ({"mask": "Foo"}, "mask = Foo"),
+        ({"seed": "-1"}, "seed = "),
+        ({"temperature": "0"}, "temperature = 0"),
+        ({"head": "9"}, "head = 9"),
+        ({"query": "cat"}, "the query cat"),
+        ({"stage": "9"}, "stage = 9"),
+        (
+            {"source": "Matrices Q, K, V", "matrices": "1,2|1,0;0|3"},
+            "K's rows have 1 and 2 numbers",
+        ),
+        ({"source": "Matrices Q, K, V", "matrices": "1,nan|1,0|3"}, "NaN"),
+        ({"source": "Matrices Q, K, V", "matrices": "1,2,3|1,0|3"}, "Q has 3 columns and K has 2"),
+    ],
+)
 def test_a_bad_link_is_refused_in_words_and_something_is_shown(link, says):
     at = open_page(**link)
     assert any(says in warning.value for warning in at.warning)
@@ -209,7 +259,10 @@ def test_a_bad_link_is_refused_in_words_and_something_is_shown(link, says):
 
 def test_a_good_link_is_followed():
     at = open_page(d_model="64", heads="8", mask="None", stage="2 Score", tokens="a b c", seed="3")
-    assert (at.select_slider(key="one:d_model").value, at.select_slider(key="one:heads").value) == (64, 8)
+    assert (at.select_slider(key="one:d_model").value, at.select_slider(key="one:heads").value) == (
+        64,
+        8,
+    )
     assert at.segmented_control(key="one:stage").value == 2
     assert not at.button(key="one:back").disabled and not at.warning
 
@@ -233,6 +286,11 @@ def test_the_formula_is_shown_as_a_textbook_writes_it():
 
 def test_the_query_follows_the_last_word_until_another_is_picked():
     at = put(open_page(), "text_input", "tokens", "one two three")
-    assert at.button_group(key="one:query").value == "three", "a link without a query opens with the last word"
+    assert at.button_group(key="one:query").value == "three", (
+        "a link without a query opens with the last word"
+    )
     at.button_group(key="one:query").set_value("two").run()
-    assert put(at, "text_input", "tokens", "one two three four").button_group(key="one:query").value == "two"
+    assert (
+        put(at, "text_input", "tokens", "one two three four").button_group(key="one:query").value
+        == "two"
+    )

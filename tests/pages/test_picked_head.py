@@ -39,7 +39,9 @@ def test_another_role_begins_with_its_own_head_although_one_was_picked(app):
     open_page(app, "head_roles")
     app.selectbox(key=ROLE).set_value("same").run().run()
     assert app.selectbox(key=HEAD).value == "L2·H9"
-    assert "L1·H8</b>" in html_text(open_page(app, "pretrained")), "nobody picked the head that the role began with"
+    assert "L1·H8</b>" in html_text(open_page(app, "pretrained")), (
+        "nobody picked the head that the role began with"
+    )
 
 
 def test_a_head_that_nobody_picked_stays_where_it_is(app):
@@ -56,9 +58,14 @@ def test_another_model_and_another_kind_have_other_heads(app):
         from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
 
         choose_head(EMBEDDED, "self", (4, 7))
-        st.write([current_head_of(EMBEDDED, "self", (6, 12)), current_head_of(EMBEDDED, "cross", (6, 12)),
-                  current_head_of(EMBEDDED, "self", (6, 7)),
-                  current_head_of(ModelRef("lab", "numbers"), "self", (6, 12))])
+        st.write(
+            [
+                current_head_of(EMBEDDED, "self", (6, 12)),
+                current_head_of(EMBEDDED, "cross", (6, 12)),
+                current_head_of(EMBEDDED, "self", (6, 7)),
+                current_head_of(ModelRef("lab", "numbers"), "self", (6, 12)),
+            ]
+        )
 
     ran = AppTest.from_function(visit, default_timeout=60).run()
     assert ran.json[0].value.replace(" ", "").replace("\n", "") == "[[4,7],null,null,null]"

@@ -39,8 +39,19 @@ def test_a_score_that_fails_after_its_trial_is_left_out_with_the_reason(loaded):
             raise OSError("the table is gone")
         return q @ k.mT
 
-    register("score", Entry("from_table", "From a table", lambda config: score, "q^T k",
-                            "A product that needs a table.", "Someone", 2026, "https://example.org"))
+    register(
+        "score",
+        Entry(
+            "from_table",
+            "From a table",
+            lambda config: score,
+            "q^T k",
+            "A product that needs a table.",
+            "Someone",
+            2026,
+            "https://example.org",
+        ),
+    )
     working.clear()
     app = open_at("scores", "scores:", equation="from_table")
     assert not app.exception and app.selectbox(key="scores:equation").value == "scaled_dot"
@@ -50,16 +61,28 @@ def test_a_score_that_fails_after_its_trial_is_left_out_with_the_reason(loaded):
 
 
 def test_all_three_are_drawn_together(loaded):
-    app = open_at("one_query", "one:", score="cosine_power(power=2.0)", mask="every_second_key",
-                  normalizer="power_weights")
+    app = open_at(
+        "one_query",
+        "one:",
+        score="cosine_power(power=2.0)",
+        mask="every_second_key",
+        normalizer="power_weights",
+    )
     assert not app.exception and not app.error and not app.warning
-    assert app.session_state["one:score"] == "cosine_power" and app.session_state["one:mask"] == "every_second_key"
+    assert (
+        app.session_state["one:score"] == "cosine_power"
+        and app.session_state["one:mask"] == "every_second_key"
+    )
 
 
 def test_a_plug_in_that_could_not_be_loaded_is_named_above_every_page(monkeypatch):
     monkeypatch.setenv(plugins.VARIABLE, str(WORKED))
-    monkeypatch.setattr(plugins, "problems", ["Plug-in a.py, line 3: ZeroDivisionError: division by zero."])
+    monkeypatch.setattr(
+        plugins, "problems", ["Plug-in a.py, line 3: ZeroDivisionError: division by zero."]
+    )
     for page in ("start", "masks"):
-        assert "Plug-in a.py, line 3: ZeroDivisionError: division by zero. Correct it" in page_text(open_at(page))
+        assert "Plug-in a.py, line 3: ZeroDivisionError: division by zero. Correct it" in page_text(
+            open_at(page)
+        )
     monkeypatch.delenv(plugins.VARIABLE)
     assert "Plug-in a.py" not in page_text(open_at("masks"))

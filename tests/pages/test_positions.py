@@ -39,7 +39,10 @@ def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
         choose(at, entry.key, idea)
         assert not at.error, entry.key
         nothing = entry.enters == "" and idea != "shuffle"
-        assert bool(at.info) is nothing and ("displaystyle" in " ".join(m.value for m in at.markdown)) is not nothing
+        assert (
+            bool(at.info) is nothing
+            and ("displaystyle" in " ".join(m.value for m in at.markdown)) is not nothing
+        )
 
 
 def test_without_positions_every_word_takes_out_what_it_took():
@@ -54,15 +57,20 @@ def test_shuffle_again_makes_another_order():
     assert fact_text(at.run()) != before
 
 
-@pytest.mark.parametrize(("position", "idea", "kind", "name", "value"), [
-    ("sinusoidal", "encoding", "slider", "places", 40),
-    ("sinusoidal", "encoding", "number_input", "position:sinusoidal:base", 50.0),
-    ("rope", "encoding", "slider", "position:rope:share", 0.5), ("alibi", "shift", "slider", "shift", 9),
-    ("rope", "distance", "select_slider", "d_model", 32), ("t5", "distance", "number_input", "seed", 5),
-    ("shaw", "shift", "text_input", "tokens", "Other words here"),
-    ("kerple", "distance", "selectbox", "position:kerple:kernel", "power"),
-    ("formula", "encoding", "text_input", "position:formula:formula", "score - 2*abs(i-j)"),
-])
+@pytest.mark.parametrize(
+    ("position", "idea", "kind", "name", "value"),
+    [
+        ("sinusoidal", "encoding", "slider", "places", 40),
+        ("sinusoidal", "encoding", "number_input", "position:sinusoidal:base", 50.0),
+        ("rope", "encoding", "slider", "position:rope:share", 0.5),
+        ("alibi", "shift", "slider", "shift", 9),
+        ("rope", "distance", "select_slider", "d_model", 32),
+        ("t5", "distance", "number_input", "seed", 5),
+        ("shaw", "shift", "text_input", "tokens", "Other words here"),
+        ("kerple", "distance", "selectbox", "position:kerple:kernel", "power"),
+        ("formula", "encoding", "text_input", "position:formula:formula", "score - 2*abs(i-j)"),
+    ],
+)
 def test_the_numbers_follow_every_control(position, idea, kind, name, value):
     at = choose(open_page(), position, idea)
     before = fact_text(at)
@@ -117,7 +125,9 @@ def test_the_shuffled_sentence_stands_before_the_equation():
     at = open_page()
     elements: list[Any] = [e for e in at.main if e.type in ("html", "markdown")]
     blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
-    first = next(index for index, text in enumerate(blocks) if "Shuffled, without positions" in text)
+    first = next(
+        index for index, text in enumerate(blocks) if "Shuffled, without positions" in text
+    )
     assert blocks[first].count(">same<") == 6, "one for each of the six words"
     assert first < next(index for index, text in enumerate(blocks) if "displaystyle" in text)
 
@@ -133,7 +143,10 @@ def test_a_link_opens_the_same_shuffle_and_the_same_pinned_cell():
 def test_the_prediction_is_measured():
     changes = compute.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
     question = page.question(changes)
-    assert question.options[question.answer].startswith("RoPE") and changes["rope"] < 1e-4 < changes["learned"]
+    assert (
+        question.options[question.answer].startswith("RoPE")
+        and changes["rope"] < 1e-4 < changes["learned"]
+    )
     assert page.question(changes | {"learned": 0.0}).answer == 1
 
 
@@ -149,8 +162,12 @@ def test_each_move_sets_controls_and_says_what_to_notice():
 def test_an_encoding_that_is_added_shows_the_sum_and_keeps_the_weights_one_click_away():
     drawn = [element.key for element in open_page().get("bidi_component")]
     assert "positions:sum" in drawn and "positions:maps" not in drawn
-    assert "positions:maps" in [element.key for element in open_page(cell="0.1").get("bidi_component")]
-    drawn = [element.key for element in choose(open_page(), "rope", "shuffle").get("bidi_component")]
+    assert "positions:maps" in [
+        element.key for element in open_page(cell="0.1").get("bidi_component")
+    ]
+    drawn = [
+        element.key for element in choose(open_page(), "rope", "shuffle").get("bidi_component")
+    ]
     assert "positions:sum" not in drawn and "positions:maps" in drawn
 
 
@@ -169,4 +186,6 @@ def test_a_wrong_prediction_names_the_right_one_with_its_number():
 def test_the_letters_of_an_equation_and_the_names_of_pairs_are_explained():
     assert "## What it means" in page_text(open_page()) and "b the base" in page_text(open_page())
     text = page_text(open_page(position="RoPE · 2021", idea="The encoding"))
-    assert "“0, 8” are the numbers 0 and 8" in text and "first half and one of the second half" in text
+    assert (
+        "“0, 8” are the numbers 0 and 8" in text and "first half and one of the second half" in text
+    )

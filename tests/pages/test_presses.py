@@ -7,7 +7,13 @@ import pytest
 
 from tests.pages.app import open_at
 
-PAGES = {"train": {}, "fine_tune": {}, "sweeps": {}, "claims": {"claim": "sinks"}, "corpus": {"corpus:texts": "own"}}
+PAGES = {
+    "train": {},
+    "fine_tune": {},
+    "sweeps": {},
+    "claims": {"claim": "sinks"},
+    "corpus": {"corpus:texts": "own"},
+}
 
 
 def runs_started():

@@ -27,7 +27,9 @@ def test_a_link_opens_its_head_and_its_cells(app):
     assert "cross → street" in captions(app)
 
 
-@pytest.mark.parametrize(("name", "value"), [("head", "6.0"), ("head", "a.b"), ("pin", "999.0"), ("pin", "<b>")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("head", "6.0"), ("head", "a.b"), ("pin", "999.0"), ("pin", "<b>")]
+)
 def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
     app.query_params[name] = value
     app.run()
@@ -42,7 +44,9 @@ def test_an_empty_text_asks_for_one(app, text):
     assert "write a sentence" in app.info[0].value
 
 
-@pytest.mark.parametrize("text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600])
+@pytest.mark.parametrize(
+    "text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600]
+)
 def test_any_text_gives_a_picture_and_a_fact(app, text):
     app.run()
     app.text_input(key="inside:text").set_value(text).run()
@@ -57,13 +61,17 @@ def switch(app: AppTest, name: str, value: bool = True) -> None:
 def test_special_tokens_can_be_hidden_and_the_page_says_what_that_does(app):
     app.run()
     switch(app, "special")
-    assert "Special tokens are hidden" in captions(app) and "divided by what is left" in captions(app)
+    assert "Special tokens are hidden" in captions(app) and "divided by what is left" in captions(
+        app
+    )
     assert "CLS" not in html_text(app)
 
 
 def test_pieces_are_merged_where_a_word_has_several(app):
     app.run()
-    assert "pretrained:words" not in [one.key for one in app.toggle], "this sentence has one piece a word"
+    assert "pretrained:words" not in [one.key for one in app.toggle], (
+        "this sentence has one piece a word"
+    )
     app.text_input(key="inside:text").set_value("Tokenization of unbelievable things.").run()
     app.query_params["pin"] = "1.2"
     switch(app, "words")
@@ -76,8 +84,13 @@ def test_the_order_follows_the_weights(app):
     app.run()
     before = html_text(app)
     app.radio(key="pretrained:order").set_value("both").run()
-    assert "puts <b style='font-weight:600'>0.68" in before and "puts <b style='font-weight:600'>0.68" in html_text(app)
-    assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0, "the key of the pin comes first"
+    assert (
+        "puts <b style='font-weight:600'>0.68" in before
+        and "puts <b style='font-weight:600'>0.68" in html_text(app)
+    )
+    assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0, (
+        "the key of the pin comes first"
+    )
 
 
 @pytest.mark.parametrize("model", ["numbers", "induction", "only-attention", "digits"])

@@ -32,7 +32,9 @@ def test_the_link_names_the_question(app):
 
 
 def test_pages_that_are_named_exist():
-    assert {key for answer in ANSWERS.values() for key, _ in answer.pages} <= {step.key for step in STEPS}
+    assert {key for answer in ANSWERS.values() for key, _ in answer.pages} <= {
+        step.key for step in STEPS
+    }
 
 
 def test_scores_grow_with_the_root_of_d_and_scaling_keeps_the_weights_even():
@@ -43,13 +45,17 @@ def test_scores_grow_with_the_root_of_d_and_scaling_keeps_the_weights_even():
 
 
 def test_only_the_causal_mask_keeps_earlier_outputs():
-    assert "5 of the 5" in compute.causality().sentence and "mask 0 do" in compute.causality().sentence
+    assert (
+        "5 of the 5" in compute.causality().sentence and "mask 0 do" in compute.causality().sentence
+    )
 
 
 def test_the_wrong_view_mixes_tokens():
     x = torch.arange(3).repeat_interleave(4).view(1, 3, 4)
     wrong = (x.view(1, 2, 3, 2) != x.view(1, 3, 2, 2).transpose(1, 2)).any(-1).sum()
-    assert compute.reshaping().sentence.startswith(f"view(B, H, T, D) puts the wrong token into {wrong} of 6")
+    assert compute.reshaping().sentence.startswith(
+        f"view(B, H, T, D) puts the wrong token into {wrong} of 6"
+    )
 
 
 def test_a_masked_padded_key_changes_no_real_output():
@@ -58,4 +64,8 @@ def test_a_masked_padded_key_changes_no_real_output():
 
 
 def test_families_have_the_attentions_of_their_papers():
-    assert [row[1:] for row in compute.families().rows] == [("2", "0", "0"), ("0", "2", "0"), ("2", "2", "2")]
+    assert [row[1:] for row in compute.families().rows] == [
+        ("2", "0", "0"),
+        ("0", "2", "0"),
+        ("2", "2", "2"),
+    ]

@@ -34,7 +34,9 @@ def open_page(picked: str | None = None, search: str | None = None) -> AppTest:
 def test_first_sight_shows_the_examples():
     app = open_page()
     assert len(app.dataframe[0].value) == len(EXAMPLE_RUNS)
-    assert f"accuracy after {LAST} steps" in page_text(app) and "No runs of your own yet" in page_text(app)
+    assert f"accuracy after {LAST} steps" in page_text(
+        app
+    ) and "No runs of your own yet" in page_text(app)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
 
 
@@ -60,7 +62,9 @@ def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
     runs = [made(name=f"run {number}") for number in range(3)]
     app = open_page(runs[0].id)
     assert app.dataframe[0].value["name"].tolist() == ["run 2", "run 1"]
-    assert app.text_input(key=f"runs:name:{runs[0].id}").value == "run 0", "a selected run may be on another page"
+    assert app.text_input(key=f"runs:name:{runs[0].id}").value == "run 0", (
+        "a selected run may be on another page"
+    )
     app = app_at("runs")
     app.query_params["runs:page"] = "2"
     names = app.run().dataframe[0].value["name"].tolist()
@@ -84,7 +88,9 @@ def test_a_run_under_way_is_not_deleted():
     run = made("running")
     with run.lock():
         app = open_page(run.id)
-        (delete,) = [popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"]
+        (delete,) = [
+            popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"
+        ]
         assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop the run first."
         app.button(key="runs:delete:go").click().run()
     assert find_run(run.id) == run
@@ -102,7 +108,9 @@ def test_what_no_class_of_transformers_computes_says_so():
     app = open_page("example_recurrent")
     app.session_state["runs:formats"] = True
     files = {button.proto.label: button.proto for button in app.run().get("download_button")}
-    assert files["Hugging Face"].disabled and "A recurrent that reads tokens has no equivalent" in page_text(app)
+    assert files[
+        "Hugging Face"
+    ].disabled and "A recurrent that reads tokens has no equivalent" in page_text(app)
 
 
 def test_a_copy_is_made_of_an_example():
@@ -111,7 +119,10 @@ def test_a_copy_is_made_of_an_example():
     (copied,) = list_runs()
     assert copied.records() == EXAMPLE_RUNS[1].records()
     assert copied.checkpoint_steps() == EXAMPLE_RUNS[1].checkpoint_steps()
-    assert copied.name == "Reverse: recurrent, dot product, copy" and query_value(app, "run") == copied.id
+    assert (
+        copied.name == "Reverse: recurrent, dot product, copy"
+        and query_value(app, "run") == copied.id
+    )
 
 
 def test_a_fork_goes_on_from_a_kept_step():
@@ -121,14 +132,19 @@ def test_a_fork_goes_on_from_a_kept_step():
     app.number_input(key=f"runs:fork:example_run:steps:{LAST}").set_value(300).run()
     app.button(key="runs:fork:go").click().run()
     (forked,) = list_runs()
-    assert forked.metadata()["parent"] == {"run": "example_run", "step": LAST} and forked.config().steps == 300
+    assert (
+        forked.metadata()["parent"] == {"run": "example_run", "step": LAST}
+        and forked.config().steps == 300
+    )
     assert forked.records() == [r for r in EXAMPLE_RUNS[0].records() if r.step <= LAST]
 
 
 def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     app = open_page()
     (field,) = app.file_uploader
-    field.set_value(("run.zip", io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue(), "application/zip")).run()
+    field.set_value(
+        ("run.zip", io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue(), "application/zip")
+    ).run()
     (run,) = list_runs()
     assert run.records() == EXAMPLE_RUNS[0].records() and query_value(app, "run") == run.id
     (field,) = app.file_uploader

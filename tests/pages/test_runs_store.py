@@ -29,13 +29,18 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it(monkeypatch, t
     copy_now()
     become(monkeypatch, tmp_path, "blue")
     app = open_page()
-    assert "all are copied. 2 more runs are only there." in page_text(app) and len(app.dataframe[0].value) == 2
+    assert (
+        "all are copied. 2 more runs are only there." in page_text(app)
+        and len(app.dataframe[0].value) == 2
+    )
     app.session_state["runs:stored"] = True
     app.run()
     (menu,) = [box for box in app.selectbox if box.key == "runs:stored:run"]
     assert menu.options[0].startswith("second · finished · red · ")
     app.button(key="runs:stored:go").click().run()
-    assert [run.id for run in list_runs()] == [second.id] and "second" in app.dataframe[0].value["name"].tolist()
+    assert [run.id for run in list_runs()] == [second.id] and "second" in app.dataframe[0].value[
+        "name"
+    ].tolist()
     app = open_page()
     app.switch_page("../pages/train.py")
     app.query_params["run"] = first.id

@@ -36,10 +36,15 @@ def test_every_score_stands_in_the_table(page):
     assert all(f"</span>{item.name}</th>" in table for item in AXES["score"])
 
 
-@pytest.mark.parametrize(("kind", "name", "value"), [
-    ("select_slider", "dims", 4), ("select_slider", "stretch", 4.0), ("text_input", "tokens", "Other words here"),
-    ("selectbox", "equation", "additive"),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("select_slider", "dims", 4),
+        ("select_slider", "stretch", 4.0),
+        ("text_input", "tokens", "Other words here"),
+        ("selectbox", "equation", "additive"),
+    ],
+)
 def test_the_numbers_follow_every_control(page, kind, name, value):
     before = live(page)
     assert live(put(page, kind, name, value)) != before
@@ -71,13 +76,17 @@ def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
     result = compute.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
     if result.factors is not None:  # a score that is no sum of products shows its result alone
         first, second = result.factors
-        np.testing.assert_allclose((first * second).sum(-1) * result.scale, result.scores, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            (first * second).sum(-1) * result.scale, result.scores, rtol=1e-4, atol=1e-5
+        )
     np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
 
 
 def test_all_scores_meet_the_same_queries_and_keys():
     """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
-    result = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES if key != "qk_norm"]
+    result = [
+        compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES if key != "qk_norm"
+    ]
     for each in result:
         np.testing.assert_array_equal(each.q, result[0].q)
         np.testing.assert_allclose(each.weights[:, 0], each.weights[:, 4], rtol=1e-5)
@@ -85,8 +94,11 @@ def test_all_scores_meet_the_same_queries_and_keys():
 
 
 CHARACTER = {  # rank at D = 8, symmetric, what a query twice as long does, whether turning both alike changes it
-    "dot": (8, True, 2.0, False), "scaled_dot": (8, True, 2.0, False), "general": (8, False, 2.0, True),
-    "cosine": (8, True, 1.0, False), "qk_norm": (8, True, 1.0, True),
+    "dot": (8, True, 2.0, False),
+    "scaled_dot": (8, True, 2.0, False),
+    "general": (8, False, 2.0, True),
+    "cosine": (8, True, 1.0, False),
+    "qk_norm": (8, True, 1.0, True),
 }
 
 
@@ -101,25 +113,44 @@ def test_the_character_of_a_product_is_known(key):
 @pytest.mark.parametrize("key", ["additive", "concat"])
 def test_a_network_is_none_of_that(key):
     result = score_properties(Choice(key), 5)
-    assert result.rank > 8 and not result.symmetric and result.rotation > 0.1 and 0.5 < result.doubling < 1.9
+    assert (
+        result.rank > 8
+        and not result.symmetric
+        and result.rotation > 0.1
+        and 0.5 < result.doubling < 1.9
+    )
 
 
 def test_what_is_learned_is_counted_from_the_module():
-    known = {"additive": 2 * 64 + 8, "dot": 0, "general": 64, "concat": 2 * 64 + 8, "scaled_dot": 0, "cosine": 1,
-             "qk_norm": 16}
-    assert {key: compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known} == known
+    known = {
+        "additive": 2 * 64 + 8,
+        "dot": 0,
+        "general": 64,
+        "concat": 2 * 64 + 8,
+        "scaled_dot": 0,
+        "cosine": 1,
+        "qk_norm": 16,
+    }
+    assert {
+        key: compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known
+    } == known
 
 
 def test_the_network_takes_more_memory_than_the_product(timings):
     times = dict(zip(NAMES, timings, strict=True))
     assert all(time.seconds > 0 for time in timings)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
-    rows = text.rows([compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
-                      [score_properties(Choice(key), 5) for key in NAMES], timings)
+    rows = text.rows(
+        [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
+        [score_properties(Choice(key), 5) for key in NAMES],
+        timings,
+    )
     assert {len(row) for row in rows} == {len(text.HEAD)}
 
 
-def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(page, monkeypatch):
+def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(
+    page, monkeypatch
+):
     saved = measurement.load()
     assert set(saved.times) == set(NAMES), "run make scores"
     slow = tuple(compute.Timing(1.0 + place, 1000) for place in range(len(NAMES)))
@@ -152,7 +183,9 @@ def test_the_fact_counts_who_agrees():
     scores = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES]
     column = text.favourite(scores, 1)
     agree = sum(int(each.weights[1].argmax()) == column for each in scores)
-    assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact(scores, TOKENS, 1, 1.0)
+    assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact(
+        scores, TOKENS, 1, 1.0
+    )
 
 
 @pytest.mark.parametrize("key", NAMES)

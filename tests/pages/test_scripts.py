@@ -38,13 +38,17 @@ def kernel(tmp_path_factory) -> Iterator[KernelManager]:
         for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name)))
         manager = KernelManager(kernel_name="python3")
-        manager.start_kernel(cwd=str(tmp_path_factory.mktemp("elsewhere")),
-                             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+        manager.start_kernel(
+            cwd=str(tmp_path_factory.mktemp("elsewhere")),
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        )
         yield manager
         manager.shutdown_kernel(now=True)
 
 
-def execute(text: str, expressions: list[str], kernel: KernelManager, path: Path) -> dict[str, np.ndarray]:
+def execute(
+    text: str, expressions: list[str], kernel: KernelManager, path: Path
+) -> dict[str, np.ndarray]:
     """The values of expressions after the notebook has run in names of its own."""
     notebook = nbformat.reads(text, as_version=4)
     items = ", ".join(f"{str(number)!r}: {one}" for number, one in enumerate(expressions))
@@ -66,20 +70,30 @@ def holds(numbers: np.ndarray, values: np.ndarray) -> bool:
 def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
     app = open_at(page)
     script, pictures = script_of(app), pictures_of(app)
-    assert script.results and not re.search(r"^\s*(from|import) dashboard", script.text(""), re.MULTILINE)
+    assert script.results and not re.search(
+        r"^\s*(from|import) dashboard", script.text(""), re.MULTILINE
+    )
     drawn = [cell for cell in script.cells if cell.draw]
     assert all(cell.picture in pictures for cell in drawn) and (drawn or not pictures)
-    still = {key: one for key, one in pictures.items() if not isinstance(one, ChartPicture)}  # charts take a process
+    still = {
+        key: one for key, one in pictures.items() if not isinstance(one, ChartPicture)
+    }  # charts take a process
     text = notebook_file(script, SOURCE, still).decode()
     computed = execute(text, list(script.results), kernel, tmp_path / "results.npz")
     assert_results(computed, script)
-    for picture in pictures.values():  # each map that is shown is one of the results, or a part of it
+    for (
+        picture
+    ) in pictures.values():  # each map that is shown is one of the results, or a part of it
         if isinstance(picture, MapsPicture):
             cells = np.asarray(picture.maps[0].values)
-            assert any(holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"), picture.title
+            assert any(
+                holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"
+            ), picture.title
 
 
-@pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("page", "link"), LINKS, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_script_follows_the_controls(page, link, monkeypatch, tmp_path):
     app = open_at(page, **link)
     monkeypatch.chdir(tmp_path)

@@ -41,9 +41,16 @@ def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
     app = open_page()
     shown = page_text(app)
     assert all(sentence in shown for sentence in text.SENTENCES) and example.load()["date"] in shown
-    weights = attend(*(torch.tensor(rows)[None, None] for rows in ([[1.0, 2.0]], [[1.0, 0], [0, 1], [1, 1]],
-                                                                  [[10.0], [20], [30]])))
-    assert f"Soft look-up: {float(weights.out):.2f}" in shown.replace("*", "") and "Hard look-up: nothing" in shown
+    weights = attend(
+        *(
+            torch.tensor(rows)[None, None]
+            for rows in ([[1.0, 2.0]], [[1.0, 0], [0, 1], [1, 1]], [[10.0], [20], [30]])
+        )
+    )
+    assert (
+        f"Soft look-up: {float(weights.out):.2f}" in shown.replace("*", "")
+        and "Hard look-up: nothing" in shown
+    )
     assert "for key C, 1 · 1 + 2 · 1 = 3.00" in shown
     assert html_text(app).count("<img") == len(text.PATH_STOPS)
 
@@ -56,7 +63,9 @@ def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():
     assert "Hard look-up: 7." in page_text(app)
     names = [widget.key for widget in app.number_input]
     again = open_page(**{name: str(place) for place, name in enumerate(names, 3)})
-    assert [widget.value for widget in again.number_input] == list(range(3, 3 + len(names))) and len(names) == 11
+    assert [widget.value for widget in again.number_input] == list(
+        range(3, 3 + len(names))
+    ) and len(names) == 11
     assert look_up(Controls((1.0, 1.0))).equal == 2 and look_up(Controls()).equal is None
 
 
@@ -86,7 +95,10 @@ def test_visited_pages_have_a_tick_here_and_in_the_link():
     link = query_value(app, "start:visited")
     assert link == "positions.masks"
     other = open_page(**{"start:visited": f"{link}.why.nothing"})
-    assert "2 of 6 stops" in page_text(other) and query_value(other, "start:visited") == "why.positions.masks"
+    assert (
+        "2 of 6 stops" in page_text(other)
+        and query_value(other, "start:visited") == "why.positions.masks"
+    )
 
 
 def test_the_path_is_what_the_stops_name_and_next_leads_along_it():
@@ -118,8 +130,11 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
 
 def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
     assert tuple(stop.page for stop in tour.STOPS) == PATH
-    exact = {model: lengths["1–10"].mean for model in models(bottleneck.load().learned)
-             for lengths in [by_length(bottleneck.load().learned, model, "exact")]}
+    exact = {
+        model: lengths["1–10"].mean
+        for model in models(bottleneck.load().learned)
+        for lengths in [by_length(bottleneck.load().learned, model, "exact")]
+    }
     assert min(exact.values()) > 90
     item = read(load_minilm(), minilm.TEXT).trace.map(example.MINILM_LAYER)
     row = item.weights[1][item.queries.index("it")]
@@ -184,15 +199,24 @@ def test_the_saved_numbers_are_those_of_core():
         found = read(model, sentence).trace.of("cross").map(saved["layer"])
         assert (list(found.queries), list(found.keys)) == (item["target"], item["source"])
         np.testing.assert_allclose(found.weights[saved["head"]], item["weights"], atol=2e-3)
-    fresh = {"why": example.bottleneck(), "one_query": example.worked_weights(), "order": example.order(),
-             "transformer": example.parameters(), "train": example.losses()}
+    fresh = {
+        "why": example.bottleneck(),
+        "one_query": example.worked_weights(),
+        "order": example.order(),
+        "transformer": example.parameters(),
+        "train": example.losses(),
+    }
     assert json.loads(json.dumps(fresh)) == {name: saved["thumbnails"][name] for name in fresh}
 
 
 def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
-    code = ("import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.widgets.tour; "
-            "print([name for name in ('torch', 'transformers') if name in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    code = (
+        "import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.widgets.tour; "
+        "print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    )
     assert done.stdout.strip() == "[]"
 
 

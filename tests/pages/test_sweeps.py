@@ -26,15 +26,22 @@ def test_first_sight_is_a_real_sweep():
     assert not app.error
     assert len(app.get("vega_lite_chart")) == 2
     words = page_text(app)
-    assert "reaches" in words and "95 % confidence interval" in words and "5 seeds per value" in words
+    assert (
+        "reaches" in words and "95 % confidence interval" in words and "5 seeds per value" in words
+    )
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
     app.session_state["sweeps:claim"] = True
     app.run()
     app.number_input(key="sweeps:claim:bound:True").set_value(5.0).run()
     first, second = (app.selectbox(key=f"sweeps:claim:{name}:6") for name in ("first", "second"))
-    sentence = f"With {first.options[0]} the share of whole answers is higher by more than 0.05 than with " \
-               f"{second.options[1]}."
-    assert sentence in page_text(app) and app.get("download_button")[-1].proto.label == "Download the claim"
+    sentence = (
+        f"With {first.options[0]} the share of whole answers is higher by more than 0.05 than with "
+        f"{second.options[1]}."
+    )
+    assert (
+        sentence in page_text(app)
+        and app.get("download_button")[-1].proto.label == "Download the claim"
+    )
 
 
 def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():
@@ -132,7 +139,9 @@ def test_each_run_of_ones_own_is_a_link_to_it():
     app.session_state["sweeps:runs"] = True
     app.run()
     links = [link.proto for link in app.get("page_link") if "seed" in link.proto.label]
-    assert {link.query_string.removeprefix("run=") for link in links} == {run.id for run in list_runs()}
+    assert {link.query_string.removeprefix("run=") for link in links} == {
+        run.id for run in list_runs()
+    }
     assert {link.page for link in links} == {"train"}
 
 
@@ -148,19 +157,38 @@ def test_a_fresh_page_shows_the_sweep_that_runs_until_the_kept_one_is_chosen():
 
 
 def test_a_link_brings_back_what_was_chosen():
-    again = open_page(**{"sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
-                      "sweeps:steps:reverse:transformer": "150"})
-    assert again.multiselect[0].value == ["Cosine", "Additive"] and again.number_input[0].value == 150
+    again = open_page(
+        **{
+            "sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
+            "sweeps:steps:reverse:transformer": "150",
+        }
+    )
+    assert (
+        again.multiselect[0].value == ["Cosine", "Additive"] and again.number_input[0].value == 150
+    )
     again.button(key="sweeps:start").click().run()
     config = list_sweeps()[0].config()
-    assert [value.key for value in config.values] == ["cosine", "additive"] and config.base.steps == 150
+    assert [value.key for value in config.values] == [
+        "cosine",
+        "additive",
+    ] and config.base.steps == 150
     for text in ("norm", "Place of the norm"):  # as links hold it, and as they did
         app = open_page(**{"sweeps:axis": text})
-        assert app.selectbox(key="sweeps:axis").value == "norm" and app.query_params["sweeps:axis"] == "norm"
+        assert (
+            app.selectbox(key="sweeps:axis").value == "norm"
+            and app.query_params["sweeps:axis"] == "norm"
+        )
 
 
-@pytest.mark.parametrize("query", [{"sweeps:from": "20200101-000000-000000"}, {"sweeps:kind:reverse": "nonsense"},
-                                   {"sweeps:values:reverse:transformer:score": "nonsense"},
-                                   {"sweeps:steps:reverse:transformer": "1e9"}], ids=lambda query: next(iter(query)))
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"sweeps:from": "20200101-000000-000000"},
+        {"sweeps:kind:reverse": "nonsense"},
+        {"sweeps:values:reverse:transformer:score": "nonsense"},
+        {"sweeps:steps:reverse:transformer": "1e9"},
+    ],
+    ids=lambda query: next(iter(query)),
+)
 def test_a_link_that_says_what_cannot_be_leaves_the_page_whole(query):
     open_page(**query)

@@ -31,8 +31,23 @@ def half_way(**changes) -> Run:
     example = Prediction(("a", "b", "<b>"), ("<b>", "b", "a"), ("<b>", "a", "a"))
     maps = {"0:cross": np.full((1, 2, 4, 3), 1 / 3), "1:cross": np.full((1, 2, 4, 3), 1 / 3)}
     for step in (0, 2):
-        run.append(Record(step, 1.0, 2.0, 0.76, 0.03, expected=((0.29, 0.1),), even=0.08, gradient=0.5,
-                          tokens_per_second=9.0, elapsed=1.0, held_out=9, examples=(example, example), maps=maps))
+        run.append(
+            Record(
+                step,
+                1.0,
+                2.0,
+                0.76,
+                0.03,
+                expected=((0.29, 0.1),),
+                even=0.08,
+                gradient=0.5,
+                tokens_per_second=9.0,
+                elapsed=1.0,
+                held_out=9,
+                examples=(example, example),
+                maps=maps,
+            )
+        )
     run.set_status("running")
     return run
 
@@ -96,7 +111,9 @@ def test_a_published_mechanism_sets_all_six_axes():
 def test_a_typed_formula_can_be_trained_with():
     app, text = open_page(), "train:reverse:transformer:attention:position:formula:formula"
     axes = "train:reverse:transformer:axes"
-    unfolded(app, axes).selectbox(key="train:reverse:transformer:attention:position").set_value("formula")
+    unfolded(app, axes).selectbox(key="train:reverse:transformer:attention:position").set_value(
+        "formula"
+    )
     unfolded(app, axes).text_input(key=text).set_value("score - 0.25*abs(i - j")
     assert unfolded(app, axes).button(key="train:train").disabled
     app.text_input(key=text).set_value("score - 0.25*abs(i - j)")
@@ -109,7 +126,10 @@ def test_a_typed_formula_can_be_trained_with():
 def test_a_kernel_that_gives_way_says_where():
     app = open_page()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("linformer").run()
-    assert "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel" in page_text(app)
+    assert (
+        "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
+        in page_text(app)
+    )
 
 
 def test_only_heads_that_divide_are_offered():
@@ -137,7 +157,9 @@ def test_a_run_under_way_shows_stop_and_its_numbers():
 
 def next_record(run: Run, step: int) -> None:
     """The worker's next measurement, like its last one."""
-    run.append(replace(run.records()[-1], step=step, maps={"0:cross": np.full((1, 2, 4, 3), 1 / 3)}))
+    run.append(
+        replace(run.records()[-1], step=step, maps={"0:cross": np.full((1, 2, 4, 3), 1 / 3)})
+    )
 
 
 def test_the_figures_of_a_live_run_follow_whatever_a_late_browser_sends():
@@ -171,7 +193,9 @@ def test_stop_asks_the_worker():
     assert run.stop_request()
 
 
-@pytest.mark.parametrize("name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000])
+@pytest.mark.parametrize(
+    "name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000]
+)
 def test_an_unknown_run_gets_a_sentence(name):
     app = open_page(name)
     assert ("not on this machine" in page_text(app)) == bool(name)
@@ -180,12 +204,16 @@ def test_an_unknown_run_gets_a_sentence(name):
 def test_a_run_that_waits_says_its_place():
     runs = [half_way(), create_run(small_run()), create_run(small_run())]
     with runs[0].lock():
-        while len(jobs.waiting()) >= 2 and jobs.max_workers() > 1:  # more cores take more of the queue
+        while (
+            len(jobs.waiting()) >= 2 and jobs.max_workers() > 1
+        ):  # more cores take more of the queue
             jobs.tick()
         open_page(runs[2].id)
 
 
-@pytest.mark.parametrize("state, message", [("failed", "The loss is no longer a number"), ("stopped", "Stopped;")])
+@pytest.mark.parametrize(
+    "state, message", [("failed", "The loss is no longer a number"), ("stopped", "Stopped;")]
+)
 def test_an_ended_run_says_how(state, message):
     run = half_way()
     run.set_status(state, message)
@@ -273,7 +301,9 @@ def test_what_goes_wrong_stands_on_the_page():
 def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
     app = open_page(half_way().id)
     del app.query_params["run"]
-    assert "example run" not in page_text(app.run()) and app.query_params["run"], "as after a look at another page"
+    assert "example run" not in page_text(app.run()) and app.query_params["run"], (
+        "as after a look at another page"
+    )
     del app.query_params["run"]
     monkeypatch.setattr(run_data, "by_history", lambda: True)
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
@@ -287,13 +317,20 @@ def test_a_move_sets_the_controls():
     app.button(key="train:try:1").click().run()
     assert app.selectbox(key="train:reverse:kind").value == "recurrent"
     assert app.selectbox(key="train:reverse:recurrent:mechanism").value == "none"
-    assert "mirrored position" not in page_text(app), "no output attends to a letter without attention"
+    assert "mirrored position" not in page_text(app), (
+        "no output attends to a letter without attention"
+    )
 
 
 def test_the_right_option_is_the_value_that_reaches_one_half_first():
     data = load_run(EXAMPLE_RUN)
     question = page.run_question(data)
-    steps = {"Letter accuracy": next(r.step for r in data.records if r.letters >= 0.5),
-             "The weight on the correct position":
-                 next(r.step for r in data.records if max(map(max, r.expected)) >= 0.5)}
-    assert question.options == tuple(steps) and question.options[question.answer] == min(steps, key=steps.get)
+    steps = {
+        "Letter accuracy": next(r.step for r in data.records if r.letters >= 0.5),
+        "The weight on the correct position": next(
+            r.step for r in data.records if max(map(max, r.expected)) >= 0.5
+        ),
+    }
+    assert question.options == tuple(steps) and question.options[question.answer] == min(
+        steps, key=steps.get
+    )

@@ -37,7 +37,9 @@ def script():
 def drawn(kind):
     """A run of two steps and its page; its watched example of the last record is drawn."""
     task = make_task(TaskConfig.of("documents", sentences=4))
-    run = create_run(recommended(task, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))
+    run = create_run(
+        recommended(task, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3)
+    )
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["id"] = run.id
@@ -62,8 +64,10 @@ def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
     assert len(rows) == len(spans)
     span, words = task.deciding(example)
     assert [i for i, row in enumerate(rows) if "outline" in row] == [spans.index(span)]
-    assert [re.sub("<[^>]+>", "", row.split("<td")[3]).split(">", 1)[1].removesuffix(" decides") for row in rows] == [
-        " ".join(example.source[i] for i in span) for span in spans]
+    assert [
+        re.sub("<[^>]+>", "", row.split("<td")[3]).split(">", 1)[1].removesuffix(" decides")
+        for row in rows
+    ] == [" ".join(example.source[i] for i in span) for span in spans]
     shown = [re.search(r'text-align:right[^>]*">([^<]*)<', row)[1] for row in rows]
     if kind == "hierarchical":
         by_sentence, by_word = frame["1:sentences"][0, 0, 0], frame["1:words"][0, 0].sum(0)
@@ -71,14 +75,22 @@ def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
         layer, head = app.selectbox(key=f"train:head:{run.id}:self").value
         whole = frame["1:self"][layer, head].mean(0)
         by_sentence = np.array([whole[s.start : s.stop].sum() for s in spans])
-        by_word = np.concatenate([whole[s.start : s.stop] / whole[s.start : s.stop].sum() for s in spans])
+        by_word = np.concatenate(
+            [whole[s.start : s.stop] / whole[s.start : s.stop].sum() for s in spans]
+        )
     assert shown == [number(share) for share in by_sentence]
     assert by_sentence.sum() == pytest.approx(1, abs=0.01)
     said = " ".join(caption.value for caption in app.caption)
-    assert f"it gets {number(by_sentence[spans.index(span)])} of the weight" in said.replace("\\", "")
-    assert f"{number(sum(by_word[i] for i in words))} of the weight within it" in said.replace("\\", "")
+    assert f"it gets {number(by_sentence[spans.index(span)])} of the weight" in said.replace(
+        "\\", ""
+    )
+    assert f"{number(sum(by_word[i] for i in words))} of the weight within it" in said.replace(
+        "\\", ""
+    )
     assert f"The class is **{example.target[0]}**" in said
-    assert "the deciding sentence gets" in " ".join(html.proto.body for html in app.get("html")).replace("\\", "")
+    assert "the deciding sentence gets" in " ".join(
+        html.proto.body for html in app.get("html")
+    ).replace("\\", "")
 
 
 def test_maps_of_both_levels_have_their_masks_and_names():
@@ -94,9 +106,15 @@ def test_by_hand_a_drawing():
     weights = np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
     levels = DocumentWeights.of_words(TOKENS, weights)
     assert levels.sentences == pytest.approx([0.2, 0.6, 0.2]) and levels.words == pytest.approx(
-        [0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1])
+        [0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1]
+    )
     html = lines(levels, range(3, 8), "light", Ink.of("light"))
-    assert html.count("<tr style") == 3 and html.count("decides") == 1 and "&lt;b&gt;" in html and "<b>" not in html
+    assert (
+        html.count("<tr style") == 3
+        and html.count("decides") == 1
+        and "&lt;b&gt;" in html
+        and "<b>" not in html
+    )
     assert "0.50 of its sentence, 0.30 of the document" in html
     none = DocumentWeights.of_words(TOKENS, np.zeros(9, dtype=np.float32))
     assert not none.words.any(), "a sentence without weight"
@@ -113,7 +131,10 @@ def test_words_are_readable_on_every_weight(theme):
 
 
 def luminance(colour):
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb_of(colour))]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (v / 255 for v in rgb_of(colour))
+    ]
     return sum(part * share for part, share in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
 
 
@@ -122,8 +143,14 @@ def test_an_uploaded_run_has_maps_of_both_levels():
     validate.frames(run, run.config())
     frame = run.frame(2)
     words = frame["0:words"]
-    run.frame_path(2).write_bytes(save({**{name: value.astype(np.float16) for name, value in frame.items()},
-                                        "0:words": words[..., :-1].astype(np.float16)}))
+    run.frame_path(2).write_bytes(
+        save(
+            {
+                **{name: value.astype(np.float16) for name, value in frame.items()},
+                "0:words": words[..., :-1].astype(np.float16),
+            }
+        )
+    )
     with pytest.raises(ValueError, match="0:words is F16"):
         validate.frames(run, run.config())
 
@@ -145,11 +172,18 @@ def test_compare_runs_shows_what_the_class_takes_of_each_word():
 
 def test_the_controls_of_a_hierarchical_model():
     """Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query."""
-    start = ModelConfig.from_json(make_task(TaskConfig.of("documents")).recommended["hierarchical"].model)
+    start = ModelConfig.from_json(
+        make_task(TaskConfig.of("documents")).recommended["hierarchical"].model
+    )
     keys = [param.key for param in of_model(start)]
     assert keys == ["layers", "cell", "bidirectional", "dropout"]
-    assert fits("bahdanau", "hierarchical", (32, 1)) and fits("luong_general", "hierarchical", (32, 1))
-    assert not any(fits(key, "hierarchical", (32, 1)) for key in ("luong_local_m", "vaswani", "linear_transformer"))
+    assert fits("bahdanau", "hierarchical", (32, 1)) and fits(
+        "luong_general", "hierarchical", (32, 1)
+    )
+    assert not any(
+        fits(key, "hierarchical", (32, 1))
+        for key in ("luong_local_m", "vaswani", "linear_transformer")
+    )
 
 
 def test_no_question_is_asked_where_guessing_reaches_one_half():

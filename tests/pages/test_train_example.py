@@ -15,8 +15,11 @@ def ended(**changes) -> Run:
 
 
 def links(**link: str) -> list[str]:
-    return [part.proto.query_string for part in open_at("train", **link).get("page_link")
-            if part.proto.label == "Compare with the example run"]
+    return [
+        part.proto.query_string
+        for part in open_at("train", **link).get("page_link")
+        if part.proto.label == "Compare with the example run"
+    ]
 
 
 def test_an_ended_run_of_the_same_task_leads_to_the_example_beside_it():

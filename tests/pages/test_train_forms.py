@@ -13,19 +13,36 @@ from dashboard.charts.numbers import percent
 from tests.pages.app import assert_script
 
 DATA = {
-    "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
+    "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30
+    + "At last it ends. Or not. " * 9,
     "own_pairs": "".join(f"{n}\t{n:b}\n" for n in range(80)),
-    "own_table": "size,shape,kind\n" + "".join(f"{n % 7},{'ab'[n % 2]},{'xy'[n % 2]}\n" for n in range(60)),
+    "own_table": "size,shape,kind\n"
+    + "".join(f"{n % 7},{'ab'[n % 2]},{'xy'[n % 2]}\n" for n in range(60)),
 }
 # One row in twelve is rare, and nothing but chance tells which.
-LOPSIDED = "a,b,kind\n" + "".join(f"{n * 37 % 101},{n * 53 % 97},{'rare' if n % 12 == 0 else 'common'}\n"
-                                  for n in range(240))
-FORMS = [("recall", "decoder"), ("sort", "hybrid"), ("language", "classifier"), ("iris", "classifier"),
-         ("documents", "hierarchical"), ("documents", "classifier"),
-         ("iris", "one_token"), ("digits", "classifier"), ("pictures", "transformer"), ("series", "forecaster"),
-         ("own_text", "decoder"), ("own_pairs", "transformer"), ("own_table", "classifier")]
-KINDS = {"transformer": ["cross", "causal", "self"], "hybrid": ["cross", "self"],
-         "hierarchical": ["sentences", "words"]}
+LOPSIDED = "a,b,kind\n" + "".join(
+    f"{n * 37 % 101},{n * 53 % 97},{'rare' if n % 12 == 0 else 'common'}\n" for n in range(240)
+)
+FORMS = [
+    ("recall", "decoder"),
+    ("sort", "hybrid"),
+    ("language", "classifier"),
+    ("iris", "classifier"),
+    ("documents", "hierarchical"),
+    ("documents", "classifier"),
+    ("iris", "one_token"),
+    ("digits", "classifier"),
+    ("pictures", "transformer"),
+    ("series", "forecaster"),
+    ("own_text", "decoder"),
+    ("own_pairs", "transformer"),
+    ("own_table", "classifier"),
+]
+KINDS = {
+    "transformer": ["cross", "causal", "self"],
+    "hybrid": ["cross", "self"],
+    "hierarchical": ["sentences", "words"],
+}
 
 
 def script():
@@ -42,7 +59,9 @@ def script():
 def test_a_run_is_drawn_as_what_it_is(task, kind):
     given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
     made = make_task(TaskConfig.of(task, **given))
-    run = create_run(recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))
+    run = create_run(
+        recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3)
+    )
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["id"] = run.id
@@ -62,7 +81,9 @@ def test_a_run_is_drawn_as_what_it_is(task, kind):
             assert_script(app)
 
 
-@pytest.mark.parametrize("task, data", [("own_table", LOPSIDED), ("iris", ""), ("digits", ""), ("language", "")])
+@pytest.mark.parametrize(
+    "task, data", [("own_table", LOPSIDED), ("iris", ""), ("digits", ""), ("language", "")]
+)
 def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 60)
     config = TaskConfig.of(task, **({"data": data} if data else {}))

@@ -11,7 +11,9 @@ from dashboard.views.train import parameters
 from dashboard.widgets import data_upload, train_with
 from tests.pages.app import app_at, captions, page_text
 
-TASKS_READY = [entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)]
+TASKS_READY = [
+    entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)
+]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
 
 
@@ -46,31 +48,66 @@ def test_every_option_is_drawn_and_asked_for(kind):
     name = f"train:reverse:{kind}"
     base = recommended(make_task(TaskConfig.of("reverse")), kind)
     app = AppTest.from_function(script, default_timeout=60)
-    for key, value in {"train:reverse:kind": kind, f"{name}:sizes": True, f"{name}:training": True}.items():
+    for key, value in {
+        "train:reverse:kind": kind,
+        f"{name}:sizes": True,
+        f"{name}:training": True,
+    }.items():
         app.session_state[key] = value
     app.run()
     assert not app.error
-    drawn = {element.key for group in (app.slider, app.number_input, app.selectbox, app.toggle) for element in group}
+    drawn = {
+        element.key
+        for group in (app.slider, app.number_input, app.selectbox, app.toggle)
+        for element in group
+    }
     groups = parameters.of_training(base, "pairs")
     params = [*parameters.of_model(base.model), *(p for group in groups.values() for p in group)]
     assert {f"{name}:{param.key}" for param in params} <= drawn
 
 
 def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
-    config, app = controls_of(**{"train:reverse:kind": "decoder", "train:reverse:decoder:layers": 3,
-                           "train:reverse:decoder:normalization": "rms", "train:reverse:decoder:dropout": 0.1,
-                           "train:reverse:decoder:optimizer": "sgd", "train:reverse:decoder:patience": 7})
+    config, app = controls_of(
+        **{
+            "train:reverse:kind": "decoder",
+            "train:reverse:decoder:layers": 3,
+            "train:reverse:decoder:normalization": "rms",
+            "train:reverse:decoder:dropout": 0.1,
+            "train:reverse:decoder:optimizer": "sgd",
+            "train:reverse:decoder:patience": 7,
+        }
+    )
     assert config is not None
-    assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (3, "rms", "sgd", 7)
+    assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (
+        3,
+        "rms",
+        "sgd",
+        7,
+    )
     assert config.model.dropout == config.model.attention.dropout == 0.1
     caption_text = captions(app)
-    assert "layers 3" in caption_text and "SGD" in caption_text, "a closed popover says what differs from the recipe"
+    assert "layers 3" in caption_text and "SGD" in caption_text, (
+        "a closed popover says what differs from the recipe"
+    )
 
 
-@pytest.mark.parametrize("task, kind", [("reverse", "transformer"), ("numbers", "recurrent"), ("recall", "decoder")])
+@pytest.mark.parametrize(
+    "task, kind", [("reverse", "transformer"), ("numbers", "recurrent"), ("recall", "decoder")]
+)
 def test_the_settings_of_a_run_come_back_whole(task, kind):
-    base = recommended(make_task(TaskConfig.of(task)), kind, optimizer="rmsprop", weight_decay=0.2, warmup=7, seed=5,
-                       schedule="inverse_sqrt", label_smoothing=0.1, patience=3, steps=333, learning_rate=1.7e-3)
+    base = recommended(
+        make_task(TaskConfig.of(task)),
+        kind,
+        optimizer="rmsprop",
+        weight_decay=0.2,
+        warmup=7,
+        seed=5,
+        schedule="inverse_sqrt",
+        label_smoothing=0.1,
+        patience=3,
+        steps=333,
+        learning_rate=1.7e-3,
+    )
     config, app = controls_of(bring=base)
     assert not app.error and config == base
 
@@ -114,7 +151,10 @@ def data_app():
     from dashboard.widgets.data_upload import data_widget
 
     st.session_state.setdefault("k", "left\tright\n")
-    data_widget(next(param for param in task_entry(st.session_state["task"]).params if param.key == "data"), "k")
+    data_widget(
+        next(param for param in task_entry(st.session_state["task"]).params if param.key == "data"),
+        "k",
+    )
 
 
 @pytest.mark.parametrize("task", ["own_text", "own_pairs", "own_table"])
@@ -122,20 +162,30 @@ def test_windows_1252_is_one_click_away(task):
     app = AppTest.from_function(data_app, default_timeout=60)
     app.session_state["task"] = task
     app.run()
-    app.file_uploader(key="k:file").set_value(("mine.csv", "naïve;€\n".encode("cp1252"), "text/csv")).run()
-    assert "Line 1 is not UTF" in app.markdown[0].value and app.session_state["k"] == "left\tright\n"
+    app.file_uploader(key="k:file").set_value(
+        ("mine.csv", "naïve;€\n".encode("cp1252"), "text/csv")
+    ).run()
+    assert (
+        "Line 1 is not UTF" in app.markdown[0].value and app.session_state["k"] == "left\tright\n"
+    )
     app.button(key="k:as-windows").click().run()
-    assert app.session_state["k"] == "naïve;€\n" and not [b for b in app.button if b.key == "k:as-windows"]
+    assert app.session_state["k"] == "naïve;€\n" and not [
+        b for b in app.button if b.key == "k:as-windows"
+    ]
 
 
 COLUMNS = "id,size,day,country,kind\n" + "".join(
-    f"{7 * i},{i % 5},{1 + i % 28}.3.2020,DE,{'ab'[i % 2]}\n" for i in range(40))
+    f"{7 * i},{i % 5},{1 + i % 28}.3.2020,DE,{'ab'[i % 2]}\n" for i in range(40)
+)
 
 
 def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
     config, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
     caption_text = captions(app).replace("\\", "")
-    assert "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)." in caption_text
+    assert (
+        "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)."
+        in caption_text
+    )
     (columns,) = app.multiselect
     assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
     columns.set_value(["size", "id"]).run()
@@ -151,19 +201,30 @@ def test_the_columns_of_a_link_come_back():
     base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="4,ID")))
     config, app = controls_of(bring=base)
     assert app.multiselect[0].value == ["country", "id"] and config.task["columns"] == "country,id"
-    older = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="*", dates="categories")))
+    older = recommended(
+        make_task(TaskConfig.of("own_table", data=COLUMNS, columns="*", dates="categories"))
+    )
     config, app = controls_of(bring=older)
     assert app.multiselect[0].value == ["id", "size"] and config.task["columns"] == "id,size"
 
 
-@pytest.mark.parametrize("task, expected", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
-                                         ("numbers", ("numbers", "transformer")), ("series", ("series", "forecaster"))])
+@pytest.mark.parametrize(
+    "task, expected",
+    [
+        ("recall", ("recall", "decoder")),
+        ("iris", ("iris", "classifier")),
+        ("numbers", ("numbers", "transformer")),
+        ("series", ("series", "forecaster")),
+    ],
+)
 def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, expected):
     assert train_with._stacked_model(task) == expected
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():
-    sentences = "\n".join(f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10))
+    sentences = "\n".join(
+        f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10)
+    )
     config, app = controls_of(**{"train:task": "own_pairs"})
     assert config.model.kind == "recurrent", "numerals, character by character"
     app.session_state["train:own_pairs:data"] = sentences
@@ -173,7 +234,9 @@ def test_the_model_follows_the_data_until_a_person_takes_another():
     app.session_state["train:own_pairs:data"] = "\n".join(f"{n}\t{n * n}" for n in range(60))
     app.run()
     assert app.session_state["asked"].model.kind == "hybrid"
-    brought, _ = controls_of(bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent"))
+    brought, _ = controls_of(
+        bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent")
+    )
     assert brought.model.kind == "recurrent"
 
 

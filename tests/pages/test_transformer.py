@@ -30,7 +30,12 @@ def open_page(app: AppTest, **chosen: object) -> AppTest:
 
 def test_first_sight_measures_a_model_with_nothing_pressed(app):
     app.run()
-    assert "24,286 parameters" in html_text(app) and not app.error and not app.warning and not app.query_params
+    assert (
+        "24,286 parameters" in html_text(app)
+        and not app.error
+        and not app.warning
+        and not app.query_params
+    )
     assert not app.get("popover"), "a trained model has the blocks that it has"
 
 
@@ -42,9 +47,18 @@ def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
 
 
-@pytest.mark.parametrize(("task", "kind"), [("topics", "decoder"), ("iris", "classifier"), ("iris", "one_token"),
-                                            ("digits", "classifier"), ("series", "forecaster"),
-                                            ("pictures", "transformer"), ("numbers", "decoder")])
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("topics", "decoder"),
+        ("iris", "classifier"),
+        ("iris", "one_token"),
+        ("digits", "classifier"),
+        ("series", "forecaster"),
+        ("pictures", "transformer"),
+        ("numbers", "decoder"),
+    ],
+)
 def test_every_kind_of_model_is_taken_apart(app, task, kind):
     open_page(app, task=task, kind=kind, layers=2)
     assert app.selectbox(key="transformer:kind").value == kind
@@ -60,7 +74,9 @@ def test_more_layers_have_more_parameters(app):
     counts = []
     for layers in (1, 4):
         open_page(app, layers=layers)
-        counts.append(int(re.search(r"of the ([\d,]+) parameters", html_text(app))[1].replace(",", "")))
+        counts.append(
+            int(re.search(r"of the ([\d,]+) parameters", html_text(app))[1].replace(",", ""))
+        )
     per_layer = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
     assert counts[1] - counts[0] == 3 * per_layer
 
@@ -68,13 +84,24 @@ def test_more_layers_have_more_parameters(app):
 def test_a_link_made_before_the_page_opened_on_trained_weights_opens_on_random_ones(app):
     app.query_params["transformer:depth"] = "3"
     app.run()
-    assert app.selectbox(key="transformer:weights").value == "seeded" and "67,038 parameters" in html_text(app)
+    assert app.selectbox(
+        key="transformer:weights"
+    ).value == "seeded" and "67,038 parameters" in html_text(app)
     assert query_value(app, "transformer:start") == "random"
 
 
 def test_numbers_as_they_are_written():
-    part = Part("layers.0.cross", "Cross-attention", (8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002)
-    assert cells(part) == ["8 × 11 × 32", "4,224", "1.23\u00a0M", "999\u00a0bytes", "−0.034 ± 1.50", "0.00002"]
+    part = Part(
+        "layers.0.cross", "Cross-attention", (8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002
+    )
+    assert cells(part) == [
+        "8 × 11 × 32",
+        "4,224",
+        "1.23\u00a0M",
+        "999\u00a0bytes",
+        "−0.034 ± 1.50",
+        "0.00002",
+    ]
     assert kind_and_layer(part.path) == ("cross", 0) and is_attention(part.path)
     for wrong in ("layers.0", "attention", "encoder.layers.0.feed_forward"):
         with pytest.raises(ValueError, match="no attention"):
@@ -93,21 +120,34 @@ def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
 
 
 def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(app):
-    app.query_params["transformer:pick"], app.query_params["transformer:head"] = "layers.1.causal", "2.1"
+    app.query_params["transformer:pick"], app.query_params["transformer:head"] = (
+        "layers.1.causal",
+        "2.1",
+    )
     open_page(app)
     shown = app.session_state["transformer:causal:link"]
     assert shown["pick"] == (2, 1) and query_value(app, "transformer:head") == "2.1"
     app.session_state["transformer:pick"] = "layers.2.causal"
-    assert query_value(app.run(), "transformer:pick") == "layers.2.causal" and shown["pick"] == (2, 0)
+    assert query_value(app.run(), "transformer:pick") == "layers.2.causal" and shown["pick"] == (
+        2,
+        0,
+    )
     assert "transformer:head" not in app.query_params
 
 
 def test_the_blocks_of_a_layer_are_chosen(app):
     open_page(app)
-    for name, value in (("norm", "pre"), ("normalization", "rms"), ("activation", "swiglu"), ("position", "rope")):
+    for name, value in (
+        ("norm", "pre"),
+        ("normalization", "rms"),
+        ("activation", "swiglu"),
+        ("position", "rope"),
+    ):
         app.selectbox(key=f"transformer:{name}").select(value)
     app.run()
-    layer = 4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32  # attention, SwiGLU's three maps, two RMSNorms
+    layer = (
+        4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32
+    )  # attention, SwiGLU's three maps, two RMSNorms
     decoder = layer + 4 * (32 * 32 + 32) + 32
     whole = 3 * layer + 3 * decoder + 2 * 32 + 2 * 30 * 32 + 32 * 30 + 30
     assert f"{whole:,}" + " parameters" in html_text(app) and not app.error
@@ -118,9 +158,17 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
     result = measurements(Controls(config, TaskConfig.of("reverse")))
     encoder, decoder = stacks_of(result.tree)
     drawn = blocks(result.tree, result, pre_norm=True)
-    paths = [path for stack in (encoder, decoder) for node in stack["nodes"] for path in (
-        [part["path"] for part in node["sublayers"]] + [part["around"] for part in node["sublayers"]]
-        if "sublayers" in node else [node["path"]])]
+    paths = [
+        path
+        for stack in (encoder, decoder)
+        for node in stack["nodes"]
+        for path in (
+            [part["path"] for part in node["sublayers"]]
+            + [part["around"] for part in node["sublayers"]]
+            if "sublayers" in node
+            else [node["path"]]
+        )
+    ]
     assert set(paths) <= set(drawn) and {"layers.1.cross", "encoder.norm", "output"} <= set(paths)
     assert drawn["layers.1.cross"].maps.shape == (2, 11, 10)
     assert drawn["encoder.layers.0.attention"].vectors.shape == (10, 32)
@@ -129,12 +177,21 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
 
 
 def test_a_decoder_embeds_input_and_output_as_one_sequence():
-    result = measurements(Controls(ModelConfig.transformer(kind="decoder", layers=1), TaskConfig.of("reverse")))
+    result = measurements(
+        Controls(ModelConfig.transformer(kind="decoder", layers=1), TaskConfig.of("reverse"))
+    )
     block = blocks(result.tree, result, pre_norm=False)["target"]
-    assert block.title == "Word embedding" and block.tokens == (*result.source, "<bos>", *result.target)
+    assert block.title == "Word embedding" and block.tokens == (
+        *result.source,
+        "<bos>",
+        *result.target,
+    )
     rows = len(result.source) + 1 + len(result.target)
-    assert block.vectors.shape == (rows, 32) and dict(block.numbers)["output, examples × tokens × numbers"].startswith(
-        "8 × 21 × ") and rows == 21
+    assert (
+        block.vectors.shape == (rows, 32)
+        and dict(block.numbers)["output, examples × tokens × numbers"].startswith("8 × 21 × ")
+        and rows == 21
+    )
 
 
 def test_the_shift_of_the_decoders_input_is_explained_beside_its_rows(app):
@@ -154,7 +211,11 @@ def test_each_move_sets_the_model_and_says_what_to_notice(app):
     open_page(app)
     for index, (key, value) in enumerate((("kind", "decoder"), ("kind", "classifier"))):
         app.button(key=f"transformer:try:{index}").click().run()
-        assert app.selectbox(key=f"transformer:{key}").value == value and not app.error and not app.exception
+        assert (
+            app.selectbox(key=f"transformer:{key}").value == value
+            and not app.error
+            and not app.exception
+        )
     app.button(key="transformer:try:3").click().run()
     assert app.slider(key="transformer:layers").value == 12
 
@@ -167,7 +228,9 @@ def test_a_published_pattern_gives_the_layers_unlike_attentions(app):
 
 def tree_titles(app):
     """The titles of the layers in the table of parts."""
-    data = next(json.loads(e.proto.json) for e in app.get("bidi_component") if '"tree"' in e.proto.json)
+    data = next(
+        json.loads(e.proto.json) for e in app.get("bidi_component") if '"tree"' in e.proto.json
+    )
 
     def walk(row):
         yield row["title"]

@@ -29,7 +29,9 @@ def test_one_word_moves_a_few_heads():
 
 def test_the_same_text_twice_is_the_same():
     app = open_page()
-    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(app.text_input(key="inside:text").value).run()
+    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(
+        app.text_input(key="inside:text").value
+    ).run()
     assert (figure(app, "Overlap"), figure(app, "Heads that differ")) == ("1.00", "0 of 72")
 
 
@@ -72,8 +74,11 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
 
 def test_a_link_opens_the_second_model_and_the_kind(monkeypatch):
     app = app_at("two_models")
-    for name, value in (("inside:model", "numbers"), ("two_models:mode", "Two models"),
-                        ("two_models:model:numbers", "all-MiniLM-L6-v2")):
+    for name, value in (
+        ("inside:model", "numbers"),
+        ("two_models:mode", "Two models"),
+        ("two_models:model:numbers", "all-MiniLM-L6-v2"),
+    ):
         app.query_params[name] = value
     assert "numbers and all-MiniLM-L6-v2" in page_text(app.run())
     app = app_at("two_models")
@@ -100,7 +105,12 @@ def test_each_pair_to_begin_with_is_patched(move, words):
     app = open_page(inside__model="induction")
     app.button(key=f"two_models:try:{move}").click().run()
     text = page_text(app)
-    assert words in text and re.search(r"effects by −?[01]?\.\d+", text) and not app.exception and not app.info
+    assert (
+        words in text
+        and re.search(r"effects by −?[01]?\.\d+", text)
+        and not app.exception
+        and not app.info
+    )
 
 
 def test_a_rerun_of_the_page_runs_neither_text_again(monkeypatch):
@@ -124,8 +134,15 @@ def test_an_answer_that_is_no_token_is_said():
     assert "is not in the vocabulary" in app.info[0].value
 
 
-@pytest.mark.parametrize("name, head", [("induction", "L1·H2"), ("only-attention", "L0·H2"), ("names", "L1·H0"),
-                                        ("numbers", "cross L1·H3")])
+@pytest.mark.parametrize(
+    "name, head",
+    [
+        ("induction", "L1·H2"),
+        ("only-attention", "L0·H2"),
+        ("names", "L1·H0"),
+        ("numbers", "cross L1·H3"),
+    ],
+)
 def test_the_first_pair_of_each_small_model_has_two_answers(name, head):
     app = open_at("two_models", **{"inside:model": name})
     assert not app.exception and not app.info and f"head {head} brings back" in page_text(app)

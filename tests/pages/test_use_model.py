@@ -34,10 +34,14 @@ def test_first_sight_compares_sentences(app):
 
 def test_other_sentences_are_the_readers_own(app):
     app.run()
-    app.text_area(key="use_model:more").set_value("A tired animal stayed on its side of the street.\n\n").run()
+    app.text_area(key="use_model:more").set_value(
+        "A tired animal stayed on its side of the street.\n\n"
+    ).run()
     assert "stayed on its side" in html_text(app)
     assert "all 1 pairs" in html_text(app)
-    app.text_area(key="use_model:more").set_value("\n".join(f"Sentence {i}." for i in range(30))).run()
+    app.text_area(key="use_model:more").set_value(
+        "\n".join(f"Sentence {i}." for i in range(30))
+    ).run()
     assert "at most 12" in app.info[0].value
     app.text_area(key="use_model:more").set_value(" ").run()
     assert "nothing to compare with" in app.info[0].value
@@ -83,21 +87,47 @@ def test_a_digit_is_read(app):
     assert ">7</b>" in html_text(app)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "bert_classifier", "bert_encoder", "gpt2", "gpt_oss", "t5",
-                                    "whisper", "vit", "longformer", "deberta_v2", "bloom", "bart"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "bert",
+        "roberta",
+        "bert_classifier",
+        "bert_encoder",
+        "gpt2",
+        "gpt_oss",
+        "t5",
+        "whisper",
+        "vit",
+        "longformer",
+        "deberta_v2",
+        "bloom",
+        "bart",
+    ],
+)
 def test_every_kind_of_model_does_its_job(app, family, tmp_path):
     folder = tmp_path / family
     folder.mkdir()
     shown(app, str(save(family, folder)))
     text = html_text(app)
     assert not app.info, [one.value for one in app.info]
-    assert any(words in text for words in ("masked word", "next token", "The class", "The model writes", "is most "
-                                                                                                         "similar to"))
+    assert any(
+        words in text
+        for words in (
+            "masked word",
+            "next token",
+            "The class",
+            "The model writes",
+            "is most similar to",
+        )
+    )
 
 
 def test_the_masked_word_can_be_picked(app, tmp_path):
     shown(app, str(save("bert", tmp_path)))
-    assert filled(app).startswith("The animal") and "tired" not in filled(app), "the last long word is masked first"
+    assert filled(app).startswith("The animal") and "tired" not in filled(app), (
+        "the last long word is masked first"
+    )
     app.get("button_group")[0].set_value(0).run()
     assert filled(app).startswith("**") and "tired" in filled(app)
     app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
@@ -148,7 +178,9 @@ def test_ten_thousand_words_are_cut_and_told_shortly(app):
     app.run()
     assert "512 tokens" in app.warning[0].value
     assert len(html_text(app)) < 2000
-    assert any(button.label.startswith("Switch off each of 72 heads, about") for button in app.button)
+    assert any(
+        button.label.startswith("Switch off each of 72 heads, about") for button in app.button
+    )
 
 
 def test_nothing_to_read_is_told(app):

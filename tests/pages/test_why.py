@@ -46,10 +46,26 @@ def pair(state: str = "running", decoded: bool = True, **setting):
     example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
     for place, run in enumerate(runs):
         maps = {"0:cross": np.full((1, 1, 4, 3), 1 / 3)} if place else {}
-        buckets = (Bucket("1–10", 9, 0.2 + 0.6 * place, 40 + 40 * place), Bucket("11–20", 9, 0.5 * place, 20.0))
+        buckets = (
+            Bucket("1–10", 9, 0.2 + 0.6 * place, 40 + 40 * place),
+            Bucket("11–20", 9, 0.5 * place, 20.0),
+        )
         for step in (0, 25):
-            run.append(Record(step, loss=1.0, exact=0.1, bleu=30.0, trained=step / 10, held_out=18, buckets=buckets,
-                              examples=(example,), maps=maps) if decoded else Record(step, trained=step / 10))
+            run.append(
+                Record(
+                    step,
+                    loss=1.0,
+                    exact=0.1,
+                    bleu=30.0,
+                    trained=step / 10,
+                    held_out=18,
+                    buckets=buckets,
+                    examples=(example,),
+                    maps=maps,
+                )
+                if decoded
+                else Record(step, trained=step / 10)
+            )
         run.set_status(state, "Finished after 25 steps." if state == "finished" else "")
     return runs, ".".join(run.id for run in runs)
 
@@ -61,12 +77,15 @@ def test_the_page_opens_with_the_kept_measurement():
     assert "the model with attention translates" in shown and "51–60" not in html_text(app)
     assert {row["name"] for row in drawn(app)} == {"1–10"}, "longer sentences would tell the answer"
     app.pills(key="why:predict").set_value(SHOW).run()
-    assert "The answer: **The model with one vector**" in plain_text(app) and "51–60" in html_text(app)
+    assert "The answer: **The model with one vector**" in plain_text(app) and "51–60" in html_text(
+        app
+    )
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     first = next(row for row in points if row["model"] == "attention" and row["name"] == "51–60")
-    assert text.stats_text(text.by_length(saved.learned, text.models(saved.learned)[1], "exact")["51–60"]).startswith(
-        f"{first['y']:.0f}")
+    assert text.stats_text(
+        text.by_length(saved.learned, text.models(saved.learned)[1], "exact")["51–60"]
+    ).startswith(f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 
 
@@ -74,7 +93,9 @@ def test_the_sentence_and_all_numbers_are_one_click_away():
     app = opened(open_page(), "numbers")
     shown = plain_text(app)
     assert "make bottleneck" in shown and "1,000 held-out" in shown and "BLEU" in shown
-    assert {row["model"] for row in drawn(app, 1)} == set(text.names(bottleneck.load().learned).values())
+    assert {row["model"] for row in drawn(app, 1)} == set(
+        text.names(bottleneck.load().learned).values()
+    )
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
@@ -82,29 +103,43 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
         app.selectbox(key=f"why:{name}").set_value(value)
     app.number_input(key="why:seed").set_value(3).run()
-    assert "the saved measurement of 900 steps, with 128 numbers and up to 60 words" in plain_text(app)
+    assert "the saved measurement of 900 steps, with 128 numbers and up to 60 words" in plain_text(
+        app
+    )
     app.button(key="why:run").click().run()
     runs = list_runs()
-    assert query_value(app, "runs") in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
+    assert query_value(app, "runs") in (
+        ".".join(r.id for r in order) for order in (runs, runs[::-1])
+    )
     setting = Controls(32, 20, "general", 5, 3)
     assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
-        setting.config(model) for model in setting.pair]
+        setting.config(model) for model in setting.pair
+    ]
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
     app.button(key="why:stop").click().run()
     assert all(run.stop_request() for run in runs)
 
 
 def test_two_running_models_stand_side_by_side(monkeypatch):
-    monkeypatch.setattr(jobs, "tick", lambda **how: None)  # it would find that nobody holds these folders
+    monkeypatch.setattr(
+        jobs, "tick", lambda **how: None
+    )  # it would find that nobody holds these folders
     _, link = pair()
     app = open_page(link)
     shown = plain_text(app)
-    assert "45 s planned for each: one vector 25 steps in 2.5 s, attention 25 steps in 2.5 s" in shown
+    assert (
+        "45 s planned for each: one vector 25 steps in 2.5 s, attention 25 steps in 2.5 s" in shown
+    )
     assert "translates 50 % without a mistake" in shown
     assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 0)} == {
-        ("one vector", "1–10", 20), ("one vector", "11–20", 0),
-        ("attention", "1–10", 80), ("attention", "11–20", 50)}
-    assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5], "over seconds, as both are given equally many"
+        ("one vector", "1–10", 20),
+        ("one vector", "11–20", 0),
+        ("attention", "1–10", 80),
+        ("attention", "11–20", 50),
+    }
+    assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5], (
+        "over seconds, as both are given equally many"
+    )
     bars = [bar.proto.text for bar in app.get("progress")]
     assert bars == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
     assert any("0.33" in latex.value for latex in opened(app, "equation").latex)
@@ -120,7 +155,9 @@ def test_the_saved_measurement_stays_until_both_runs_have_a_result(monkeypatch):
     monkeypatch.setattr(jobs, "tick", lambda **how: None)
     _, link = pair("running", decoded=False)
     app = open_page(link)
-    assert "still the saved measurement" in plain_text(app) and "comes at step 50" in plain_text(app)
+    assert "still the saved measurement" in plain_text(app) and "comes at step 50" in plain_text(
+        app
+    )
     assert {row["name"] for row in drawn(app)} >= {"1–10", "51–60"} and app.get("progress")
     assert drawn(open_page(pair("running")[1]))[0]["y"] == 20
 
@@ -129,22 +166,31 @@ def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = open_page(link)
     shown = plain_text(app)
-    assert "One vector: Finished after 25 steps in 2.5" in shown and "Trained on this machine" in shown
+    assert (
+        "One vector: Finished after 25 steps in 2.5" in shown and "Trained on this machine" in shown
+    )
     app.button(key="why:kept").click().run()
     assert "runs" not in app.query_params and "saved measurement" in plain_text(app)
 
 
 def test_a_failed_run_is_told():
     runs, link = pair("finished")
-    runs[1].set_status("failed", "The loss is no longer a number at step 3; take a smaller learning rate.")
+    runs[1].set_status(
+        "failed", "The loss is no longer a number at step 3; take a smaller learning rate."
+    )
     assert open_page(link).error[0].value == (
-        "Attention: The loss is no longer a number at step 3; take a smaller learning rate.")
+        "Attention: The loss is no longer a number at step 3; take a smaller learning rate."
+    )
 
 
-@pytest.mark.parametrize("link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"])
+@pytest.mark.parametrize(
+    "link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"]
+)
 def test_a_link_to_no_pair_says_so(link):
     app = open_page(link or ".".join([pair()[0][1].id] * 2))
-    assert "are no such pair" in app.warning[0].value and "The charts show the saved measurement" in plain_text(app)
+    assert "are no such pair" in app.warning[
+        0
+    ].value and "The charts show the saved measurement" in plain_text(app)
 
 
 def test_a_pair_is_there_when_one_comes_back():
@@ -187,31 +233,43 @@ def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
     assert {setting.config(model).steps for model in setting.pair} == {FEW}
     assert Controls.of(setting.config(setting.pair[1])) == setting
     app = open_page(pair("running", decoded=False, seconds=FEW_STEPS)[1])
-    assert [bar.proto.text for bar in app.get("progress")] == [f"{name}: step 25 of {FEW}"
-                                                               for name in ("One vector", "Attention")]
+    assert [bar.proto.text for bar in app.get("progress")] == [
+        f"{name}: step 25 of {FEW}" for name in ("One vector", "Attention")
+    ]
     assert f"comes at step {FEW}." in plain_text(app)
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
     question = page.question(bottleneck.load().learned)
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
-    swapped = [replace(one, model=page.Controls().pair[one.model.score is None])
-               for one in bottleneck.load().learned if one.model in page.Controls().pair]
+    swapped = [
+        replace(one, model=page.Controls().pair[one.model.score is None])
+        for one in bottleneck.load().learned
+        if one.model in page.Controls().pair
+    ]
     assert page.question(swapped).answer == 1
 
 
 def test_moves_set_the_next_runs():
     app = open_page()
     app.button(key="why:try:2").click().run()
-    assert app.selectbox(key="why:seconds").value == FEW_STEPS and page.moves(SAVED)[2].notice in plain_text(app)
+    assert app.selectbox(key="why:seconds").value == FEW_STEPS and page.moves(SAVED)[
+        2
+    ].notice in plain_text(app)
     assert f"trains each model for {FEW} steps" in page.moves(SAVED)[2].notice
     assert "The charts show the saved measurement" in plain_text(app)
 
 
 def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
-    fewer = [replace(one, buckets=tuple(replace(each, exact=0.5) for each in one.buckets)) for one in SAVED]
+    fewer = [
+        replace(one, buckets=tuple(replace(each, exact=0.5) for each in one.buckets))
+        for one in SAVED
+    ]
     notice, changed = (page.moves(learned)[1].notice for learned in (SAVED, fewer))
-    assert "99 % against 92 % of sentences of 1–10 words" in notice.replace("\u00a0", " ") and "step 450" in notice
+    assert (
+        "99 % against 92 % of sentences of 1–10 words" in notice.replace("\u00a0", " ")
+        and "step 450" in notice
+    )
     assert "50 % against 50 % of sentences of 1–10 words" in changed.replace("\u00a0", " ")
     assert "next run" not in notice, "it stays on the page after the run"
 

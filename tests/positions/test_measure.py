@@ -31,7 +31,9 @@ def test_the_matrix_of_a_turn_does_what_the_encoding_does():
 @each(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
 def test_pairs_are_found_in_the_turns(layout, first):
     """Ten dimensions of which eight turn, by 1, 0.1, 0.01 and 0.001."""
-    pairs = measure.rotation_pairs(measure.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10))
+    pairs = measure.rotation_pairs(
+        measure.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10)
+    )
     assert len(pairs) == 4 and (pairs[0].first, pairs[0].second) == first
     assert [pair.angle for pair in pairs] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4)
     assert pairs[0].wavelength == pytest.approx(2 * math.pi, rel=1e-5)
@@ -41,7 +43,9 @@ def test_pairs_of_sinusoids_rotate_by_their_angles():
     """Seven dimensions: three pairs, whose angles fall by 100^(-2/7), and a sine without its cosine."""
     pairs = measure.sinusoid_pairs(sinusoids(torch.arange(5.0), 7, 100.0))
     assert [(pair.first, pair.second) for pair in pairs] == [(0, 1), (2, 3), (4, 5)]
-    assert [pair.angle for pair in pairs] == pytest.approx([1, 100 ** (-2 / 7), 100 ** (-4 / 7)], rel=1e-5)
+    assert [pair.angle for pair in pairs] == pytest.approx(
+        [1, 100 ** (-2 / 7), 100 ** (-4 / 7)], rel=1e-5
+    )
 
 
 def test_alignment_is_the_mean_cosine_of_the_angles():
@@ -49,7 +53,9 @@ def test_alignment_is_the_mean_cosine_of_the_angles():
     expected = torch.tensor([(math.cos(d) + math.cos(d / 10)) / 2 for d in range(5)])
     torch.testing.assert_close(measure.alignment(turns)[0], expected, rtol=1e-5, atol=1e-6)
     grown = measure.rotation_matrices(Yarn(4, 100.0, "halves", 1.0, math.e, 64, 32.0, 1.0), 5, 4)
-    torch.testing.assert_close(measure.alignment(grown)[0, 0], torch.tensor(1.1**2), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        measure.alignment(grown)[0, 0], torch.tensor(1.1**2), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_cosines_of_sinusoids_depend_on_the_distance_alone():
@@ -73,7 +79,9 @@ def test_a_shift_of_a_random_table_is_no_linear_map():
     table = torch.randn(300, 32)
     fit = measure.fit_shift(table[:200], 5)
     seen, unseen = (measure.shift_error(fit, part, 5) for part in (table[:200], table[200:]))
-    assert measure.shift_error(measure.sinusoid_shift(table[5]), table, 5) > 1 and 0.8 < seen < unseen
+    assert (
+        measure.shift_error(measure.sinusoid_shift(table[5]), table, 5) > 1 and 0.8 < seen < unseen
+    )
 
 
 def test_an_odd_last_dimension_stays_out_of_the_closed_form():

@@ -17,8 +17,16 @@ BIASED = [e.key for e in POSITIONS if e.enters == "scores"]
 ROTATED = [e.key for e in POSITIONS if e.enters == "q, k"]
 IN_A_LINE = [key for key in ROTATED if key != "grid_rope"]
 # what a place may change beside the distance: FIRE counts from the text's start, the others read the content
-NOT_BY_DISTANCE = {"fire", "cope", "forgetting", "selective", "multi_token", "position_temperature", "formula",
-                   "and"}
+NOT_BY_DISTANCE = {
+    "fire",
+    "cope",
+    "forgetting",
+    "selective",
+    "multi_token",
+    "position_temperature",
+    "formula",
+    "and",
+}
 OTHER_ROWS = {e.key for e in POSITIONS if "other rows" in e.traits}
 
 
@@ -41,20 +49,27 @@ def test_decoding_from_a_cache_is_the_whole_run(key, step):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
     whole = layer(x).merged
     for start in range(S - 2 * step, S, step):
-        part = layer(x[:, start:start + step], x[:, :start + step], offset=start).merged
-        torch.testing.assert_close(part, whole[:, start:start + step], rtol=1e-4, atol=1e-5)
+        part = layer(x[:, start : start + step], x[:, : start + step], offset=start).merged
+        torch.testing.assert_close(part, whole[:, start : start + step], rtol=1e-4, atol=1e-5)
 
 
 @each("key", BIASED)
-@each(("rows", "columns"), [(slice(1, 4), slice(2, 9)), (slice(0, 5), slice(0, 1)), (slice(3, 4), slice(0, 11))])
+@each(
+    ("rows", "columns"),
+    [(slice(1, 4), slice(2, 9)), (slice(0, 5), slice(0, 1)), (slice(3, 4), slice(0, 11))],
+)
 def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
     made = inputs(layer_of(key))
     whole, part = made.bias(), made.bias(rows, columns)
     assert (whole is None) == (part is None)
     if whole is not None:
         shape = (B, H, T, S)
-        torch.testing.assert_close(part.expand(B, H, rows.stop - rows.start, columns.stop - columns.start),
-                                   whole.expand(shape)[:, :, rows, columns], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            part.expand(B, H, rows.stop - rows.start, columns.stop - columns.start),
+            whole.expand(shape)[:, :, rows, columns],
+            rtol=1e-5,
+            atol=1e-6,
+        )
 
 
 @each("key", [e.key for e in POSITIONS if "adjusts" in e.traits and e.key not in OTHER_ROWS])
@@ -63,7 +78,9 @@ def test_rows_are_adjusted_each_on_its_own(key):
     layer, scores = layer_of(key), torch.randn(B, H, T, S)
     block, rows = inputs(layer).block, slice(1, 4)
     whole = layer.position.adjust(scores, block)
-    torch.testing.assert_close(layer.position.adjust(scores[:, :, rows], block.part(rows)), whole[:, :, rows])
+    torch.testing.assert_close(
+        layer.position.adjust(scores[:, :, rows], block.part(rows)), whole[:, :, rows]
+    )
     columns = slice(0, 6)
     part = layer.position.adjust(scores[..., columns], block.part(columns=columns))
     needs_row = "whole rows" in next(e for e in POSITIONS if e.key == key).traits
@@ -75,14 +92,17 @@ def test_a_position_that_reads_other_rows_refuses_a_part_of_them(key):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
     for part in (slice(3, 4), slice(5, S)):
         with pytest.raises(ConfigError, match=f"position = {key} reads .* take position = "):
-            layer(x[:, part], x[:, :part.stop], offset=part.start)
+            layer(x[:, part], x[:, : part.stop], offset=part.start)
 
 
 @each("key", [e.key for e in POSITIONS if "values" in e.traits])
 def test_the_values_of_blocks_sum_to_the_whole(key):
     layer, weights = layer_of(key), torch.rand(B, H, T, S)
     block = inputs(layer).block
-    parts = [layer.position.values(weights[..., c], block.part(columns=c)) for c in (slice(0, 4), slice(4, 11))]
+    parts = [
+        layer.position.values(weights[..., c], block.part(columns=c))
+        for c in (slice(0, 4), slice(4, 11))
+    ]
     torch.testing.assert_close(parts[0] + parts[1], layer.position.values(weights, block))
 
 
@@ -113,7 +133,9 @@ def test_a_rotated_score_sees_the_distance_alone(key, layout):
     layer = layer_of(Choice.of(key, layout=layout, share=0.75))
     q, k = torch.randn(1, H, 1, C // H), torch.randn(1, H, 1, C // H)
     turn = layer.position.rotate
-    near, far, other = ((turn(q, i, 99) * turn(k, j, 99)).sum() for i, j in ((7, 3), (57, 53), (7, 4)))
+    near, far, other = (
+        (turn(q, i, 99) * turn(k, j, 99)).sum() for i, j in ((7, 3), (57, 53), (7, 4))
+    )
     torch.testing.assert_close(near, far, rtol=1e-4, atol=1e-4)
     assert (near - other).abs() > 1e-3
 
@@ -124,7 +146,9 @@ def test_a_bias_sees_the_distance_alone(key):
     layer = layer_of(key)
     block = inputs(layer).block
     moved = replace(block, i=block.i + 40, j=block.j + 40)
-    torch.testing.assert_close(layer.position.bias(moved), layer.position.bias(block), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        layer.position.bias(moved), layer.position.bias(block), rtol=1e-4, atol=1e-5
+    )
 
 
 @each("key", ["alibi", "t5", "kerple"])
@@ -142,7 +166,11 @@ def test_every_learned_number_is_reached(key):
     if not weights:
         pytest.skip("nothing is learned here")
     layer(torch.randn(B, T, C)).merged.square().sum().backward()
-    unreached = [name for name, weight in weights.items() if weight.grad is None or not weight.grad.abs().sum() > 0]
+    unreached = [
+        name
+        for name, weight in weights.items()
+        if weight.grad is None or not weight.grad.abs().sum() > 0
+    ]
     assert not unreached
 
 
@@ -181,13 +209,22 @@ def test_one_query_and_one_key(key):
 @each("entry", [entry for entry in POSITIONS if not entry.parts])
 def test_an_entry_says_where_it_enters(entry):
     position = layer_of(entry.key).position
-    overrides = {name for name in ("add", "rotate", "bias", "adjust", "values")
-                 if getattr(type(position), name) is not getattr(Position, name)}
+    overrides = {
+        name
+        for name in ("add", "rotate", "bias", "adjust", "values")
+        if getattr(type(position), name) is not getattr(Position, name)
+    }
     where = {"": set(), "x": {"add"}, "q, k": {"rotate"}}.get(entry.enters)
-    assert overrides == where if where is not None else overrides and overrides <= {"bias", "adjust", "values"}
+    assert (
+        overrides == where
+        if where is not None
+        else overrides and overrides <= {"bias", "adjust", "values"}
+    )
     assert ("adjust" in overrides) == ("adjusts" in entry.traits)
     assert ("values" in overrides) == ("values" in entry.traits)
-    assert entry.short and (entry.paper or entry.source or entry.key == "formula"), "what is typed has no author"
+    assert entry.short and (entry.paper or entry.source or entry.key == "formula"), (
+        "what is typed has no author"
+    )
 
 
 def test_parameters_are_as_many_as_the_papers_count():
@@ -197,7 +234,10 @@ def test_parameters_are_as_many_as_the_papers_count():
 
     dim = C // H
     assert count("learned", max_len=9) == 9 * C
-    assert count("shaw", distance=4) == 2 * 9 * dim and count("shaw", distance=4, values=False) == 9 * dim
+    assert (
+        count("shaw", distance=4) == 2 * 9 * dim
+        and count("shaw", distance=4, values=False) == 9 * dim
+    )
     assert count("t5", buckets=8, max_distance=20) == 8 * H
     assert count("transformer_xl") == C * C + 2 * C
     assert count("deberta", distance=5) == 10 * C + 2 * C * C
@@ -206,8 +246,19 @@ def test_parameters_are_as_many_as_the_papers_count():
     assert count("cope", places=6) == 6 * dim
     assert count("forgetting") == C * H + H
     assert count("multi_token", queries=4, keys=3) == H * 4 * 3
-    assert all(count(key) == 0 for key in ("none", "sinusoidal", "alibi", "selective", "position_temperature",
-                                           "formula", "and", *ROTATED))
+    assert all(
+        count(key) == 0
+        for key in (
+            "none",
+            "sinusoidal",
+            "alibi",
+            "selective",
+            "position_temperature",
+            "formula",
+            "and",
+            *ROTATED,
+        )
+    )
     assert {count("t5", heads) for heads in heads_that_divide(6)} == {32, 64, 96, 192}
 
 

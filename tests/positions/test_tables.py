@@ -47,7 +47,14 @@ def test_output_and_gradients_are_exacts(key, kernel, mask, keys):
         out = layer(x, context, key_mask=real, record=False).merged
         inputs = [x, *([] if context is x else [context]), *layer.parameters()]
         grads = torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
-        results.append([out, *(torch.zeros_like(each) if grad is None else grad
-                             for each, grad in zip(inputs, grads, strict=True))])
+        results.append(
+            [
+                out,
+                *(
+                    torch.zeros_like(each) if grad is None else grad
+                    for each, grad in zip(inputs, grads, strict=True)
+                ),
+            ]
+        )
     for ours, exact in zip(*results, strict=True):
         torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-4)

@@ -38,11 +38,35 @@ class Repo:
     elsewhere: str | None = None
 
     def listing(self, name: str) -> dict[str, object]:
-        siblings = [{"rfilename": file, "size": self.stated.get(file, len(data)),
-                     **({"lfs": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}}
-                        if file.endswith((".safetensors", ".bin")) else {})} for file, data in self.files.items()]
-        more = {"safetensors": {"parameters": self.parameters, "total": 1}} if self.parameters else {}
-        return {"id": name, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False, **more}
+        siblings = [
+            {
+                "rfilename": file,
+                "size": self.stated.get(file, len(data)),
+                **(
+                    {
+                        "lfs": {
+                            "size": len(data),
+                            "sha256": hashlib.sha256(data).hexdigest(),
+                            "pointerSize": 134,
+                        }
+                    }
+                    if file.endswith((".safetensors", ".bin"))
+                    else {}
+                ),
+            }
+            for file, data in self.files.items()
+        ]
+        more = (
+            {"safetensors": {"parameters": self.parameters, "total": 1}} if self.parameters else {}
+        )
+        return {
+            "id": name,
+            "sha": COMMIT,
+            "siblings": siblings,
+            "tags": [],
+            "private": False,
+            **more,
+        }
 
 
 class Hub(ThreadingHTTPServer):
@@ -99,7 +123,9 @@ class Answers(BaseHTTPRequestHandler):
         elif revision not in (*repo.revisions, COMMIT):
             self._error(404, "RevisionNotFound")
         else:
-            self._send(200, json.dumps(repo.listing(name)).encode(), content_type="application/json")
+            self._send(
+                200, json.dumps(repo.listing(name)).encode(), content_type="application/json"
+            )
 
     def _file(self, repo: Repo, data: bytes) -> None:
         start = int((self.headers.get("range") or "bytes=0-").removeprefix("bytes=").rstrip("-"))
@@ -112,7 +138,7 @@ class Answers(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             time.sleep(repo.seconds_a_step)
-            self.wfile.write(data[at:at + STEP])
+            self.wfile.write(data[at : at + STEP])
 
     def _error(self, status: int, code: str | None, message: str = "") -> None:
         self._send(status, b"{}", x_error_code=code, x_error_message=message or None)

@@ -59,19 +59,31 @@ class Case:
             for weight in self.pretrained.model.parameters():
                 if weight.is_floating_point() and weight.numel():
                     noise = torch.randn(weight.shape, generator=numbers)
-                    weight.copy_(noise * weight.shape[-1] ** -0.5 if weight.ndim > 1 else weight + 0.1 * noise)
-        text = SENTENCE.replace("animal", "[MASK]") if self.pretrained.head == "masked" else SENTENCE
+                    weight.copy_(
+                        noise * weight.shape[-1] ** -0.5
+                        if weight.ndim > 1
+                        else weight + 0.1 * noise
+                    )
+        text = (
+            SENTENCE.replace("animal", "[MASK]") if self.pretrained.head == "masked" else SENTENCE
+        )
         self.inputs = replace(GIVEN, text=text, target="Nine green boats.")
         self.trace = read(self.pretrained, self.inputs).trace
 
     @cache  # noqa: B019
     def baseline(self):
-        against = "Nine boats." if self.pretrained.head == "none" and self.pretrained.reads == "text" else ""
+        against = (
+            "Nine boats."
+            if self.pretrained.head == "none" and self.pretrained.reads == "text"
+            else ""
+        )
         return ask(self.pretrained, Question(self.inputs, against=against))
 
     @cache  # noqa: B019
     def calls(self):
-        return forward(self.pretrained, encode(self.pretrained, self.inputs)[0], with_qkv=True)[1].calls
+        return forward(self.pretrained, encode(self.pretrained, self.inputs)[0], with_qkv=True)[
+            1
+        ].calls
 
     @cache  # noqa: B019
     def contributions(self):
@@ -83,7 +95,9 @@ class Case:
 
 def breakdown(case):
     """Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded."""
-    for layer, item in zip(layer_attentions(case.pretrained, case.inputs), case.calls(), strict=True):
+    for layer, item in zip(
+        layer_attentions(case.pretrained, case.inputs), case.calls(), strict=True
+    ):
         if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
             head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
             close(break_down_weight(layer, head, query, 0).weights, item.weights[0, head, query])
@@ -96,9 +110,15 @@ def written(case):
     def note(module, inputs, output):
         given[module].append((output[0] if isinstance(output, tuple) else output).detach().clone())
 
-    modules = {call.module for call in case.calls()} | {call.output for call in case.calls() if call.output is not None}
+    modules = {call.module for call in case.calls()} | {
+        call.output for call in case.calls() if call.output is not None
+    }
     batch = encode(case.pretrained, case.inputs)[0]
-    forward(case.pretrained, batch, hooks=hooked(module.register_forward_hook(note) for module in modules))
+    forward(
+        case.pretrained,
+        batch,
+        hooks=hooked(module.register_forward_hook(note) for module in modules),
+    )
     measured = case.contributions()
     for call in case.calls():
         inside = given[call.module].pop(0)
@@ -126,7 +146,10 @@ def tokens(case):
     """Each measure is a finite number a token; rollout's rows are shares of the attention layers."""
     scores = token_scores(case.baseline(), case.trace, case.contributions())
     assert {"weights", "rollout"} <= set(scores)
-    assert all(one.shape == (len(case.baseline().source),) and np.isfinite(one).all() for one in scores.values())
+    assert all(
+        one.shape == (len(case.baseline().source),) and np.isfinite(one).all()
+        for one in scores.values()
+    )
     last = case.trace.maps[-1]
     shares = rollout(graph(case.trace, last.kind, last.layer)).sum(-1)
     assert (shares <= 1 + 1e-6).all() and (last.kind == "cross" or np.abs(shares - 1).max() < 1e-5)
@@ -146,9 +169,17 @@ def off(case):
         heads[:, :, 0] *= next(runs) > 0  # of the layers that share the module the first
         return heads.reshape(inputs[0].shape), *inputs[1:]
 
-    output, _ = forward(case.pretrained, case.baseline().batch,
-                        hooks=hooked([call.output.register_forward_pre_hook(without)]))
-    close(effect.value, float(case.baseline().target_value(case.baseline().answer_in(case.baseline().batch, output))))
+    output, _ = forward(
+        case.pretrained,
+        case.baseline().batch,
+        hooks=hooked([call.output.register_forward_pre_hook(without)]),
+    )
+    close(
+        effect.value,
+        float(
+            case.baseline().target_value(case.baseline().answer_in(case.baseline().batch, output))
+        ),
+    )
 
 
 def even(case):
@@ -162,23 +193,37 @@ def hide(case):
 def patch(case):
     """A head's own output changes nothing, and another's, or none, is what a head off gives."""
     baseline, effect = case.baseline(), ablate_heads(case.baseline(), case.first())
-    call = next(one for one in case.calls() if (one.kind, one.layer) == (case.trace.maps[0].kind, 0))
+    call = next(
+        one for one in case.calls() if (one.kind, one.layer) == (case.trace.maps[0].kind, 0)
+    )
     out = call.replaceable[0]
     for values, value in ((out, baseline.value), (torch.zeros_like(out), effect.value)):
-        output, _ = forward(case.pretrained, baseline.batch, patches=[(0, call.kind, call.layer, 0, values)])
+        output, _ = forward(
+            case.pretrained, baseline.batch, patches=[(0, call.kind, call.layer, 0, values)]
+        )
         close(float(baseline.target_value(baseline.answer_in(baseline.batch, output))), value)
 
 
 def pairs(case):
     """The parts of one text put into another: all of a layer's heads together are its attention, numbers are finite."""
     swapped = case.inputs.text.replace("cross the street", "street the cross")  # as many tokens
-    other = replace(case.inputs, text=swapped, picture=Array.of(
-        case.inputs.picture.numpy()[::-1]), sound=Array.of(case.inputs.sound.numpy()[::-1]))
+    other = replace(
+        case.inputs,
+        text=swapped,
+        picture=Array.of(case.inputs.picture.numpy()[::-1]),
+        sound=Array.of(case.inputs.sound.numpy()[::-1]),
+    )
     answers = () if case.baseline().answer.logits is None else (0, 1)
     source = patch_source(pair_of(case.pretrained, case.inputs, other, *answers))
     effect = source.effect(next(iter(source.calls)))
-    assert np.isfinite([*effect.heads, effect.attention, *effect.residual, *(
-        () if effect.feed_forward is None else (effect.feed_forward,))]).all()
+    assert np.isfinite(
+        [
+            *effect.heads,
+            effect.attention,
+            *effect.residual,
+            *(() if effect.feed_forward is None else (effect.feed_forward,)),
+        ]
+    ).all()
     assert all(np.isfinite(one).all() for one in estimate_heads(source).values())
 
 
@@ -196,7 +241,9 @@ def lens(case):
 def attribution(case):
     """The parts sum to the logit, to 1e-4 of the largest of them, and some part is a head's or a mixer's."""
     parts = attribute_logit(case.baseline(), case.baseline().id or 0)
-    assert abs(parts.total - parts.logit) <= 1e-4 * max(abs(parts.logit), *(abs(one.value) for one in parts.parts))
+    assert abs(parts.total - parts.logit) <= 1e-4 * max(
+        abs(parts.logit), *(abs(one.value) for one in parts.parts)
+    )
     assert {"head", "mixer"} & {one.role for one in parts.parts}
 
 
@@ -211,7 +258,9 @@ def circuits(case):
         scale = call.options.get("scaling")
         assert one.scale is None or one.scale == pytest.approx(scale)
         scores = copying_scores(one, tables)
-        assert scores is None or (bool(scores.isfinite().all()) and float(scores.abs().max()) <= 1 + 1e-4)
+        assert scores is None or (
+            bool(scores.isfinite().all()) and float(scores.abs().max()) <= 1 + 1e-4
+        )
         if tables.serves(one):
             assert tables.written(one, 0, 3).isfinite().all()
             if one.w_q is not None and (attended := tables.attended(one, 0, 3)) is not None:
@@ -223,8 +272,12 @@ def circuits(case):
 def embeddings(case):
     """Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first."""
     tables, batch = read_vocabularies(case.pretrained), encode(case.pretrained, case.inputs)[0]
-    if not case.pretrained.reads_text or "input_ids" not in batch or len(tables.embeddings) < 2 or (
-            case.pretrained.model.config.is_encoder_decoder):
+    if (
+        not case.pretrained.reads_text
+        or "input_ids" not in batch
+        or len(tables.embeddings) < 2
+        or (case.pretrained.model.config.is_encoder_decoder)
+    ):
         return
     states, (one, other) = [], (5, 6)
     for token in (one, other):
@@ -237,12 +290,31 @@ def embeddings(case):
     moved, table = (states[0] - states[1])[0], tables.embeddings["causal"]
     raw = case.pretrained.model.get_input_embeddings().weight.detach()
     row = raw[one] - raw[other]
-    if moved.ndim == 2 and moved.shape[-1] == len(row) and float(torch.cosine_similarity(moved[1], row, 0)) > 1 - 1e-5:
+    if (
+        moved.ndim == 2
+        and moved.shape[-1] == len(row)
+        and float(torch.cosine_similarity(moved[1], row, 0)) > 1 - 1e-5
+    ):
         close(table[one] - table[other], moved[1])
 
 
-ANALYSES = {one.__name__: one for one in (
-    breakdown, written, tokens, off, even, hide, patch, pairs, lens, attribution, circuits, embeddings)}
+ANALYSES = {
+    one.__name__: one
+    for one in (
+        breakdown,
+        written,
+        tokens,
+        off,
+        even,
+        hide,
+        patch,
+        pairs,
+        lens,
+        attribution,
+        circuits,
+        embeddings,
+    )
+}
 
 
 def outcome(case, analysis):
@@ -275,7 +347,9 @@ def outcomes(model_type):
 def test_every_analysis_of_every_architecture_is_right_or_refused_in_words(part):
     @each("model_type", DRAWN[part::GROUPS])
     def check(model_type):
-        assert not {name: one for name, one in outcomes(model_type).items() if one.startswith("WRONG")}
+        assert not {
+            name: one for name, one in outcomes(model_type).items() if one.startswith("WRONG")
+        }
 
     check()
     gc.collect()
@@ -288,13 +362,17 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or EXPECTED:
         if EXPECTED[name] != "drawn":
             for analysis in ANALYSES:
-                counts[analysis]["not built" if EXPECTED[name].startswith("not built") else "not drawn"] += 1
+                counts[analysis][
+                    "not built" if EXPECTED[name].startswith("not built") else "not drawn"
+                ] += 1
             continue
         for analysis, result in outcomes(name).items():
             counts[analysis][result.split()[0].rstrip(":")] += 1
             if not result.startswith("right"):
                 reasons[analysis, result.replace(name, "…")].append(name)
-    for (analysis, result), names in sorted(reasons.items(), key=lambda item: (item[0][0], -len(item[1]))):
+    for (analysis, result), names in sorted(
+        reasons.items(), key=lambda item: (item[0][0], -len(item[1]))
+    ):
         print(f"{analysis}: {len(names)} {result} [{', '.join(names[:6])}]")
     for analysis, result in counts.items():
         print(analysis, dict(result))

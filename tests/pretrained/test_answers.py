@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from core.pretrained import ModelInputs, PretrainedError, encode
-from core.pretrained.answers import answer, answer_of, display_names, embedding, mask_word, top_candidates
+from core.pretrained.answers import (
+    answer,
+    answer_of,
+    display_names,
+    embedding,
+    mask_word,
+    top_candidates,
+)
 from core.pretrained.evidence import Question, ask
 from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
@@ -13,7 +20,11 @@ from tests.tiny_models import SENTENCE, given, tiny
 @each("family", ["bert", "gpt2", "bert_classifier", "t5"])
 def test_the_likeliest_words_of_an_answer(family):
     model = tiny(family)
-    text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
+    text = (
+        SENTENCE.replace("street", model.tokenizer.mask_token)
+        if model.head == "masked"
+        else SENTENCE
+    )
     baseline = ask(model, Question(given(family, text)))
     best = top_candidates(baseline.pretrained, baseline.answer, 3)
     probabilities = answer(baseline.pretrained, baseline.question.inputs).probabilities
@@ -51,12 +62,17 @@ def test_classes_have_their_names_and_tokens_are_words():
     model = tiny("gpt2")
     result = answer(model, given("gpt2"))
     ids = model.tokenizer("The animal was tired")["input_ids"]
-    assert "".join(word.removeprefix("##") for word in display_names(model, result, ids)).lower() == "theanimalwastired"
+    assert (
+        "".join(word.removeprefix("##") for word in display_names(model, result, ids)).lower()
+        == "theanimalwastired"
+    )
 
 
 def test_an_embedding_has_no_words_and_counts_real_tokens_alone():
     states = torch.tensor([[[3.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
-    torch.testing.assert_close(embedding(states, torch.tensor([[1, 1, 0]])), torch.tensor([3.0, 1.0]) / 10 ** 0.5)
+    torch.testing.assert_close(
+        embedding(states, torch.tensor([[1, 1, 0]])), torch.tensor([3.0, 1.0]) / 10**0.5
+    )
     model = tiny("bert_encoder")
     result = answer(model, given("bert_encoder"))
     assert top_candidates(model, result) == () and float(result.vector.norm()) == pytest.approx(1.0)

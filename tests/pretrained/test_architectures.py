@@ -29,19 +29,47 @@ from core.pretrained.load import load_folder, prepare_model
 from core.pretrained.model_files import refuse_config
 from core.pretrained.model_tasks import task_of
 from tests.cases import each
-from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, WORDS, class_of, is_limited, reader_of, shrunk
+from tests.tiny_architectures import (
+    ARCHITECTURES,
+    CONFIG_MAPPING,
+    WORDS,
+    class_of,
+    is_limited,
+    reader_of,
+    shrunk,
+)
 from tests.tiny_models import OTHER, SENTENCE, library_attention
 
 TABLE = Path(__file__).with_name("architectures.json")
 EXPECTED = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
 LARGEST = 8_000_000  # numbers: what the rules have not made small is not built
 RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
-PACKED = ("longformer", "led", "longt5")  # their own maps are bands and blocks: tests/pretrained/test_families.py
-SINK_AFTER = ("granite_swa", "granitemoe_swa")  # return the weights before a sink takes its share of the output
-SILENT = ("blt_patcher", "tipsv2", "shieldgemma2")  # return none by themselves; their layers are watched all the same
+PACKED = (
+    "longformer",
+    "led",
+    "longt5",
+)  # their own maps are bands and blocks: tests/pretrained/test_families.py
+SINK_AFTER = (
+    "granite_swa",
+    "granitemoe_swa",
+)  # return the weights before a sink takes its share of the output
+SILENT = (
+    "blt_patcher",
+    "tipsv2",
+    "shieldgemma2",
+)  # return none by themselves; their layers are watched all the same
 # What limits the keys in their configs limits those of a part that is not drawn, of other layers, or of longer texts.
-UNLIMITED = ("csm", "deepseek_ocr2", "moshi", "nemo_speechlm", "nemotron_h", "nemotron_h_omni", "qwen3_omni_moe_text",
-             "unlimited_ocr", "unlimited_ocr_text")
+UNLIMITED = (
+    "csm",
+    "deepseek_ocr2",
+    "moshi",
+    "nemo_speechlm",
+    "nemotron_h",
+    "nemotron_h_omni",
+    "qwen3_omni_moe_text",
+    "unlimited_ocr",
+    "unlimited_ocr_text",
+)
 STEPS = 4  # tokens that are generated
 NUMBERS = np.random.default_rng(3)
 GIVEN = ModelInputs(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
@@ -91,9 +119,13 @@ def own(pretrained, batch):
 
 # Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
 REASONS = {
-    "inputs": "which this page does not have", "videos": "reads videos", "size": "returned maps of",
-    "none": "has no attention to draw", "scores": "returned numbers that are not weights",
-    "stages": "has no single patch size", "sound": "needs sound in a form",
+    "inputs": "which this page does not have",
+    "videos": "reads videos",
+    "size": "returned maps of",
+    "none": "has no attention to draw",
+    "scores": "returned numbers that are not weights",
+    "stages": "has no single patch size",
+    "sound": "needs sound in a form",
     "parts": "has no forward pass;",
 }
 
@@ -117,7 +149,11 @@ def outcome(model_type):
     except PretrainedError as error:
         if (reason := reason_of(str(error))) == "inputs":
             takes = inspect.signature(pretrained.model.forward).parameters
-            named = [name for group in re.findall(r"\(([a-z_, ]+)\)", str(error)) for name in group.split(", ")]
+            named = [
+                name
+                for group in re.findall(r"\(([a-z_, ]+)\)", str(error))
+                for name in group.split(", ")
+            ]
             assert set(named) <= set(takes) and (named or any(name in str(error) for name in takes))
         return reason or "not built: its pass fails at this size"
     maps = reading.trace.maps
@@ -134,17 +170,24 @@ def outcome(model_type):
     elif model_type not in PACKED:
         expected = [one for one in expected if one.ndim == 4]
         if reading.note and "have no attention" in reading.note and len(expected) > len(maps):
-            expected = [expected[item.number] for item in maps]  # a linear layer's product stands there as well
+            expected = [
+                expected[item.number] for item in maps
+            ]  # a linear layer's product stands there as well
         assert len(maps) == len(expected)
         for item, weights in zip(maps, expected, strict=True):
             theirs = weights[0].float().numpy()
             if model_type in SINK_AFTER:
-                theirs, share = theirs * item.weights.sum(-1, keepdims=True), float(item.weights.sum(-1).max())
+                theirs, share = (
+                    theirs * item.weights.sum(-1, keepdims=True),
+                    float(item.weights.sum(-1).max()),
+                )
                 np.testing.assert_allclose(item.weights, theirs, rtol=1e-4, atol=1e-6)
                 assert share < 0.999
             else:
                 np.testing.assert_array_equal(item.weights, theirs)
-    if pretrained.head in ("next", "seq2seq") and model_type != "vibevoice":  # its generate needs another package
+    if (
+        pretrained.head in ("next", "seq2seq") and model_type != "vibevoice"
+    ):  # its generate needs another package
         check_generation(pretrained, model_type)
     return "drawn"
 
@@ -169,9 +212,16 @@ def check_generation(pretrained, model_type):
     given = start.batch or {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with library_attention():
         theirs = transformers.GenerationMixin.generate(
-            model, **given, max_new_tokens=STEPS, min_new_tokens=STEPS, do_sample=False, num_beams=1,
-            return_dict_in_generate=True, output_logits=True,
-            use_cache=text_config(model).model_type not in WRONG_CACHES)
+            model,
+            **given,
+            max_new_tokens=STEPS,
+            min_new_tokens=STEPS,
+            do_sample=False,
+            num_beams=1,
+            return_dict_in_generate=True,
+            output_logits=True,
+            use_cache=text_config(model).model_type not in WRONG_CACHES,
+        )
     tokens, steps = theirs.sequences[0, -STEPS:].tolist(), []
     decoder = DecoderAdapter(pretrained, before[:-1] if start.batch is not None else ())
     memory = decoder.encode(start.prompt.source, start.prompt.mask)
@@ -181,7 +231,9 @@ def check_generation(pretrained, model_type):
         steps.append(logits)
     expected = torch.cat(theirs.logits)
     for found in (torch.cat(steps), score_continuation(pretrained, start, tokens).logits):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 + 1e-4 * float(expected.abs().max()))
+        torch.testing.assert_close(
+            found, expected, rtol=0, atol=1e-5 + 1e-4 * float(expected.abs().max())
+        )
 
 
 def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
@@ -190,10 +242,20 @@ def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
         model = built(model_type).model
         enlarge(model)
         ids = torch.randint(5, 100, (1, 12))
-        both = [transformers.GenerationMixin.generate(
-            model, ids, attention_mask=torch.ones_like(ids), max_new_tokens=STEPS, min_new_tokens=STEPS,
-            do_sample=False, return_dict_in_generate=True, output_logits=True, use_cache=used).logits
-                for used in (True, False)]
+        both = [
+            transformers.GenerationMixin.generate(
+                model,
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=STEPS,
+                min_new_tokens=STEPS,
+                do_sample=False,
+                return_dict_in_generate=True,
+                output_logits=True,
+                use_cache=used,
+            ).logits
+            for used in (True, False)
+        ]
         apart = [float((one - other).abs().max()) for one, other in zip(*both, strict=True)]
         assert apart[0] < 1e-4 < max(apart), model_type
 
@@ -212,7 +274,10 @@ def test_an_architecture_is_drawn_as_it_is_or_refused_for_its_reason(part):
 
 def test_the_table_has_every_architecture_and_no_other_reason():
     assert set(EXPECTED) == set(ARCHITECTURES)
-    assert {one for one in EXPECTED.values() if not one.startswith("not built")} == {"drawn", *REASONS}
+    assert {one for one in EXPECTED.values() if not one.startswith("not built")} == {
+        "drawn",
+        *REASONS,
+    }
 
 
 DRAWN = [name for name, outcome in EXPECTED.items() if outcome == "drawn"]
@@ -223,9 +288,14 @@ def save(pretrained, folder):
     model, reader = pretrained.model, pretrained.tokenizer
     model.save_pretrained(folder)
     if pretrained.reads == "picture":
-        (folder / "preprocessor_config.json").write_text(json.dumps({"size": reader.size}), encoding="utf-8")
-    (reader.feature_extractor if pretrained.reads == "sound" else getattr(reader, "tokenizer", reader)
-     ).save_pretrained(folder)
+        (folder / "preprocessor_config.json").write_text(
+            json.dumps({"size": reader.size}), encoding="utf-8"
+        )
+    (
+        reader.feature_extractor
+        if pretrained.reads == "sound"
+        else getattr(reader, "tokenizer", reader)
+    ).save_pretrained(folder)
 
 
 def opened(model_type):

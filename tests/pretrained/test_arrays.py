@@ -40,7 +40,11 @@ def test_one_array_of_all_layers_with_or_without_a_batch(shape):
     layers = weights.reshape(-1, *((1, 5, 5) if shape == (2, 1, 5, 5) else (3, 5, 5)))
     arrays = read_arrays(npz(attention=weights), "a.npz")
     same(arrays.trace, layers)
-    assert arrays.trace.kinds == ("self",) and arrays.source.tokens == tuple("01234") and arrays.cut is None
+    assert (
+        arrays.trace.kinds == ("self",)
+        and arrays.source.tokens == tuple("01234")
+        and arrays.cut is None
+    )
 
 
 @each("dtype", [np.float16, np.float32, np.float64])
@@ -68,9 +72,17 @@ def test_half_precision_of_the_other_kind():
 def test_tokens_name_rows_and_columns_and_special_ones_are_known():
     words = ["[CLS]", "the", "##m", "cat", "[SEP]"]
     arrays = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz")
-    assert arrays.source.tokens == tuple(words) and arrays.source.special == (True, False, False, False, True)
+    assert arrays.source.tokens == tuple(words) and arrays.source.special == (
+        True,
+        False,
+        False,
+        False,
+        True,
+    )
     assert arrays.source.word == (None, 0, 0, 1, None)
-    data = save({"attention": even(2, 3, 5, 5)}, {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])})
+    data = save(
+        {"attention": even(2, 3, 5, 5)}, {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])}
+    )
     assert read_arrays(data, "a.safetensors").source.tokens == ("the", "##m", "cat", "␣", "!")
     typed = read_arrays(npz(attention=even(1, 3, 5, 5)), "a.npz", "one two three four five")
     assert typed.trace.map(0).queries == ("one", "two", "three", "four", "five")
@@ -81,21 +93,36 @@ def test_kinds_are_named_or_read_off_the_weights():
     causal /= causal.sum(-1, keepdims=True)
     arrays = read_arrays(npz(attention=causal), "a.npz")
     assert arrays.trace.kinds == ("causal",) and arrays.trace.map(0).mask is not None
-    across = read_arrays(npz(a=even(2, 3, 4, 5), queries=np.array(list("abcd")), keys=np.array(list("vwxyz"))), "a.npz")
+    across = read_arrays(
+        npz(a=even(2, 3, 4, 5), queries=np.array(list("abcd")), keys=np.array(list("vwxyz"))),
+        "a.npz",
+    )
     assert across.trace.kinds == ("cross",)
-    assert across.trace.map(0).queries == tuple("abcd") and across.trace.map(0).keys == tuple("vwxyz")
+    assert across.trace.map(0).queries == tuple("abcd") and across.trace.map(0).keys == tuple(
+        "vwxyz"
+    )
 
 
 @each("name", ["numbers", "induction"])
 def test_what_the_lab_exports_comes_back_as_it_was(name):
-    made = read(load_lab_model(name), "seven hundred and six" if name == "numbers" else "the old king and the old king")
+    made = read(
+        load_lab_model(name),
+        "seven hundred and six" if name == "numbers" else "the old king and the old king",
+    )
     back = read_arrays(trace_npz(made.trace), "attention.npz")
     assert back.trace.kinds == made.trace.kinds
     for one, other in zip(back.trace.maps, made.trace.maps, strict=True):
-        assert (one.kind, one.layer, one.keys, len(one.queries)) == (other.kind, other.layer, other.keys,
-                                                                     len(other.queries))
+        assert (one.kind, one.layer, one.keys, len(one.queries)) == (
+            other.kind,
+            other.layer,
+            other.keys,
+            len(other.queries),
+        )
         np.testing.assert_array_equal(one.weights, other.weights)
-    assert back.trace.of("cross").maps == () or back.lines("cross")[0].tokens == made.lines("cross")[0].tokens
+    assert (
+        back.trace.of("cross").maps == ()
+        or back.lines("cross")[0].tokens == made.lines("cross")[0].tokens
+    )
 
 
 def test_rows_that_do_not_sum_to_one_are_said_and_drawn():
@@ -137,15 +164,21 @@ def test_too_many_typed_tokens_are_said():
 
 def test_a_bomb_is_refused_by_its_header():
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)}
+    )
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("attention.npy", header.getvalue())
     with pytest.raises(PretrainedError, match="1,000,000,000,000 numbers"):
         read_arrays(out.getvalue(), "bomb.npz")
-    declared = json.dumps({"a": {"dtype": "F32", "shape": [10**6, 10**6], "data_offsets": [0, 4]}}).encode()
+    declared = json.dumps(
+        {"a": {"dtype": "F32", "shape": [10**6, 10**6], "data_offsets": [0, 4]}}
+    ).encode()
     with pytest.raises(PretrainedError, match="1,000,000,000,000 numbers"):
-        read_arrays(len(declared).to_bytes(8, "little") + declared + b"\0\0\0\0", "bomb.safetensors")
+        read_arrays(
+            len(declared).to_bytes(8, "little") + declared + b"\0\0\0\0", "bomb.safetensors"
+        )
 
 
 @each("name, kind, count", [("tokens", "<U100000000", 2), ("w", "<f16", 39_000_000)])
@@ -153,7 +186,9 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_by_its_header(name, k
     import tracemalloc
 
     header, out = io.BytesIO(), io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": (count,)})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": kind, "fortran_order": False, "shape": (count,)}
+    )
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{name}.npy", header.getvalue())
     tracemalloc.start()

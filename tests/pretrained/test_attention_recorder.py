@@ -20,7 +20,9 @@ def test_two_threads_on_one_model_never_see_each_other():
     batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in (SENTENCE, OTHER)}
 
     def watch_one(text):
-        with record_attention(model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()) as recorder:
+        with record_attention(
+            model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()
+        ) as recorder:
             meet.wait()
             for _ in range(20):
                 recorder.calls.clear()
@@ -38,7 +40,9 @@ def test_two_threads_on_one_model_never_see_each_other():
         output, recorder = forward(tiny("bert"), batches[text], off=off)
         for seen, logits in results[text]:
             assert [one.layer for one in seen] == [0, 1]
-            assert all(torch.equal(a.weights, b.weights) for a, b in zip(seen, recorder.calls, strict=True))
+            assert all(
+                torch.equal(a.weights, b.weights) for a, b in zip(seen, recorder.calls, strict=True)
+            )
             torch.testing.assert_close(logits, output.logits)
 
 
@@ -55,9 +59,15 @@ def test_a_watched_model_stays_as_it_was(family):
         assert recorder.calls
         if "off" in more:
             assert not torch.allclose(output[0], expected, atol=1e-3)
-    assert all(torch.equal(value, before[name]) for name, value in pretrained.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in pretrained.model.state_dict().items()
+    )
     assert inside == {name: set(vars(module)) for name, module in pretrained.model.named_modules()}
-    hooks = [module for module in pretrained.model.modules() if module._forward_hooks or module._forward_pre_hooks]
+    hooks = [
+        module
+        for module in pretrained.model.modules()
+        if module._forward_hooks or module._forward_pre_hooks
+    ]
     assert not hooks
     torch.testing.assert_close(pretrained.model(**batch)[0], expected, rtol=0, atol=0)
 
@@ -70,11 +80,16 @@ def test_a_head_that_is_off_is_a_head_whose_columns_of_w_o_are_zero(family):
     output, recorder = forward(tiny(family), batch, off=frozenset({(kind, 1, 2)}))
     if family == "diffllama":
         whole, _ = forward(tiny(family), batch)
-        assert not torch.allclose(output.logits, whole.logits, atol=1e-3) and len(recorder.calls) == 2
+        assert (
+            not torch.allclose(output.logits, whole.logits, atol=1e-3) and len(recorder.calls) == 2
+        )
         return
     model = deepcopy(plain(family))
-    own = model.bert.encoder.layer[1].attention.output.dense if family == "bert" else (
-        model.model.layers[1].self_attn.o_proj)
+    own = (
+        model.bert.encoder.layer[1].attention.output.dense
+        if family == "bert"
+        else (model.model.layers[1].self_attn.o_proj)
+    )
     with torch.no_grad():
         own.weight[:, 16:24] = 0
         expected = model(**batch).logits
@@ -91,7 +106,7 @@ def test_a_probe_s_gradient_is_what_a_little_more_weight_does(family, monkeypatc
 
     output, recorder = forward(tiny(family), batch, probe=True)
     seen = recorder.calls[1]
-    grad, = torch.autograd.grad(answer(output), seen.probe)
+    (grad,) = torch.autograd.grad(answer(output), seen.probe)
     home = sys.modules[type(seen.module).__module__]
     eager, head, row, key = home.eager_attention_forward, 1, 4, 2
 
@@ -108,5 +123,9 @@ def test_a_probe_s_gradient_is_what_a_little_more_weight_does(family, monkeypatc
         monkeypatch.setattr(home, "eager_attention_forward", more)
         return float(answer(forward(tiny(family), batch)[0]))
 
-    assert float(grad[0, head, row, key]) == pytest.approx((nudged(0.01) - nudged(-0.01)) / 0.02, rel=0.02, abs=2e-4)
-    assert bool(grad.any()) and not any(weight.requires_grad for weight in tiny(family).model.parameters())
+    assert float(grad[0, head, row, key]) == pytest.approx(
+        (nudged(0.01) - nudged(-0.01)) / 0.02, rel=0.02, abs=2e-4
+    )
+    assert bool(grad.any()) and not any(
+        weight.requires_grad for weight in tiny(family).model.parameters()
+    )

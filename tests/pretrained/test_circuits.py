@@ -48,8 +48,10 @@ def named(family):
     if family == "llama":
         layer = model.model.layers[1]
         heads = layer.self_attn.config.num_attention_heads
-        maps = [by_head(getattr(layer.self_attn, f"{name}_proj").weight, count) for name, count in
-                (("q", heads), ("k", 2), ("v", 2))]
+        maps = [
+            by_head(getattr(layer.self_attn, f"{name}_proj").weight, count)
+            for name, count in (("q", heads), ("k", 2), ("v", 2))
+        ]
         maps = [maps[0], *(each_map.repeat_interleave(heads // 2, 0) for each_map in maps[1:])]
         gain, centers, out = layer.input_layernorm.weight, False, layer.self_attn.o_proj.weight.T
     elif family == "gpt2":
@@ -58,27 +60,39 @@ def named(family):
         gain, centers, out = layer.ln_1.weight, True, layer.attn.c_proj.weight
     elif family == "bert":
         before, layer = model.bert.encoder.layer
-        maps = [by_head(getattr(layer.attention.self, name).weight, 3) for name in ("query", "key", "value")]
-        gain, centers, out = before.output.LayerNorm.weight, True, layer.attention.output.dense.weight.T
+        maps = [
+            by_head(getattr(layer.attention.self, name).weight, 3)
+            for name in ("query", "key", "value")
+        ]
+        gain, centers, out = (
+            before.output.LayerNorm.weight,
+            True,
+            layer.attention.output.dense.weight.T,
+        )
     else:
         layer = model.decoder.block[1].layer[0]
         maps = [by_head(getattr(layer.SelfAttention, name).weight, 3) for name in "qkv"]
         gain, centers, out = layer.layer_norm.weight, False, layer.SelfAttention.o.weight.T
     return [folded(each_map.detach(), gain.detach(), centers) for each_map in maps] + [
-        out.detach().unflatten(0, (len(maps[0]), -1))]
+        out.detach().unflatten(0, (len(maps[0]), -1))
+    ]
 
 
 @each(("family", "index"), [("llama", 1), ("gpt2", 1), ("bert", 1), ("t5", 4)])
 def test_the_matrices_are_those_that_the_family_names(family, index):
     heads = read_heads(tiny(family))[index]
     assert (heads.kind, heads.layer) == ("self" if family == "bert" else "causal", 1)
-    for mine, theirs in zip((heads.w_q, heads.w_k, heads.w_v, heads.w_o), named(family), strict=True):
+    for mine, theirs in zip(
+        (heads.w_q, heads.w_k, heads.w_v, heads.w_o), named(family), strict=True
+    ):
         torch.testing.assert_close(mine, theirs, **CLOSE)
 
 
 def test_a_norm_after_w_o_is_folded_in_too():
     layer = tiny("gemma2").model.model.layers[0]
-    own = layer.self_attn.o_proj.weight.T.unflatten(0, (6, -1)) * (1 + layer.post_attention_layernorm.weight)
+    own = layer.self_attn.o_proj.weight.T.unflatten(0, (6, -1)) * (
+        1 + layer.post_attention_layernorm.weight
+    )
     torch.testing.assert_close(read_heads(tiny("gemma2"))[0].w_o, own.detach(), **CLOSE)
 
 
@@ -97,9 +111,15 @@ def test_full_products_give_the_same_singular_values_composition_and_copying():
         left, right = (heads.w_v, heads.w_o) if heads is first else (heads.w_q, heads.w_k.mT)
         full = torch.linalg.svdvals(left @ right)
         torch.testing.assert_close(factors[1], full[:, :8], **CLOSE)
-        torch.testing.assert_close(factors[0] * factors[1][:, None] @ factors[2], left @ right, **CLOSE)
+        torch.testing.assert_close(
+            factors[0] * factors[1][:, None] @ factors[2], left @ right, **CLOSE
+        )
     ov, qk = first.w_v[3] @ first.w_o[3], second.w_q[4] @ second.w_k[4].T
-    moved: dict[CompositionKind, Any] = {"Q": ov @ qk, "K": ov @ qk.T, "V": ov @ (second.w_v[4] @ second.w_o[4])}
+    moved: dict[CompositionKind, Any] = {
+        "Q": ov @ qk,
+        "K": ov @ qk.T,
+        "V": ov @ (second.w_v[4] @ second.w_o[4]),
+    }
     for kind, product in moved.items():
         later = qk if kind != "V" else second.w_v[4] @ second.w_o[4]
         score = composition(first, second, kind)[3, 4]
@@ -112,7 +132,9 @@ def test_full_products_give_the_same_singular_values_composition_and_copying():
     torch.testing.assert_close(score, values.real.sum() / values.abs().sum(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(tables.written(first, 3, 5), whole[5].detach(), **CLOSE)
     embedded = pretrained.model.model.embed_tokens.weight.detach()
-    torch.testing.assert_close(tables.attended(second, 4, 5), (embedded @ qk @ embedded.T)[5] / math.sqrt(8), **CLOSE)
+    torch.testing.assert_close(
+        tables.attended(second, 4, 5), (embedded @ qk @ embedded.T)[5] / math.sqrt(8), **CLOSE
+    )
 
 
 def matrices(w_v, w_o, kind="self", layer=0):
@@ -125,21 +147,28 @@ def test_a_head_that_copies_scores_one_and_ranks_count_equal_values():
     tables = Vocabularies({"self": units}, {"self": units.T}, frozenset())
     assert copying_scores(copy, tables).item() == pytest.approx(1)
     assert copying_scores(matrices(copy.w_v, -copy.w_o), tables).item() == pytest.approx(-1)
-    assert effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]])).tolist() == pytest.approx([4, 1])
+    assert effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]])).tolist() == pytest.approx(
+        [4, 1]
+    )
 
 
 def test_random_matrices_compose_as_much_as_the_closed_form_says():
     generator = torch.Generator().manual_seed(0)
     parts = [torch.randn(40, 31, 5, generator=generator) for _ in range(4)]
     first, second = matrices(parts[0], parts[1].mT), matrices(parts[2], parts[3].mT, layer=1)
-    assert composition(first, second, "V").mean().item() == pytest.approx(random_composition(31), rel=0.02)
+    assert composition(first, second, "V").mean().item() == pytest.approx(
+        random_composition(31), rel=0.02
+    )
 
 
 def random_layers(heads, size, rank, layers=2, seed=0):
     """Attentions of random matrices, none of which has to do with another."""
     generator = torch.Generator().manual_seed(seed)
     draw = lambda: torch.randn(heads, size, rank, generator=generator)  # noqa: E731
-    return [HeadMatrices("self", layer, draw(), draw(), draw(), draw().mT, heads, layer) for layer in range(layers)]
+    return [
+        HeadMatrices("self", layer, draw(), draw(), draw(), draw().mT, heads, layer)
+        for layer in range(layers)
+    ]
 
 
 def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_does():
@@ -149,14 +178,21 @@ def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_doe
     assert results[0].scores == {} and results[0].highest == {}
     for kind in KINDS:
         highest = max(one.highest[kind] for one in results[1:])
-        scores = torch.stack([score for one in results for (of, _), score in one.scores.items() if of == kind])
+        scores = torch.stack(
+            [score for one in results for (of, _), score in one.scores.items() if of == kind]
+        )
         pairs = [one.pairs[kind] for one in results[1:]]
         assert scores.numel() == 6 * 49 and sum(pairs) == 4 * 6 * 49  # 1,000 or more
         assert (scores > highest).sum() <= 2 and abs(float(scores.mean())) < 0.01 < highest < 0.2
-    planted = HeadMatrices("self", 4, layers[0].w_o.mT, layers[0].w_o.mT, layers[1].w_v, layers[1].w_o, 7, 4)
+    planted = HeadMatrices(
+        "self", 4, layers[0].w_o.mT, layers[0].w_o.mT, layers[1].w_v, layers[1].w_o, 7, 4
+    )
     result = Composer([*layers, planted]).into(4)
     best = result.scores["K", 0]
-    assert torch.equal(best.argmax(1), torch.arange(7)) and (best.diagonal() > result.highest["K"]).all()
+    assert (
+        torch.equal(best.argmax(1), torch.arange(7))
+        and (best.diagonal() > result.highest["K"]).all()
+    )
     assert (result.scores["K", 2] > result.highest["K"]).sum() <= 1
 
 
@@ -166,7 +202,9 @@ def test_random_directions_are_the_same_each_time_and_keep_the_singular_values()
     assert first.highest == again.highest and first.pairs["K"] >= 1000
     written, turned = Composer(layers)._writer(0)
     sizes = torch.linalg.svdvals(layers[0].w_v @ layers[0].w_o)[:, :2]
-    torch.testing.assert_close(torch.linalg.svdvals(turned)[-3:], sizes / sizes.norm(dim=-1, keepdim=True), **CLOSE)
+    torch.testing.assert_close(
+        torch.linalg.svdvals(turned)[-3:], sizes / sizes.norm(dim=-1, keepdim=True), **CLOSE
+    )
     torch.testing.assert_close(written.norm(dim=(1, 2)), torch.ones(3), **CLOSE)
 
 
@@ -182,11 +220,18 @@ def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
     kinds = [each_one.kind for each_one in heads]
     assert kinds == ["self", "self", "causal", "cross", "causal", "cross"]
     pairs = {(kind, kinds[a], kinds[b]) for kind, a, b in compositions(heads)}
-    assert ("K", "self", "cross") in pairs and ("Q", "causal", "cross") in pairs and ("V", "cross", "causal") in pairs
+    assert (
+        ("K", "self", "cross") in pairs
+        and ("Q", "causal", "cross") in pairs
+        and ("V", "cross", "causal") in pairs
+    )
     assert not {("Q", "self", "cross"), ("K", "causal", "cross"), ("K", "self", "causal")} & pairs
 
 
-@each(("family", "words"), [("deepseek_v3", "more than one matrix"), ("diffllama", "subtracts the weights")])
+@each(
+    ("family", "words"),
+    [("deepseek_v3", "more than one matrix"), ("diffllama", "subtracts the weights")],
+)
 def test_what_has_no_such_matrices_is_refused_in_words(family, words):
     with pytest.raises(PretrainedError, match=words):
         read_heads(tiny(family))
@@ -196,10 +241,14 @@ def test_normalized_queries_leave_the_values_and_the_model_is_left_as_it_was():
     pretrained = tiny("qwen3")
     before = read(pretrained, given("qwen3")).trace.maps[1].weights
     heads = read_heads(pretrained)
-    assert heads[0].w_q is None and qk_factors(heads[0]) is None and heads[0].w_v.shape == (6, 18, 8)
+    assert (
+        heads[0].w_q is None and qk_factors(heads[0]) is None and heads[0].w_v.shape == (6, 18, 8)
+    )
     assert {kind for kind, *_ in compositions(heads)} == {"V"}
     assert (read(pretrained, given("qwen3")).trace.maps[1].weights == before).all()
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in pretrained.model.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in pretrained.model.modules()
+    )
 
 
 def test_pictures_have_matrices_and_no_tokens():
@@ -211,15 +260,18 @@ def test_pictures_have_matrices_and_no_tokens():
 def test_the_induction_circuit_is_found_by_patching_by_composition_and_by_attention(name, least):
     """Two phrases swap what follows: which word stood before another is all that differs between the texts."""
     pretrained = load_lab_model(name)
-    clean, corrupted = (ModelInputs(f"the {a} river and the {b} house . we saw the dark")
-                        for a, b in (("dark", "cold"), ("cold", "dark")))
+    clean, corrupted = (
+        ModelInputs(f"the {a} river and the {b} house . we saw the dark")
+        for a, b in (("dark", "cold"), ("cold", "dark"))
+    )
     best = ranked(patch(pair_of(pretrained, clean, corrupted)), "denoise")
     previous = next(head for (_, layer), head, _ in best if layer == 0)
     induction = next(head for (_, layer), head, _ in best if layer == 1)
     scores = compositions(read_heads(pretrained))["K", 0, 1]
     assert divmod(int(scores.argmax()), scores.shape[1]) == (previous, induction)
     assert scores.max() > 0.1 and scores.max() > max(
-        one.max() for (kind, *_), one in compositions(read_heads(pretrained)).items() if kind != "K")
+        one.max() for (kind, *_), one in compositions(read_heads(pretrained)).items() if kind != "K"
+    )
     first, second = (item.weights for item in read(pretrained, clean).trace.maps)
     back = first.diagonal(-1, 1, 2).mean(-1)
     river = read(pretrained, clean).source.tokens.index("river")

@@ -21,7 +21,11 @@ def elsewhere(family, monkeypatch):
 
     model = deepcopy(tiny(family).model).to("meta")
     home = torch.Tensor.cpu
-    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: torch.full(self.shape, 0.5) if self.is_meta else home(self))
+    monkeypatch.setattr(
+        torch.Tensor,
+        "cpu",
+        lambda self: torch.full(self.shape, 0.5) if self.is_meta else home(self),
+    )
     return replace(tiny(family), model=model)
 
 
@@ -41,4 +45,6 @@ def test_what_was_watched_comes_back_whole():
     back = to_cpu(output, other)
     assert type(back) is type(output) and torch.equal(back.logits, output.logits)
     with torch.no_grad():
-        np.testing.assert_array_equal(back.logits, plain("bart")(**to_device(plain("bart"), batch)).logits)
+        np.testing.assert_array_equal(
+            back.logits, plain("bart")(**to_device(plain("bart"), batch)).logits
+        )

@@ -35,7 +35,11 @@ SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 def baseline_of(family: str, position: int | None = None, against: str = "Nine boats wait."):
     """A question that the family answers: a mask for those that fill one."""
     model = tiny(family)
-    text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
+    text = (
+        SENTENCE.replace("street", model.tokenizer.mask_token)
+        if model.head == "masked"
+        else SENTENCE
+    )
     return ask(model, Question(given(family, text), position, against))
 
 
@@ -46,7 +50,9 @@ def scaled(family: str, seen, heads: list[int], by: float, exact: bool = False):
     batch = dict(baseline.batch)
     if exact:
         copy = copy.double()
-        batch = {name: one.double() if one.is_floating_point() else one for name, one in batch.items()}
+        batch = {
+            name: one.double() if one.is_floating_point() else one for name, one in batch.items()
+        }
     names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
     layer = copy.get_submodule(names[id(seen.output)])
     rows = layer.weight if _is_transposed(layer) else layer.weight.T
@@ -71,12 +77,16 @@ def test_a_head_off_is_w_o_without_its_rows(family):
     for seen in (every[0], every[-1]):
         heads = [0, seen.weights.shape[1] - 1]
         for ablation in ([heads[1]], heads):
-            effect = ablate_heads(baseline, frozenset((seen.kind, seen.layer, head) for head in ablation))
+            effect = ablate_heads(
+                baseline, frozenset((seen.kind, seen.layer, head) for head in ablation)
+            )
             assert effect.value == pytest.approx(scaled(family, seen, ablation, 0.0), abs=1e-5)
             assert effect.change == pytest.approx(effect.value - baseline.value, abs=1e-7)
             changes.append(abs(effect.change))
         whole = ablate_heads(baseline, frozenset({(seen.kind, seen.layer, None)}))
-        assert whole.value == pytest.approx(scaled(family, seen, list(range(seen.weights.shape[1])), 0.0), abs=1e-5)
+        assert whole.value == pytest.approx(
+            scaled(family, seen, list(range(seen.weights.shape[1])), 0.0), abs=1e-5
+        )
     assert max(changes) > 1e-5, "nothing changed, so nothing was tested"
 
 
@@ -87,14 +97,19 @@ def test_w_o_is_the_matrix_that_heads_go_through(family):
         matrix, layer = output_matrix(seen), seen.output
         assert matrix is not None
         own = layer(seen.out.flatten(2)) - (0 if layer.bias is None else layer.bias)
-        torch.testing.assert_close(torch.einsum("bthe,hec->btc", seen.out, matrix), own, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            torch.einsum("bthe,hec->btc", seen.out, matrix), own, atol=1e-5, rtol=1e-4
+        )
 
 
 @each("family", WATCHED)
 def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
     """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
     baseline = baseline_of(family)
-    measured, trace = measure_contributions(baseline), read(baseline.pretrained, baseline.question.inputs).trace
+    measured, trace = (
+        measure_contributions(baseline),
+        read(baseline.pretrained, baseline.question.inputs).trace,
+    )
     every = seen_of(family)
     for seen in (every[0], every[-1]):
         item = next(one for one in trace.maps if (one.kind, one.layer) == (seen.kind, seen.layer))
@@ -103,7 +118,9 @@ def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
         shared = seen.weights.shape[1] // seen.v.shape[1]
         for head, row, key in ((0, 0, 0), (2, 3, 1), (1, 4, 4)):
             vector = seen.weights[0, head, row, key] * seen.v[0, head // shared, key] @ matrix[head]
-            assert written[head, row, key] == pytest.approx(float(vector.norm()), rel=1e-4, abs=1e-7)
+            assert written[head, row, key] == pytest.approx(
+                float(vector.norm()), rel=1e-4, abs=1e-7
+            )
 
 
 @each("family", [name if name != "t5" else "bart" for name in SOME])  # T5's ReLU has no derivative
@@ -114,7 +131,9 @@ def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
     for seen in (every[0], every[-1]):
         for head in (0, seen.weights.shape[1] - 1):
             slope = measured.gradients[seen.kind, seen.layer][head].sum()
-            up, down = (scaled(family, seen, [head], 1 + sign * step, exact=True) for sign in (1, -1))
+            up, down = (
+                scaled(family, seen, [head], 1 + sign * step, exact=True) for sign in (1, -1)
+            )
             assert slope == pytest.approx((up - down) / (2 * step), rel=5e-3, abs=3e-6)
 
 
@@ -129,12 +148,16 @@ def test_an_embedding_held_against_itself_has_no_slope():
     baseline = ask(tiny("bert_encoder"), Question(given("bert_encoder")))
     assert baseline.value == pytest.approx(1.0, abs=1e-5)
     assert measure_contributions(baseline).gradients == {} and measure_contributions(baseline).norms
-    assert measure_contributions(ask(tiny("bert_encoder"),
-                                     Question(given("bert_encoder"), against="Nine boats wait."))).gradients
+    assert measure_contributions(
+        ask(tiny("bert_encoder"), Question(given("bert_encoder"), against="Nine boats wait."))
+    ).gradients
 
 
 def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
-    baseline, model = ask(tiny("bert_encoder"), Question(given("bert_encoder"))), tiny("bert_encoder")
+    baseline, model = (
+        ask(tiny("bert_encoder"), Question(given("bert_encoder"))),
+        tiny("bert_encoder"),
+    )
     batch = dict(baseline.batch)
     batch["attention_mask"] = batch["attention_mask"].clone()
     batch["attention_mask"][0, 4] = 0
@@ -156,10 +179,14 @@ def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
 
 def test_a_hidden_patch_is_painted_even():
     baseline = baseline_of("vit")
-    first = hide_token(baseline, 1)  # the patch in the upper left corner stands after the class token
+    first = hide_token(
+        baseline, 1
+    )  # the patch in the upper left corner stands after the class token
     batch = {"pixel_values": baseline.batch["pixel_values"].clone()}
     batch["pixel_values"][..., :4, :4] = batch["pixel_values"].mean((-2, -1), keepdim=True)
-    assert first.value == pytest.approx(float(baseline.target_value(baseline.rerun(batch))), abs=1e-6)
+    assert first.value == pytest.approx(
+        float(baseline.target_value(baseline.rerun(batch))), abs=1e-6
+    )
     assert abs(first.change) > 1e-5 and hide_token(baseline, 0).change == 0
 
 
@@ -171,7 +198,10 @@ def test_sound_is_not_hidden_and_says_why():
 @each("family", ["bloom", "deberta_v2"])
 def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
     baseline = baseline_of(family)
-    assert measure_contributions(baseline).norms == {} and measure_contributions(baseline).gradients == {}
+    assert (
+        measure_contributions(baseline).norms == {}
+        and measure_contributions(baseline).gradients == {}
+    )
     with pytest.raises(PretrainedError, match="cannot be switched off"):
         ablate_heads(baseline, frozenset({("self", 0, 0)}))
 
@@ -187,7 +217,9 @@ def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
     every = head_sets(trace)
     assert len(every) == len(set(every)) == 2 * 3 + 2
     effects = {off: ablate_heads(baseline, off) for off in every}
-    assert set(single_heads(effects)) == {("self", layer, head) for layer in range(2) for head in range(3)}
+    assert set(single_heads(effects)) == {
+        ("self", layer, head) for layer in range(2) for head in range(3)
+    }
     sizes = [abs(effect.change) for _, effect in largest_effects(effects, 8)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
 
@@ -214,30 +246,42 @@ def test_every_measure_says_something_of_every_token(family):
 
 def test_flow_is_left_out_where_a_page_would_wait_for_it():
     minilm = load_minilm()
-    for words, there in ((40, True), (100, False)):  # of an embedding every row answers: the work grows as T to the 4th
+    for words, there in (
+        (40, True),
+        (100, False),
+    ):  # of an embedding every row answers: the work grows as T to the 4th
         given = ModelInputs("green " * words)
         baseline = ask(minilm, Question(given, against=SENTENCE))
-        assert ("flow" in token_scores(baseline, read(minilm, given).trace, measure_contributions(baseline))) == there
+        assert (
+            "flow"
+            in token_scores(baseline, read(minilm, given).trace, measure_contributions(baseline))
+        ) == there
 
 
 def test_raw_weights_of_tokens_by_hand():
     baseline = baseline_of("gpt2", position=6)
     trace = read(baseline.pretrained, baseline.question.inputs).trace
     weights = token_scores(baseline, trace, measure_contributions(baseline))["weights"]
-    np.testing.assert_allclose(weights, np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1)), atol=1e-6)
+    np.testing.assert_allclose(
+        weights, np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1)), atol=1e-6
+    )
 
 
 def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
     """The page's first sight: sharp heads are not those that matter, and slopes foresee what does."""
     minilm = load_minilm()
-    question = Question(ModelInputs("The animal didn't cross the street because it was too tired."),
-                        against="The exhausted cat stayed on its side of the road.")
+    question = Question(
+        ModelInputs("The animal didn't cross the street because it was too tired."),
+        against="The exhausted cat stayed on its side of the road.",
+    )
     baseline = ask(minilm, question)
     trace, measured = read(minilm, question.inputs).trace, measure_contributions(baseline)
     effects = single_heads({off: ablate_heads(baseline, off) for off in head_sets(trace)[:72]})
     sizes = np.array([abs(effect.change) for effect in effects.values()])
     sharp = np.array([trace.head(layer, head).max(-1).mean() for _, layer, head in effects])
-    slopes = np.array([abs(measured.gradients["self", layer][head].sum()) for _, layer, head in effects])
+    slopes = np.array(
+        [abs(measured.gradients["self", layer][head].sum()) for _, layer, head in effects]
+    )
     assert ranks.spearman(sharp, sizes) < 0.1 < 0.5 < ranks.spearman(slopes, sizes)
     assert baseline.value == pytest.approx(0.617, abs=0.005)
 
@@ -254,9 +298,9 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
     size = seen.q.shape[-1]
     with torch.no_grad():
         for head in (1, 0):
-            queries.weight[head * size:(head + 1) * size] = 0
+            queries.weight[head * size : (head + 1) * size] = 0
             if queries.bias is not None:
-                queries.bias[head * size:(head + 1) * size] = 0
+                queries.bias[head * size : (head + 1) * size] = 0
             heads = frozenset((seen.kind, seen.layer, one) for one in range(head, 2))
             effect = make_heads_uniform(baseline, heads)
             output = answer_of(baseline.pretrained, baseline.batch, copy(**baseline.batch))
@@ -264,18 +308,26 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
             changes.append(abs(effect.change))
     assert max(changes) > 1e-5
     whole = make_heads_uniform(baseline, frozenset({(seen.kind, seen.layer, None)}))
-    all_named = make_heads_uniform(baseline,
-                                   frozenset((seen.kind, seen.layer, one) for one in range(seen.weights.shape[1])))
+    all_named = make_heads_uniform(
+        baseline, frozenset((seen.kind, seen.layer, one) for one in range(seen.weights.shape[1]))
+    )
     assert whole.value == pytest.approx(all_named.value, abs=1e-7)
 
 
 def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
     baseline, seen = baseline_of("gpt_oss"), seen_of("gpt_oss")[0]
     with torch.no_grad():
-        _, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True, uniform=frozenset({("causal", 0, 3)}))
+        _, recorder = forward(
+            baseline.pretrained,
+            baseline.batch,
+            with_qkv=True,
+            uniform=frozenset({("causal", 0, 3)}),
+        )
     row, keys = seen.weights[0, 3, 2], seen.v[0, 1, :3]
     assert float(row.sum()) < 0.99
-    torch.testing.assert_close(recorder.calls[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(
+        recorder.calls[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4
+    )
 
 
 def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():

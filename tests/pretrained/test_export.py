@@ -15,7 +15,15 @@ from core.attention import Choice
 from core.decoding.greedy import greedy
 from core.models import ModelConfig, build_model
 from core.pretrained import PretrainedError, load_folder, read
-from core.pretrained.export import check_logits, export, export_zip, hf_inputs, main, tokenizer_of, vocabulary_words
+from core.pretrained.export import (
+    check_logits,
+    export,
+    export_zip,
+    hf_inputs,
+    main,
+    tokenizer_of,
+    vocabulary_words,
+)
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import LAB_MODELS
 from core.pretrained.model_card import code_of
@@ -29,31 +37,88 @@ from tests.cases import each
 
 NUMBERS = TaskConfig.of("numbers", numbers=2, train_pairs=1000)
 REPEATS = TaskConfig.of("repeats", length=48, passage=8, gap=4)
-LLAMA: dict[str, Any] = dict(norm="pre", normalization="rms", activation="swiglu", output_bias=False, position="rope")
+LLAMA: dict[str, Any] = dict(
+    norm="pre", normalization="rms", activation="swiglu", output_bias=False, position="rope"
+)
 GPT2: dict[str, Any] = dict(norm="pre", activation="gelu", output_bias=False, position="learned")
 of = ModelConfig.transformer
 EXPORTS = {
-    "marian": (NUMBERS, of(30, 3, 2, 44, position="sinusoidal", activation="gelu"), "MarianMTModel"),
-    "marian-tied-relu": (NUMBERS, of(20, 5, 1, 28, position="sinusoidal", tied=True), "MarianMTModel"),
-    "marian-no-bias": (NUMBERS, of(20, 2, 1, 28, position="sinusoidal", output_bias=False), "MarianMTModel"),
-    "marian-letters": (TaskConfig.of("dates", train_pairs=1000), of(30, 3, position="sinusoidal"), "MarianMTModel"),
+    "marian": (
+        NUMBERS,
+        of(30, 3, 2, 44, position="sinusoidal", activation="gelu"),
+        "MarianMTModel",
+    ),
+    "marian-tied-relu": (
+        NUMBERS,
+        of(20, 5, 1, 28, position="sinusoidal", tied=True),
+        "MarianMTModel",
+    ),
+    "marian-no-bias": (
+        NUMBERS,
+        of(20, 2, 1, 28, position="sinusoidal", output_bias=False),
+        "MarianMTModel",
+    ),
+    "marian-letters": (
+        TaskConfig.of("dates", train_pairs=1000),
+        of(30, 3, position="sinusoidal"),
+        "MarianMTModel",
+    ),
     "llama": (REPEATS, of(30, 3, 2, 44, kind="decoder", **LLAMA), "LlamaForCausalLM"),
-    "llama-shared": (REPEATS, of(36, 6, 2, 44, kind="decoder", **LLAMA, projection=Choice.of(
-        "grouped_query", kv_heads=3)), "LlamaForCausalLM"),
-    "llama-wide-heads": (REPEATS, of(36, 6, 1, 44, kind="decoder", **LLAMA, projection=Choice.of(
-        "grouped_query", kv_heads=2, head_dim=10)), "LlamaForCausalLM"),
-    "llama-one-head": (REPEATS, of(36, 6, 1, 44, kind="decoder", projection="multi_query", **{
-        **LLAMA, "position": Choice.of("rope", base=500.0)}), "LlamaForCausalLM"),
+    "llama-shared": (
+        REPEATS,
+        of(
+            36, 6, 2, 44, kind="decoder", **LLAMA, projection=Choice.of("grouped_query", kv_heads=3)
+        ),
+        "LlamaForCausalLM",
+    ),
+    "llama-wide-heads": (
+        REPEATS,
+        of(
+            36,
+            6,
+            1,
+            44,
+            kind="decoder",
+            **LLAMA,
+            projection=Choice.of("grouped_query", kv_heads=2, head_dim=10),
+        ),
+        "LlamaForCausalLM",
+    ),
+    "llama-one-head": (
+        REPEATS,
+        of(
+            36,
+            6,
+            1,
+            44,
+            kind="decoder",
+            projection="multi_query",
+            **{**LLAMA, "position": Choice.of("rope", base=500.0)},
+        ),
+        "LlamaForCausalLM",
+    ),
     "llama-attention-only": (REPEATS, of(30, 3, 2, 0, kind="decoder", **LLAMA), "LlamaForCausalLM"),
-    "llama-in-one-line": (TaskConfig.of("copy", length=7), of(30, 3, 2, 44, kind="decoder", **LLAMA),
-                          "LlamaForCausalLM"),
+    "llama-in-one-line": (
+        TaskConfig.of("copy", length=7),
+        of(30, 3, 2, 44, kind="decoder", **LLAMA),
+        "LlamaForCausalLM",
+    ),
     "gpt2": (REPEATS, of(30, 3, 2, 44, kind="decoder", **GPT2), "GPT2LMHeadModel"),
-    "gpt2-tied-relu": (REPEATS, of(30, 5, 1, 22, kind="decoder", tied=True, **{
-        **GPT2, "activation": "relu"}), "GPT2LMHeadModel"),
-    "vit": (TaskConfig.of("digits"), of(30, 3, 2, 44, kind="classifier", norm="pre", activation="gelu",
-                                        position="learned"), "ViTForImageClassification"),
-    "vit-pixels": (TaskConfig.of("digits", patch="1"), of(20, 5, kind="classifier", norm="pre", position="learned"),
-                   "ViTForImageClassification"),
+    "gpt2-tied-relu": (
+        REPEATS,
+        of(30, 5, 1, 22, kind="decoder", tied=True, **{**GPT2, "activation": "relu"}),
+        "GPT2LMHeadModel",
+    ),
+    "vit": (
+        TaskConfig.of("digits"),
+        of(30, 3, 2, 44, kind="classifier", norm="pre", activation="gelu", position="learned"),
+        "ViTForImageClassification",
+    ),
+    "vit-pixels": (
+        TaskConfig.of("digits", patch="1"),
+        of(20, 5, kind="classifier", norm="pre", position="learned"),
+        "ViTForImageClassification",
+    ),
 }
 every_twin = pytest.mark.parametrize("name", EXPORTS)
 
@@ -89,17 +154,34 @@ def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
         own = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
         their = hf_model(**hf_inputs(batch, task, vocabulary, two), output_attentions=True)
     single = "causal" if "causal" in own else "self"
-    attentions = {single: their.attentions} if "cross" not in own else {
-        "self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions}
+    attentions = (
+        {single: their.attentions}
+        if "cross" not in own
+        else {
+            "self": their.encoder_attentions,
+            "causal": their.decoder_attentions,
+            "cross": their.cross_attentions,
+        }
+    )
     assert set(attentions) == set(own)
     for kind, layers in attentions.items():
         assert len(layers) == len(own[kind]) == model.config.layers
         for mine, theirs in zip(own[kind], layers, strict=True):
             for i in range(5):
-                read, written = int(batch.source_mask[i].sum()), int((batch.target_out[i] != 0).sum())
-                rows = read if kind == "self" or batch.target_in is None else written + read * (not two)
+                read, written = (
+                    int(batch.source_mask[i].sum()),
+                    int((batch.target_out[i] != 0).sum()),
+                )
+                rows = (
+                    read
+                    if kind == "self" or batch.target_in is None
+                    else written + read * (not two)
+                )
                 rows += task.form == "label"  # the class token
-                assert torch.allclose(mine.weights[i, :, :rows], theirs[i, :, :rows], atol=1e-5), (kind, i)
+                assert torch.allclose(mine.weights[i, :, :rows], theirs[i, :, :rows], atol=1e-5), (
+                    kind,
+                    i,
+                )
 
 
 @every_twin
@@ -112,31 +194,81 @@ def test_a_twin_leaves_torchs_generator_alone(name):
     assert torch.equal(torch.rand(1), expected)
 
 
-@each(("task", "config", "words"), [
-    (NUMBERS, ModelConfig.recurrent(8), "A recurrent that reads tokens has no equivalent"),
-    (NUMBERS, of(8, 2, position="sinusoidal", norm="pre"), "MarianMTModel, has norm = post, not pre"),
-    (NUMBERS, of(8, 2, position="rope", norm="pre"), "norm = post, not pre; position = sinusoidal, not rope"),
-    (NUMBERS, of(8, 2, position=Choice.of("sinusoidal", base=500.0)), "sinusoidal, not sinusoidal with base = 500"),
-    (NUMBERS, of(8, 2, position="sinusoidal", score="cosine"), "score = scaled_dot, not cosine"),
-    (NUMBERS, of(8, 2, position="sinusoidal", mask=Choice.of("causal_local", lookback=2)), "not causal_local"),
-    (NUMBERS, of(8, 2, kind="decoder", **LLAMA), "a decoder of one vocabulary"),
-    (NUMBERS, of(8, 2, d_ff=0, position="sinusoidal"), "MarianMTModel, has d_ff above 0, not 0"),
-    (REPEATS, of(8, 2, kind="decoder", **{**LLAMA, "output_bias": True}), "output_bias = False, not True"),
-    (REPEATS, of(8, 2, kind="decoder", **{**GPT2, "position": "alibi"}), "GPT2LMHeadModel, has position = learned"),
-    (REPEATS, of(8, 2, kind="decoder", **GPT2, projection=Choice.of("multi_head", head_dim=6)), "with head_dim = 6"),
-    (TaskConfig.of("language", train_pairs=1000), of(8, 2, kind="classifier"), "classifier that reads tokens"),
-])
+@each(
+    ("task", "config", "words"),
+    [
+        (NUMBERS, ModelConfig.recurrent(8), "A recurrent that reads tokens has no equivalent"),
+        (
+            NUMBERS,
+            of(8, 2, position="sinusoidal", norm="pre"),
+            "MarianMTModel, has norm = post, not pre",
+        ),
+        (
+            NUMBERS,
+            of(8, 2, position="rope", norm="pre"),
+            "norm = post, not pre; position = sinusoidal, not rope",
+        ),
+        (
+            NUMBERS,
+            of(8, 2, position=Choice.of("sinusoidal", base=500.0)),
+            "sinusoidal, not sinusoidal with base = 500",
+        ),
+        (
+            NUMBERS,
+            of(8, 2, position="sinusoidal", score="cosine"),
+            "score = scaled_dot, not cosine",
+        ),
+        (
+            NUMBERS,
+            of(8, 2, position="sinusoidal", mask=Choice.of("causal_local", lookback=2)),
+            "not causal_local",
+        ),
+        (NUMBERS, of(8, 2, kind="decoder", **LLAMA), "a decoder of one vocabulary"),
+        (
+            NUMBERS,
+            of(8, 2, d_ff=0, position="sinusoidal"),
+            "MarianMTModel, has d_ff above 0, not 0",
+        ),
+        (
+            REPEATS,
+            of(8, 2, kind="decoder", **{**LLAMA, "output_bias": True}),
+            "output_bias = False, not True",
+        ),
+        (
+            REPEATS,
+            of(8, 2, kind="decoder", **{**GPT2, "position": "alibi"}),
+            "GPT2LMHeadModel, has position = learned",
+        ),
+        (
+            REPEATS,
+            of(8, 2, kind="decoder", **GPT2, projection=Choice.of("multi_head", head_dim=6)),
+            "with head_dim = 6",
+        ),
+        (
+            TaskConfig.of("language", train_pairs=1000),
+            of(8, 2, kind="classifier"),
+            "classifier that reads tokens",
+        ),
+    ],
+)
 def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
     made = make_task(task)
     with pytest.raises(PretrainedError, match=words):
         convert_to_hf(build_model(config, made.shape), made, Vocabulary(vocabulary_words(made)))
 
 
-@each(("task", "typed", "tokens"), [
-    (NUMBERS, " Two hundred and Forty-five;7 ", ["two", "hundred", "and", "forty", "five", ";", "<unk>"]),
-    (REPEATS, "The cat sat. The", ["<bos>", "the", "cat", "sat", ".", "the"]),
-    (TaskConfig.of("dates", train_pairs=1000), "1 May\n", ["1", " ", "M", "a", "y"]),
-])
+@each(
+    ("task", "typed", "tokens"),
+    [
+        (
+            NUMBERS,
+            " Two hundred and Forty-five;7 ",
+            ["two", "hundred", "and", "forty", "five", ";", "<unk>"],
+        ),
+        (REPEATS, "The cat sat. The", ["<bos>", "the", "cat", "sat", ".", "the"]),
+        (TaskConfig.of("dates", train_pairs=1000), "1 May\n", ["1", " ", "M", "a", "y"]),
+    ],
+)
 def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
     task = make_task(task)
     tokenizer = tokenizer_of(task, Vocabulary(vocabulary_words(task)), 40)
@@ -146,8 +278,15 @@ def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of two steps."""
-    config = RunConfig(NUMBERS, of(16, 2, position="sinusoidal"), steps=2, batch_size=4, record_every=1, held_out=4,
-                       watch=1)
+    config = RunConfig(
+        NUMBERS,
+        of(16, 2, position="sinusoidal"),
+        steps=2,
+        batch_size=4,
+        record_every=1,
+        held_out=4,
+        watch=1,
+    )
     run = create_run(config, path=tmp_path_factory.mktemp("run") / "two")
     assert work(run.path) == "finished"
     return run
@@ -171,7 +310,9 @@ def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path
     pretrained = load_folder(export(run, tmp_path), "two")
     english = pretrained.tokenizer.convert_tokens_to_ids("twenty")
     with torch.no_grad():
-        logits = pretrained.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
+        logits = pretrained.model(
+            input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])
+        ).logits
     assert logits.softmax(-1)[0, 0, english] == 0
     assert logits.softmax(-1).sum() == pytest.approx(1)
 
@@ -185,9 +326,14 @@ def test_a_card_states_the_runs_own_records(run, tmp_path):
     assert {"attention-lab", "numbers"} <= set(card.data.tags)
     model, _ = run.model()
     parameters = sum(weight.numel() for weight in model.parameters())
-    for row in (f"| Validation loss | {record.loss:.4g} |", "| steps | 2 of 2 |", "| seed | 0 |", "| batch size | 4 |",
-                f"| seconds of training | {record.trained:.1f} |",
-                f"| trained on | {line(run.metadata()['machines'])} |"):
+    for row in (
+        f"| Validation loss | {record.loss:.4g} |",
+        "| steps | 2 of 2 |",
+        "| seed | 0 |",
+        "| batch size | 4 |",
+        f"| seconds of training | {record.trained:.1f} |",
+        f"| trained on | {line(run.metadata()['machines'])} |",
+    ):
         assert row in card.text, row
     assert f"On {record.held_out:,} held-out items" in card.text and run.name in card.text
     stated = int(card.text.partition("| parameters | ")[2].partition(" ")[0].replace(",", ""))
@@ -197,7 +343,13 @@ def test_a_card_states_the_runs_own_records(run, tmp_path):
 def test_a_zip_holds_the_folder(run):
     with zipfile.ZipFile(io.BytesIO(export_zip(run))) as file:
         names = {Path(name).name for name in file.namelist()}
-        assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"} <= names
+        assert {
+            "README.md",
+            "config.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "run.json",
+        } <= names
         assert {Path(name).parent.name for name in file.namelist()} == {run.id}
 
 
@@ -212,7 +364,9 @@ def test_a_cards_code_prints_what_the_run_predicts(run, tmp_path, capsys, monkey
 
 
 @pytest.mark.parametrize("name", ["marian-letters", "llama", "llama-in-one-line", "gpt2", "vit"])
-def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(name, tmp_path, capsys, monkeypatch):
+def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(
+    name, tmp_path, capsys, monkeypatch
+):
     task, _, vocabulary, twin = made(name)
     tokenizer = None if task.shape.input == "patches" else tokenizer_of(task, vocabulary, 99)
     for part in filter(None, (twin, tokenizer)):
@@ -223,7 +377,9 @@ def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(name, tmp_p
 
 
 @pytest.mark.parametrize("name", [ref.name for ref in sorted(LAB_MODELS.iterdir()) if ref.is_dir()])
-def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(name, tmp_path, capsys, monkeypatch):
+def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
+    name, tmp_path, capsys, monkeypatch
+):
     folder = LAB_MODELS / name
     text = (folder / "README.md").read_text("utf-8")
     reached = json.loads((folder / "run.json").read_text("utf-8"))["reached"]
@@ -243,7 +399,9 @@ def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(name, 
 def figures(card: str) -> list[str]:
     """A card without its code, whose words the rounding of a processor may change, and without versions."""
     before, _, rest = card.partition("```python\n")
-    return [row for row in (before + rest.partition("```")[2]).splitlines() if "written with" not in row]
+    return [
+        row for row in (before + rest.partition("```")[2]).splitlines() if "written with" not in row
+    ]
 
 
 def card_code(text: str) -> str:
@@ -257,7 +415,9 @@ def run_code(code: str, capsys: pytest.CaptureFixture) -> str:
     return capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize(("arguments", "words"), [(["no-such-run", "out"], "There is no run no-such-run")])
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["no-such-run", "out"], "There is no run no-such-run")]
+)
 def test_a_run_that_is_not_there_is_told(arguments, words, capsys):
     assert main(arguments) == 1
     assert words in capsys.readouterr().err

@@ -12,8 +12,20 @@ from dashboard.components.attention_view import payload
 from tests.cases import each
 from tests.tiny_models import FAMILIES, OTHER, READABLE, SENTENCE, WITHOUT, given, plain, tiny
 
-CAUSAL = ("bert_decoder", "gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss",
-          "deepseek_v3", "diffllama")
+CAUSAL = (
+    "bert_decoder",
+    "gpt2",
+    "gpt_neox",
+    "bloom",
+    "llama",
+    "mistral",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "gpt_oss",
+    "deepseek_v3",
+    "diffllama",
+)
 PAIRS = ("t5", "bart", "marian", "whisper")
 WINDOWS = {"mistral": (0, 1), "gemma3": (0,), "gemma2": (0,), "gpt_oss": (0,), "modernbert": (1, 2)}
 BANDED = ("longformer", "longformer_classifier")
@@ -29,7 +41,11 @@ def own(family):
     alone = "causal" if family in CAUSAL else "self"
     if family not in PAIRS:
         return {alone: output.attentions}
-    return {"self": output.encoder_attentions, "causal": output.decoder_attentions, "cross": output.cross_attentions}
+    return {
+        "self": output.encoder_attentions,
+        "causal": output.decoder_attentions,
+        "cross": output.cross_attentions,
+    }
 
 
 @each("family", DENSE)
@@ -41,7 +57,9 @@ def test_every_map_is_the_model_s_own_row_by_row(family):
         assert len(trace.of(kind).maps) == len(layers) > 0
         for item, weights in zip(trace.of(kind).maps, layers, strict=True):
             np.testing.assert_array_equal(item.weights, weights[0].numpy())
-            assert 1.2 / item.weights.shape[-1] < item.weights.max(-1).mean() < 0.9  # no even map, no certain one
+            assert (
+                1.2 / item.weights.shape[-1] < item.weights.max(-1).mean() < 0.9
+            )  # no even map, no certain one
 
 
 @each("family", READABLE)
@@ -66,7 +84,9 @@ def dense(layer, x, window, everywhere):
         return q @ k.mT / q.shape[-1] ** 0.5
 
     weights = scores(layer.query, layer.key).masked_fill(~may, -torch.inf).softmax(-1)
-    weights[:, :everywhere] = scores(layer.query_global, layer.key_global).softmax(-1)[:, :everywhere]
+    weights[:, :everywhere] = scores(layer.query_global, layer.key_global).softmax(-1)[
+        :, :everywhere
+    ]
     return weights
 
 
@@ -78,16 +98,25 @@ def test_a_band_is_unpacked_to_the_matrix_it_stands_for(family, text):
     with torch.no_grad():
         states = plain(family)(**batch, output_hidden_states=True).hidden_states
         for item, layer in zip(trace.maps, plain(family).longformer.encoder.layer, strict=True):
-            expected = dense(layer.attention.self, states[item.layer], (2, 4)[item.layer], int(family != "longformer"))
+            expected = dense(
+                layer.attention.self,
+                states[item.layer],
+                (2, 4)[item.layer],
+                int(family != "longformer"),
+            )
             np.testing.assert_allclose(item.weights, expected.numpy(), atol=1e-6)
             np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
 
 
 @each("family", BANDED)
 def test_a_band_s_own_numbers_are_what_is_drawn(family):
-    for item, band in zip(read(tiny(family), SENTENCE).trace.maps, own(family)["self"], strict=True):
+    for item, band in zip(
+        read(tiny(family), SENTENCE).trace.maps, own(family)["self"], strict=True
+    ):
         for drawn, given_back in zip(item.weights[1, 1:], band[0, 1, 1:].numpy(), strict=True):
-            np.testing.assert_array_equal(np.sort(drawn[drawn > 0]), np.sort(given_back[given_back > 0]))
+            np.testing.assert_array_equal(
+                np.sort(drawn[drawn > 0]), np.sort(given_back[given_back > 0])
+            )
 
 
 @each("family", READABLE)
@@ -109,10 +138,17 @@ def test_a_window_is_masked_beyond_its_edge(family):
 def test_tokens_say_what_was_read(family):
     reading = read(tiny(family), given(family))
     line = reading.source
-    assert "".join(token.removeprefix("##").lower() for token, special in zip(line.tokens, line.special, strict=True)
-                   if not special) == SENTENCE.lower().replace(" ", "")
+    assert "".join(
+        token.removeprefix("##").lower()
+        for token, special in zip(line.tokens, line.special, strict=True)
+        if not special
+    ) == SENTENCE.lower().replace(" ", "")
     words = [one for one in line.word if one is not None]
-    assert words == sorted(words) and len(set(words)) < len(words) or FAMILIES[family].reader.startswith("bytes")
+    assert (
+        words == sorted(words)
+        and len(set(words)) < len(words)
+        or FAMILIES[family].reader.startswith("bytes")
+    )
     for item in reading.trace.maps:
         rows, columns = reading.lines(item.kind)
         assert (item.queries, item.keys) == (rows.tokens, columns.tokens)
@@ -123,8 +159,11 @@ def test_a_decoder_reads_one_place_behind_what_it_answers(family):
     reading = read(tiny(family), given(family))
     assert reading.target.ids[1:] == reading.produced.ids[:-1]
     assert reading.target.special[0] and reading.produced.special[-1]
-    spoken = [token.removeprefix("##").lower() for token, special in
-              zip(reading.produced.tokens, reading.produced.special, strict=True) if not special]
+    spoken = [
+        token.removeprefix("##").lower()
+        for token, special in zip(reading.produced.tokens, reading.produced.special, strict=True)
+        if not special
+    ]
     assert "".join(spoken) == OTHER.lower().replace(" ", "")
 
 
@@ -133,8 +172,13 @@ def test_without_a_target_the_model_decodes_it_itself_greedily(family):
     reading = read(tiny(family), given(family, target=None))
     batch, *_ = encode(tiny(family), given(family))
     del batch["decoder_input_ids"]
-    expected = plain(family).generate(**batch, max_new_tokens=64, do_sample=False, num_beams=1)[0].tolist()
-    assert list(reading.target.ids) == expected[:len(reading.target.ids)] and len(reading.target.ids) > 1
+    expected = (
+        plain(family).generate(**batch, max_new_tokens=64, do_sample=False, num_beams=1)[0].tolist()
+    )
+    assert (
+        list(reading.target.ids) == expected[: len(reading.target.ids)]
+        and len(reading.target.ids) > 1
+    )
 
 
 @each("family", ["bert", "gpt2", "llama", "t5"])
@@ -147,22 +191,35 @@ def test_a_text_of_one_token_keeps_its_kind(family):
 def test_a_picture_comes_of_it(family):
     trace = read(tiny(family), given(family)).trace
     grid = payload.grid(trace)
-    assert grid["shapes"] == [list(item.weights.shape) for item in trace.maps] and not grid["pooled"]
+    assert (
+        grid["shapes"] == [list(item.weights.shape) for item in trace.maps] and not grid["pooled"]
+    )
     cells = np.frombuffer(base64.b64decode(grid["bytes"]), np.uint8)
-    drawn = np.concatenate([np.where(item.visible, np.rint(item.weights * 254), payload.MASKED).ravel()
-                            for item in trace.maps])
+    drawn = np.concatenate(
+        [
+            np.where(item.visible, np.rint(item.weights * 254), payload.MASKED).ravel()
+            for item in trace.maps
+        ]
+    )
     assert np.abs(cells.astype(int) - drawn).max() <= 1
     for item in trace.maps:
         sent = payload.one_map(item, 1)["values"]
-        np.testing.assert_array_equal(np.frombuffer(base64.b64decode(sent["bytes"]), "<f4"), item.weights.ravel())
-        assert payload.labels(item, None) == {"queries": list(item.queries), "keys": list(item.keys)}
+        np.testing.assert_array_equal(
+            np.frombuffer(base64.b64decode(sent["bytes"]), "<f4"), item.weights.ravel()
+        )
+        assert payload.labels(item, None) == {
+            "queries": list(item.queries),
+            "keys": list(item.keys),
+        }
 
 
 @each("family", WITHOUT)
 def test_what_has_no_map_says_why_and_what_to_do(family):
     with pytest.raises(PretrainedError, match="to draw") as error:
         tiny(family)
-    assert {"mamba": "Take a Transformer", "big_bird_sparse": "original_full"}[family] in str(error.value)
+    assert {"mamba": "Take a Transformer", "big_bird_sparse": "original_full"}[family] in str(
+        error.value
+    )
 
 
 def test_a_sink_is_one_column_more():
@@ -186,7 +243,9 @@ def test_paired_heads_are_one_layer_and_said():
     batch, *_ = encode(tiny("diffllama"), given("diffllama"))
     _, recorder = forward(tiny("diffllama"), batch, with_qkv=True)
     for seen in recorder.calls:
-        torch.testing.assert_close(seen.out, (seen.weights @ seen.v.repeat_interleave(2, 1)).transpose(1, 2))
+        torch.testing.assert_close(
+            seen.out, (seen.weights @ seen.v.repeat_interleave(2, 1)).transpose(1, 2)
+        )
 
 
 @each("family", [name for name in READABLE if name not in OWN_CODE])
@@ -197,7 +256,9 @@ def test_what_is_seen_makes_the_weights_and_the_output(family):
         heads, size = seen.q.shape[1], seen.q.shape[-1]
         assert seen.weights.shape == (1, heads, seen.q.shape[2], seen.k.shape[2])
         values = seen.v.repeat_interleave(heads // seen.v.shape[1], 1)
-        torch.testing.assert_close(seen.out, (seen.weights @ values).transpose(1, 2), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(
+            seen.out, (seen.weights @ values).transpose(1, 2), atol=1e-6, rtol=1e-5
+        )
         assert seen.k.shape[-1] == size
 
 

@@ -25,8 +25,19 @@ from core.pretrained.generation_rules import end_tokens
 from tests.cases import each
 from tests.tiny_models import given, plain, tiny
 
-LAST = ("gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma3", "gemma2", "gpt_oss", "deepseek_v3",
-        "bert_decoder")
+LAST = (
+    "gpt2",
+    "gpt_neox",
+    "bloom",
+    "llama",
+    "mistral",
+    "qwen3",
+    "gemma3",
+    "gemma2",
+    "gpt_oss",
+    "deepseek_v3",
+    "bert_decoder",
+)
 BOTH = ("t5", "bart", "marian", "whisper")
 LONG = 9
 
@@ -34,13 +45,23 @@ LONG = 9
 def theirs(family, started, **more):
     """Hugging Face's generate on the same ids, by a copy of the model that was loaded without us."""
     # What makes ours and theirs the same search: a bound on the end of beams that is exact, and no search of its own.
-    options = {"max_new_tokens": LONG, "early_stopping": "never", "num_beams": 1, "do_sample": False,
-            "return_dict_in_generate": True, **more}
+    options = {
+        "max_new_tokens": LONG,
+        "early_stopping": "never",
+        "num_beams": 1,
+        "do_sample": False,
+        "return_dict_in_generate": True,
+        **more,
+    }
     if options["num_beams"] == 1:
         del options["early_stopping"]
-    if family == "whisper":  # its own generate cuts the sound into pieces; this is the one that all others have
+    if (
+        family == "whisper"
+    ):  # its own generate cuts the sound into pieces; this is the one that all others have
         return transformers.GenerationMixin.generate(plain(family), **started.batch, **options)
-    if family == "t5":  # its cache is made for as many layers as the encoder has, which here are fewer
+    if (
+        family == "t5"
+    ):  # its cache is made for as many layers as the encoder has, which here are fewer
         options["use_cache"] = False
     if started.batch is not None:
         return plain(family).generate(**started.batch, **options)
@@ -50,7 +71,7 @@ def theirs(family, started, **more):
 
 def generated_tokens(family, started, row):
     """What generate said, up to the end mark."""
-    tokens = row[len(started.prompt.prefix_tokens):].tolist()
+    tokens = row[len(started.prompt.prefix_tokens) :].tolist()
     stops = [place for place, token in enumerate(tokens) if token in end_tokens(tiny(family))]
     return tuple(tokens[: stops[0] + 1] if stops else tokens)
 
@@ -60,8 +81,9 @@ def generated_tokens(family, started, row):
 def test_greedy_says_what_hugging_face_says(family, repeats):
     model = tiny(family)
     started = prepare_generation(model, given(family, target=None))
-    hypothesis = generate(model, given(family, target=None),
-                     SearchSettings(no_repeat=repeats, longest=LONG)).hypotheses[0]
+    hypothesis = generate(
+        model, given(family, target=None), SearchSettings(no_repeat=repeats, longest=LONG)
+    ).hypotheses[0]
     expected = theirs(family, started, no_repeat_ngram_size=repeats).sequences[0]
     assert hypothesis.tokens == generated_tokens(family, started, expected)
 
@@ -72,13 +94,28 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     """The same outputs in the same order, and the same scores to 1e-4."""
     model, what = tiny(family), given(family, target=None)
     started = prepare_generation(model, what)
-    settings = SearchSettings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
+    settings = SearchSettings(
+        "beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG
+    )
     hypotheses = generate(model, what, settings).hypotheses
-    expected = theirs(family, started, num_beams=width, num_return_sequences=width, length_penalty=alpha,
-                      no_repeat_ngram_size=repeats, output_scores=True)
-    assert [one.tokens for one in hypotheses] == [generated_tokens(family, started, row) for row in expected.sequences]
-    torch.testing.assert_close(torch.tensor([one.score for one in hypotheses]), expected.sequences_scores, rtol=1e-4,
-                               atol=1e-4)
+    expected = theirs(
+        family,
+        started,
+        num_beams=width,
+        num_return_sequences=width,
+        length_penalty=alpha,
+        no_repeat_ngram_size=repeats,
+        output_scores=True,
+    )
+    assert [one.tokens for one in hypotheses] == [
+        generated_tokens(family, started, row) for row in expected.sequences
+    ]
+    torch.testing.assert_close(
+        torch.tensor([one.score for one in hypotheses]),
+        expected.sequences_scores,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @each("family", ["gpt2", "gemma3", "t5"])
@@ -86,11 +123,21 @@ def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
     """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
     model = tiny(family)
     started = prepare_generation(model, given(family, target=None))
-    settings = SearchSettings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
+    settings = SearchSettings(
+        "sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG
+    )
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        expected = theirs(family, started, do_sample=True, temperature=1.4, top_k=17, top_p=0.8, no_repeat_ngram_size=2,
-                          output_scores=True)
+        expected = theirs(
+            family,
+            started,
+            do_sample=True,
+            temperature=1.4,
+            top_k=17,
+            top_p=0.8,
+            no_repeat_ngram_size=2,
+            output_scores=True,
+        )
     tokens = generated_tokens(family, started, expected.sequences[0])
     path = score_continuation(model, started, tokens)
     assert len(tokens) > 2
@@ -109,24 +156,43 @@ def test_samples_come_as_often_as_they_are_likely():
         *_, tree = generate_steps(model, started, replace(how, seed=seed))
         for one in tree.hypotheses:
             counts[one.tokens[0]] = counts.get(one.tokens[0], 0) + one.samples
-    likely = step_probabilities(model, started, how, (), score_continuation(model, started, [0]).logits[0])
+    likely = step_probabilities(
+        model, started, how, (), score_continuation(model, started, [0]).logits[0]
+    )
     assert set(counts) <= set(likely.nonzero()[:, 0].tolist()) and sum(counts.values()) == 1000
     expected = {token: 1000 * float(likely[token]) for token in likely.nonzero()[:, 0].tolist()}
-    assert sum((counts.get(token, 0) - n) ** 2 / n for token, n in expected.items()) < 20.5  # five degrees of freedom
+    assert (
+        sum((counts.get(token, 0) - n) ** 2 / n for token, n in expected.items()) < 20.5
+    )  # five degrees of freedom
 
 
 def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
     model, own = tiny("marian"), plain("marian")
     started = prepare_generation(model, given("marian", target=None))
-    free = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
-    options = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
-            "begin_suppress_tokens": [9], "suppress_tokens": [11]}
+    free = (
+        generate(model, given("marian", target=None), SearchSettings(longest=6))
+        .hypotheses[0]
+        .tokens
+    )
+    options = {
+        "bad_words_ids": [[free[0]], [free[1]]],
+        "forced_bos_token_id": 7,
+        "forced_eos_token_id": 1,
+        "begin_suppress_tokens": [9],
+        "suppress_tokens": [11],
+    }
     other = copy.deepcopy(model.model)
     for name, value in options.items():
         setattr(other.generation_config, name, value)
     model = replace(model, model=other)
-    tokens = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
-    expected = own.generate(**started.batch, max_new_tokens=6, do_sample=False, num_beams=1, **options)[0]
+    tokens = (
+        generate(model, given("marian", target=None), SearchSettings(longest=6))
+        .hypotheses[0]
+        .tokens
+    )
+    expected = own.generate(
+        **started.batch, max_new_tokens=6, do_sample=False, num_beams=1, **options
+    )[0]
     assert tokens == generated_tokens("marian", started, expected) and tokens[0] == 7
     assert tokens[-1] == 1 and not {free[0], free[1]} & set(tokens[1:])
 
@@ -141,7 +207,9 @@ def test_what_is_followed_is_what_was_said(family):
     path = score_continuation(model, started, best.tokens)
     logp = path.logits.log_softmax(-1)
     for step, place in enumerate(tree.path(best.leaf)):
-        assert float(logp[step, tree.candidates[place].token]) == pytest.approx(tree.candidates[place].logp, abs=1e-4)
+        assert float(logp[step, tree.candidates[place].token]) == pytest.approx(
+            tree.candidates[place].logp, abs=1e-4
+        )
     kinds = ("cross", "causal") if family in BOTH else ("causal",)
     assert path.trace.kinds == kinds
     for one in path.trace.maps:
@@ -161,8 +229,12 @@ def test_the_attention_of_a_new_token_is_the_models_own_row():
     with torch.no_grad():
         rows = plain("llama")(ids, output_attentions=True).attentions
     for layer, one in enumerate(path.trace.maps):
-        torch.testing.assert_close(torch.from_numpy(one.weights), rows[layer][0, :, len(started.read) - 1:], atol=1e-6,
-                                   rtol=0)
+        torch.testing.assert_close(
+            torch.from_numpy(one.weights),
+            rows[layer][0, :, len(started.read) - 1 :],
+            atol=1e-6,
+            rtol=0,
+        )
 
 
 def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_process_alone():
@@ -171,10 +243,24 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
     state = torch.get_rng_state()
     alone = [one.tokens for one in generate(model, what, settings).hypotheses]
     results: list = []
-    workers = [threading.Thread(target=lambda seed=seed: results.append(
-        (seed,
-         [one.tokens for one in generate(model, what, SearchSettings("sampling", samples=6, seed=seed, longest=12))
-                .hypotheses]))) for seed in (11, 12, 11, 13)]
+    workers = [
+        threading.Thread(
+            target=lambda seed=seed: results.append(
+                (
+                    seed,
+                    [
+                        one.tokens
+                        for one in generate(
+                            model,
+                            what,
+                            SearchSettings("sampling", samples=6, seed=seed, longest=12),
+                        ).hypotheses
+                    ],
+                )
+            )
+        )
+        for seed in (11, 12, 11, 13)
+    ]
     for one in workers:
         one.start()
     for one in workers:
@@ -186,7 +272,9 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
 
 def test_a_search_can_be_left_after_any_step():
     model = tiny("gpt2")
-    steps = generate_steps(model, prepare_generation(model, given("gpt2")), SearchSettings(longest=12))
+    steps = generate_steps(
+        model, prepare_generation(model, given("gpt2")), SearchSettings(longest=12)
+    )
     for _ in range(3):
         tree = next(steps)
     assert max(one.step for one in tree.candidates) == 2 and not tree.hypotheses
@@ -207,15 +295,25 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
     """Against generate with decoder_input_ids; the attention is that of the new tokens alone."""
     what = given("marian", target="nine small")
     started = prepare_generation(tiny("marian"), what)
-    assert len(started.prompt.prefix_tokens) > 2 and started.room == 70 - len(started.prompt.prefix_tokens)
-    hypothesis = generate(tiny("marian"), what, SearchSettings(strategy, width=3, longest=LONG)).hypotheses[0]
-    expected = theirs("marian", started, decoder_input_ids=torch.tensor([started.prompt.prefix_tokens]),
-                      num_beams=3 if strategy == "beam" else 1).sequences[0]
+    assert len(started.prompt.prefix_tokens) > 2 and started.room == 70 - len(
+        started.prompt.prefix_tokens
+    )
+    hypothesis = generate(
+        tiny("marian"), what, SearchSettings(strategy, width=3, longest=LONG)
+    ).hypotheses[0]
+    expected = theirs(
+        "marian",
+        started,
+        decoder_input_ids=torch.tensor([started.prompt.prefix_tokens]),
+        num_beams=3 if strategy == "beam" else 1,
+    ).sequences[0]
     assert hypothesis.tokens == generated_tokens("marian", started, expected)
     path = score_continuation(tiny("marian"), started, hypothesis.tokens)
     shapes = {one.kind: one.weights.shape[1:] for one in path.trace.maps}
-    assert shapes == {"cross": (len(hypothesis), len(started.read)),
-                      "causal": (len(hypothesis), len(hypothesis) + len(started.prompt.prefix_tokens) - 1)}
+    assert shapes == {
+        "cross": (len(hypothesis), len(started.read)),
+        "causal": (len(hypothesis), len(hypothesis) + len(started.prompt.prefix_tokens) - 1),
+    }
 
 
 def test_an_encoder_decoder_reads_what_it_says_itself():
@@ -223,7 +321,9 @@ def test_an_encoder_decoder_reads_what_it_says_itself():
     model, what = tiny("t5"), given("t5", target=None)
     tokens = generate(model, what, SearchSettings(longest=64)).hypotheses[0].tokens
     target = read(model, what).target
-    assert target is not None and target.ids[1:] == (tokens[:-1] if tokens[-1] in end_tokens(model) else tokens)
+    assert target is not None and target.ids[1:] == (
+        tokens[:-1] if tokens[-1] in end_tokens(model) else tokens
+    )
 
 
 def test_what_cannot_say_anything_says_why():

@@ -11,7 +11,11 @@ from core.pretrained import PretrainedError, hub, load_folder, model_storage, re
 from tests.cases import each
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
-PICKLE = {"config.json": b'{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x04" * 9, "vocab.txt": b"a"}
+PICKLE = {
+    "config.json": b'{"model_type": "bert"}',
+    "pytorch_model.bin": b"\x80\x04" * 9,
+    "vocab.txt": b"a",
+}
 
 
 def with_config(**config: object) -> Repo:
@@ -21,8 +25,10 @@ def with_config(**config: object) -> Repo:
 @pytest.fixture
 def served(tmp_path, monkeypatch):
     """A hub with one of each kind; asking goes there, and nothing is kept elsewhere than in tmp_path."""
-    large = Repo({"config.json": b'{"model_type": "llama"}', "model.safetensors": b""},
-                 stated={"model.safetensors": 5_000_000_000})
+    large = Repo(
+        {"config.json": b'{"model_type": "llama"}', "model.safetensors": b""},
+        stated={"model.safetensors": 5_000_000_000},
+    )
     repos = {
         "lab/bert": Repo(bert_files() | {"pytorch_model.bin": b"pickle", "onnx/model.onnx": b"", "README.md": b"#"},
                          revisions=("main", "v1.0", "refs/pr/1")),
@@ -48,17 +54,30 @@ def test_a_model_is_planned_pinned_fetched_and_read(served):
     assert plan.commit == COMMIT and plan.family == "bert" and not plan.is_downloaded
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names <= bert_files().keys()
     assert plan.size == sum(len(bert_files()[name]) for name in names)
-    assert not [path for path in served.requests if path.endswith(".safetensors")], "planning fetches no weights"
+    assert not [path for path in served.requests if path.endswith(".safetensors")], (
+        "planning fetches no weights"
+    )
 
     progress: list[int] = []
     folder = hub.download(plan, progress=progress.append)
     assert progress == sorted(progress) and progress[-1] == plan.size and plan.is_downloaded
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {n: bert_files()[n] for n in names}
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        n: bert_files()[n] for n in names
+    }
     trace = read(hub.load("lab/bert", COMMIT), "the cats sat").trace
-    assert trace.shape == (2, 3) and trace.map(0).keys == ("[CLS]", "the", "cat", "##s", "sat", "[SEP]")
+    assert trace.shape == (2, 3) and trace.map(0).keys == (
+        "[CLS]",
+        "the",
+        "cat",
+        "##s",
+        "sat",
+        "[SEP]",
+    )
 
     requests = len(served.requests)
-    assert hub.download(plan) == folder and len(served.requests) == requests, "what is kept is not fetched again"
+    assert hub.download(plan) == folder and len(served.requests) == requests, (
+        "what is kept is not fetched again"
+    )
 
 
 def test_a_model_is_opened_by_name_and_downloaded_once(served):
@@ -123,7 +142,10 @@ def test_names_that_can_be_no_models(text):
 def test_names_in_their_forms():
     assert hub.parse(" gpt2 ") == hub.parse("gpt2@") == ("gpt2", "main")
     assert hub.parse("google/vit@refs/pr/1") == ("google/vit", "refs/pr/1")
-    assert hub.parse("https://huggingface.co/google/vit/tree/refs%2Fpr%2F1") == ("google/vit", "refs/pr/1")
+    assert hub.parse("https://huggingface.co/google/vit/tree/refs%2Fpr%2F1") == (
+        "google/vit",
+        "refs/pr/1",
+    )
     assert hub.parse("huggingface.co/google/vit/") == ("google/vit", "main")
     with pytest.raises(PretrainedError, match="revision"):
         hub.parse("gpt2@../main")
@@ -151,8 +173,12 @@ def test_a_download_that_is_stopped_leaves_nothing(served):
     served.repos["lab/bert"].seconds_a_step = 0.02
     plan, stop = hub.plan("lab/bert"), threading.Event()
     with pytest.raises(hub.DownloadStopped):
-        hub.download(plan, progress=lambda done: stop.set() if done > 4096 else None, stopped=stop.is_set)
-    assert not plan.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*") if path.is_file()]
+        hub.download(
+            plan, progress=lambda done: stop.set() if done > 4096 else None, stopped=stop.is_set
+        )
+    assert not plan.is_downloaded and not [
+        path for path in model_storage.storage_folder().rglob("*") if path.is_file()
+    ]
 
 
 def test_a_connection_that_breaks_is_taken_up_again(served):
@@ -162,11 +188,18 @@ def test_a_connection_that_breaks_is_taken_up_again(served):
     assert (folder / "model.safetensors").read_bytes() == bert_files()["model.safetensors"]
 
 
-@pytest.mark.parametrize(("change", "message"), [(lambda data: data + b"x", "for model.safetensors"),
-                                              (lambda data: data[:-1], "incomplete or changed"),
-                                              (lambda data: data[:-1] + b"\xff", "incomplete or changed")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data + b"x", "for model.safetensors"),
+        (lambda data: data[:-1], "incomplete or changed"),
+        (lambda data: data[:-1] + b"\xff", "incomplete or changed"),
+    ],
+)
 def test_bytes_that_are_not_those_stated_are_not_kept(served, change, message):
-    served.repos["lab/bert"].swapped["model.safetensors"] = change(bert_files()["model.safetensors"])
+    served.repos["lab/bert"].swapped["model.safetensors"] = change(
+        bert_files()["model.safetensors"]
+    )
     plan = hub.plan("lab/bert")
     with pytest.raises(PretrainedError, match=message):
         hub.download(plan)
@@ -185,7 +218,10 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     hub.load("lab/bert", COMMIT)
     hub.download(third)
     assert (first.is_downloaded, second.is_downloaded, third.is_downloaded) == (True, False, True)
-    assert model_storage.downloaded_commits("lab/bert") == (COMMIT,) and model_storage.downloaded_commits("lab/b") == ()
+    assert (
+        model_storage.downloaded_commits("lab/bert") == (COMMIT,)
+        and model_storage.downloaded_commits("lab/b") == ()
+    )
     with pytest.raises(PretrainedError, match="no longer on this computer"):
         hub.load("lab/b", COMMIT)
     monkeypatch.setenv("ATTENTION_LAB_MODELS_MB", str(0.5 * size / 1e6))
@@ -195,7 +231,9 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
 
 def test_a_full_disk_and_full_memory_are_said(served, monkeypatch):
     plan = hub.plan("lab/bert")
-    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 300_000_001})())
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda path: type("Usage", (), {"free": 300_000_001})()
+    )
     with pytest.raises(PretrainedError, match="no room"):
         hub.download(plan)
     monkeypatch.setattr("core.pretrained.model_storage.free_memory", lambda: 10)
@@ -212,7 +250,9 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     for text in (tmp_path / "none", "", good / "config.json", "a\0b"):
         with pytest.raises(PretrainedError, match="no folder"):
             model_storage.check_folder(str(text), 10**6)
-    with pytest.raises(PretrainedError, match="no config.json, so it holds no model. Write the path"):
+    with pytest.raises(
+        PretrainedError, match="no config.json, so it holds no model. Write the path"
+    ):
         model_storage.check_folder(str(tmp_path), 10**6)
     with pytest.raises(PretrainedError, match="at most 10 kB"):
         model_storage.check_folder(str(good), 10_000)
@@ -243,5 +283,7 @@ def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path)
 
 
 def test_sizes_in_words():
-    assert [model_storage.format_bytes(size) for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)] == [
-        "1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]
+    assert [
+        model_storage.format_bytes(size)
+        for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)
+    ] == ["1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]

@@ -60,11 +60,19 @@ def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
 def test_the_translator_gets_numbers_right_that_it_never_saw(numbers):
     pretrained, task = numbers
     held = task.held_out(150)
-    batch = pretrained.tokenizer([" ".join(e.source) for e in held], padding=True, return_tensors="pt")
-    made = pretrained.model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
-                                     max_new_tokens=30, do_sample=False)
+    batch = pretrained.tokenizer(
+        [" ".join(e.source) for e in held], padding=True, return_tensors="pt"
+    )
+    made = pretrained.model.generate(
+        input_ids=batch["input_ids"],
+        attention_mask=batch["attention_mask"],
+        max_new_tokens=30,
+        do_sample=False,
+    )
     texts = pretrained.tokenizer.batch_decode(made, skip_special_tokens=True)
-    assert sum(a == " ".join(e.target) for a, e in zip(texts, held, strict=True)) >= 0.95 * len(held)
+    assert sum(a == " ".join(e.target) for a, e in zip(texts, held, strict=True)) >= 0.95 * len(
+        held
+    )
 
 
 def test_the_translators_alignment_can_be_seen(numbers):
@@ -72,7 +80,9 @@ def test_the_translators_alignment_can_be_seen(numbers):
     reading = read(pretrained, "two hundred and forty-five")
     assert reading.source.tokens == ("two", "hundred", "and", "forty", "five")
     assert reading.produced.tokens[:-1] == ("zwei", "hundert", "fünf", "und", "vier", "zig")
-    weights = torch.from_numpy(reading.trace.of("cross").maps[1].weights)  # of the last layer (H, T, S)
+    weights = torch.from_numpy(
+        reading.trace.of("cross").maps[1].weights
+    )  # of the last layer (H, T, S)
     pairs = {"zwei": "two", "hundert": "hundred", "fünf": "five", "vier": "forty"}
     for row, word in enumerate(reading.produced.tokens):
         if word in pairs:
@@ -92,7 +102,9 @@ def test_the_language_model_says_a_passage_again(induction):
     assert guessed[~known].float().mean() < 0.1, "nothing tells a word that is drawn at random"
 
 
-def test_the_language_model_has_heads_that_look_behind_the_earlier_place_and_heads_that_look_one_back(induction):
+def test_the_language_model_has_heads_that_look_behind_the_earlier_place_and_heads_that_look_one_back(
+    induction,
+):
     pretrained, task = induction
     example = task.held_out(1)[0]
     reading = read(pretrained, " ".join(example.source[1:]))
@@ -127,6 +139,8 @@ def test_the_digits_are_told_apart():
     pixels = patches.permute(0, 1, 3, 2, 4).reshape(-1, 8, 8)
     right = 0
     for picture, example in zip(pixels, held, strict=True):
-        probabilities = answer(pretrained, ModelInputs(picture=Array.of(picture.numpy()))).probabilities
+        probabilities = answer(
+            pretrained, ModelInputs(picture=Array.of(picture.numpy()))
+        ).probabilities
         right += pretrained.model.config.id2label[int(probabilities.argmax())] == example.target[0]
     assert right >= 0.95 * len(held)

@@ -35,8 +35,13 @@ def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
     assert "neither in rollout nor in flow" in reading.note
 
 
-@each(("family", "words"), [("falcon_h1", "Beside attention there is a selective state space (Mamba) (layers 0–1)."),
-                            ("longcat_flash", "has 2 attentions, which are numbered one after another: L0 to L1")])
+@each(
+    ("family", "words"),
+    [
+        ("falcon_h1", "Beside attention there is a selective state space (Mamba) (layers 0–1)."),
+        ("longcat_flash", "has 2 attentions, which are numbered one after another: L0 to L1"),
+    ],
+)
 def test_what_stands_beside_an_attention_is_named(family, words):
     reading = read(tiny(family), ModelInputs(SENTENCE))
     assert words in reading.note and "no attention between" not in reading.note
@@ -52,7 +57,9 @@ def test_an_encoder_that_cannot_be_watched_is_drawn_all_the_same(family):
     reading = read(tiny(family), ModelInputs(SENTENCE, target=OTHER))
     assert reading.trace.kinds == ("self", "causal", "cross") and reading.note is None
     for item in reading.trace.of("self").maps:
-        torch.testing.assert_close(torch.tensor(item.weights.sum(-1)), torch.ones(item.weights.shape[:2]))
+        torch.testing.assert_close(
+            torch.tensor(item.weights.sum(-1)), torch.ones(item.weights.shape[:2])
+        )
 
 
 PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
@@ -74,7 +81,10 @@ def test_the_places_of_a_picture_are_called_what_they_are(name):
 
 def test_an_encoder_without_a_matrix_is_named():
     reading = read(tiny("pegasus_x"), ModelInputs(SENTENCE, target=OTHER))
-    assert reading.trace.kinds == ("causal", "cross") and "maps of the encoder are not drawn" in reading.note
+    assert (
+        reading.trace.kinds == ("causal", "cross")
+        and "maps of the encoder are not drawn" in reading.note
+    )
 
 
 def test_blocks_are_the_matrix_that_they_stand_for():

@@ -22,11 +22,20 @@ from tests.cases import each
 from tests.tiny_models import FAMILIES, HEADS, given, plain, tiny
 
 REPEAT = ModelInputs("the old king walked to the dark river . the old king walked to the dark")
-WRITERS = [name for name, family in FAMILIES.items()
-           if name != "mamba" and family.kind.endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))]
-MASKED = [name for name, family in FAMILIES.items() if family.kind.endswith("MaskedLM") and "sparse" not in name]
+WRITERS = [
+    name
+    for name, family in FAMILIES.items()
+    if name != "mamba"
+    and family.kind.endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))
+]
+MASKED = [
+    name
+    for name, family in FAMILIES.items()
+    if family.kind.endswith("MaskedLM") and "sparse" not in name
+]
 NO_SUM = {"gemma2": "no sum", "bloom": "own code", "diffllama": "was not found"} | dict.fromkeys(
-    ("deberta_v2", "longformer", "big_bird"), "own code")
+    ("deberta_v2", "longformer", "big_bird"), "own code"
+)
 
 
 def baseline(family: str, **question: Any):
@@ -49,7 +58,10 @@ def rms_norm(x, norm, eps):
 def bert_head(model, x):
     head = model.cls.predictions
     x = torch.nn.functional.gelu(x @ head.transform.dense.weight.T + head.transform.dense.bias)
-    return layer_norm(x, head.transform.LayerNorm, model.config.layer_norm_eps) @ head.decoder.weight.T + head.bias
+    return (
+        layer_norm(x, head.transform.LayerNorm, model.config.layer_norm_eps) @ head.decoder.weight.T
+        + head.bias
+    )
 
 
 def t5_head(model, x):
@@ -58,9 +70,15 @@ def t5_head(model, x):
 
 
 BY_HAND = {
-    "gpt2": lambda model, x: layer_norm(x, model.transformer.ln_f, 1e-5) @ model.transformer.wte.weight.T,
-    "llama": lambda model, x: rms_norm(x, model.model.norm, model.config.rms_norm_eps) @ model.lm_head.weight.T,
-    "bert": bert_head, "t5": t5_head}
+    "gpt2": lambda model, x: (
+        layer_norm(x, model.transformer.ln_f, 1e-5) @ model.transformer.wte.weight.T
+    ),
+    "llama": lambda model, x: (
+        rms_norm(x, model.model.norm, model.config.rms_norm_eps) @ model.lm_head.weight.T
+    ),
+    "bert": bert_head,
+    "t5": t5_head,
+}
 
 
 @each("family", BY_HAND)
@@ -79,10 +97,13 @@ def test_every_state_is_read_as_plain_algebra_reads_it(family):
     bits = -(probabilities * probabilities.log2()).sum(-1)
     torch.testing.assert_close(lens.entropy, bits, atol=1e-5, rtol=1e-5)
     followed = follow_tokens(asked, lens, position, (asked.id or 0, 7))
-    torch.testing.assert_close(followed.probabilities, probabilities[:, position][:, [asked.id, 7]], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        followed.probabilities, probabilities[:, position][:, [asked.id, 7]], atol=1e-5, rtol=0
+    )
     order = logits[:, position].argsort(-1, descending=True).numpy()
-    assert [[int(np.flatnonzero(row == token)[0]) + 1 for token in (asked.id or 0, 7)] for row in order] == (
-        followed.ranks.tolist())
+    assert [
+        [int(np.flatnonzero(row == token)[0]) + 1 for token in (asked.id or 0, 7)] for row in order
+    ] == (followed.ranks.tolist())
 
 
 @each("family", [name for name in WRITERS + MASKED if name != "albert"])
@@ -91,7 +112,9 @@ def test_the_last_layer_of_every_family_is_its_own_answer(family):
     lens = read_lens(asked)
     assert int(lens.top[-1, asked.answer.position, 0]) == asked.id
     last = follow_tokens(asked, lens, asked.answer.position, [asked.id])
-    assert float(last.probabilities[-1]) == pytest.approx(float(asked.answer.probabilities[asked.id]), abs=1e-5)
+    assert float(last.probabilities[-1]) == pytest.approx(
+        float(asked.answer.probabilities[asked.id]), abs=1e-5
+    )
     assert int(last.ranks[-1]) == 1 and len(lens.states) == 1 + (4 if family == "modernbert" else 2)
 
 
@@ -109,7 +132,14 @@ def test_long_inputs_are_read_in_parts(monkeypatch):
     assert torch.equal(*(follow_tokens(asked, lens, 5, [7]).ranks for lens in (window, whole)))
 
 
-@each("family", {"albert": "not one numbered list", "vit": "not a token", "bert_encoder": "not a token"}.items())
+@each(
+    "family",
+    {
+        "albert": "not one numbered list",
+        "vit": "not a token",
+        "bert_encoder": "not a token",
+    }.items(),
+)
 def test_what_cannot_be_read_is_said(family):
     name, words = family
     asked = baseline(name) if name != "bert_encoder" else ask(tiny(name), Question(given(name)))
@@ -120,8 +150,10 @@ def test_what_cannot_be_read_is_said(family):
 def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
     asked = baseline("gpt2")
     states = torch.zeros_like(read_lens(asked).states)
-    monkeypatch.setattr("core.pretrained.evidence.lens._states", lambda asked: (states, plain("gpt2")(
-        **asked.batch).logits[0].detach()))
+    monkeypatch.setattr(
+        "core.pretrained.evidence.lens._states",
+        lambda asked: (states, plain("gpt2")(**asked.batch).logits[0].detach()),
+    )
     with pytest.raises(PretrainedError, match="cannot be read in the same way"):
         read_lens(asked)
 
@@ -140,10 +172,16 @@ def test_the_induction_model_decides_in_its_second_layer():
     assert followed.probabilities[2, 0] > 0.5 > 10 * followed.probabilities[1, 0]
 
 
-@each("ranks", {(9, 1, 2, 1, 1): (1, 3), (1, 1): (0, 0), (1, 2): (0, None), (3, 2): (None, None)}.items())
+@each(
+    "ranks",
+    {(9, 1, 2, 1, 1): (1, 3), (1, 1): (0, 0), (1, 2): (0, None), (3, 2): (None, None)}.items(),
+)
 def test_when_a_token_leads_first_and_for_good(ranks):
     values, leads = ranks
-    assert first_likeliest(Trajectories(torch.zeros(len(values), 1), torch.tensor(values)[:, None])) == leads
+    assert (
+        first_likeliest(Trajectories(torch.zeros(len(values), 1), torch.tensor(values)[:, None]))
+        == leads
+    )
 
 
 @each("family", WRITERS + MASKED)
@@ -158,15 +196,22 @@ def test_the_parts_of_every_family_sum_to_its_logit_or_it_is_refused(family):
     assert parts.total == pytest.approx(parts.logit, rel=1e-4)
     roles = [part.role for part in parts.parts]
     layers = 4 if family == "modernbert" else 2
-    assert {"embedding", "head", "feed-forward"} <= set(roles) and roles.count("feed-forward") == layers
+    assert {"embedding", "head", "feed-forward"} <= set(roles) and roles.count(
+        "feed-forward"
+    ) == layers
 
 
 def run_and_read(model, batch, names):
     """The input and the output (T, C) of modules in one pass."""
     read = {}
-    handles = [model.get_submodule(name).register_forward_hook(
-        lambda module, inputs, output, name=name: read.update({name: (inputs[0][0].detach(), output[0].detach())}))
-        for name in names]
+    handles = [
+        model.get_submodule(name).register_forward_hook(
+            lambda module, inputs, output, name=name: read.update(
+                {name: (inputs[0][0].detach(), output[0].detach())}
+            )
+        )
+        for name in names
+    ]
     model(**batch)
     for handle in handles:
         handle.remove()
@@ -188,8 +233,10 @@ def test_heads_and_embeddings_are_what_plain_algebra_gives():
         part = through(model.ln_f, vector, read["ln_f"][0][position]) @ unembedding
         return pytest.approx(float(part.detach()), abs=1e-5)
 
-    parts = {(part.role, part.key, part.head, part.name): part.value
-             for part in attribute_logit(asked, asked.id).parts}
+    parts = {
+        (part.role, part.key, part.head, part.name): part.value
+        for part in attribute_logit(asked, asked.id).parts
+    }
     heads = read["h.1.attn.c_proj"][0][position].split(24 // HEADS)
     matrices = model.h[1].attn.c_proj.weight.split(24 // HEADS)
     for head in range(HEADS):
@@ -207,42 +254,66 @@ def test_in_a_post_norm_model_a_part_passes_every_later_norm():
     model = asked.pretrained.model
     layer, later = model.model.decoder.layers[1], ("encoder_attn_layer_norm", "final_layer_norm")
     with torch.no_grad():
-        read = run_and_read(model, asked.batch, [f"model.decoder.layers.1.{name}" for name in later])
+        read = run_and_read(
+            model, asked.batch, [f"model.decoder.layers.1.{name}" for name in later]
+        )
         part = layer.encoder_attn.out_proj.bias
         for name in later:
-            part = through(layer.get_submodule(name), part, read[f"model.decoder.layers.1.{name}"][0][1])
+            part = through(
+                layer.get_submodule(name), part, read[f"model.decoder.layers.1.{name}"][0][1]
+            )
         value = float(part @ model.lm_head.weight[asked.id])
     parts = attribute_logit(asked, asked.id).parts
     bias = next(one.value for one in parts if one.role == "bias" and one.key == ("cross", 1))
     assert bias == pytest.approx(value, abs=1e-5)
     constant = float(model.final_logits_bias[0, asked.id])
-    assert next(one.value for one in parts if one.role == "unembedding") == pytest.approx(constant, abs=1e-6)
+    assert next(one.value for one in parts if one.role == "unembedding") == pytest.approx(
+        constant, abs=1e-6
+    )
 
 
 def test_a_difference_is_the_difference_of_two_attributions():
     asked = baseline("bart")
-    first, second, both = (attribute_logit(asked, *answers) for answers in ((asked.id,), (9,), (asked.id, 9)))
-    values = [[part.value for part in one.parts if part.role != "unembedding"] for one in (first, second, both)]
+    first, second, both = (
+        attribute_logit(asked, *answers) for answers in ((asked.id,), (9,), (asked.id, 9))
+    )
+    values = [
+        [part.value for part in one.parts if part.role != "unembedding"]
+        for one in (first, second, both)
+    ]
     np.testing.assert_allclose(values[2], np.array(values[0]) - values[1], atol=1e-5)
 
 
 def test_in_a_model_that_fills_masks_the_gate_of_its_last_activation_is_held():
     asked = baseline("bert")
     model, position = plain("bert"), asked.answer.position
-    last, dense, norm = "bert.encoder.layer.1.output", "cls.predictions.transform.dense", "cls.predictions.transform"
-    read = run_and_read(model, asked.batch, [f"{last}.dense", f"{last}.LayerNorm", dense, f"{norm}.LayerNorm"])
+    last, dense, norm = (
+        "bert.encoder.layer.1.output",
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform",
+    )
+    read = run_and_read(
+        model, asked.batch, [f"{last}.dense", f"{last}.LayerNorm", dense, f"{norm}.LayerNorm"]
+    )
     matrix, into = model.get_submodule(dense), read[f"{last}.LayerNorm"][0][position]
-    part = through(model.get_submodule(f"{last}.LayerNorm"), read[f"{last}.dense"][1][position], into) @ matrix.weight.T
+    part = (
+        through(model.get_submodule(f"{last}.LayerNorm"), read[f"{last}.dense"][1][position], into)
+        @ matrix.weight.T
+    )
     gates = torch.special.ndtr(read[dense][1][position])  # gelu(z) = z Φ(z)
     unembedding = model.cls.predictions.decoder.weight[asked.id]
 
     def towards(vector):
         into = read[f"{norm}.LayerNorm"][0][position]
-        value = through(model.get_submodule(f"{norm}.LayerNorm"), vector * gates, into) @ unembedding
+        value = (
+            through(model.get_submodule(f"{norm}.LayerNorm"), vector * gates, into) @ unembedding
+        )
         return pytest.approx(float(value.detach()), abs=1e-5)
 
     parts = attribute_logit(asked, asked.id).parts
-    assert next(one.value for one in parts if one.role == "feed-forward" and one.key == ("self", 1)) == towards(part)
+    assert next(
+        one.value for one in parts if one.role == "feed-forward" and one.key == ("self", 1)
+    ) == towards(part)
     assert next(one.value for one in parts if one.role == "transform") == towards(matrix.bias)
 
 
@@ -250,4 +321,7 @@ def test_in_a_model_that_fills_masks_the_gate_of_its_last_activation_is_held():
 def test_nothing_stays_on_the_model(family):
     asked = baseline(family)
     attribute_logit(asked, asked.id)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in tiny(family).model.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks
+        for module in tiny(family).model.modules()
+    )

@@ -31,12 +31,18 @@ def test_the_known_heads_are_found(minilm):
     layer, head, value = analysis.strongest(trace, analysis.previous_token)
     assert (layer, head) == (0, 2) and value > 0.99
     tokens = trace.map(0).keys
-    assert trace.head(3, 1)[tokens.index("it"), tokens.index("animal")] == pytest.approx(0.677, abs=0.002)
+    assert trace.head(3, 1)[tokens.index("it"), tokens.index("animal")] == pytest.approx(
+        0.677, abs=0.002
+    )
 
 
 @pytest.mark.parametrize("layer", [0, 3, 5])
 def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
-    before = {name: weight.clone() for name, weight in minilm.model.named_parameters() if f"layer.{layer}." in name}
+    before = {
+        name: weight.clone()
+        for name, weight in minilm.model.named_parameters()
+        if f"layer.{layer}." in name
+    }
     qkv = layer_qkv(minilm, SENTENCE, layer)
     assert qkv.q.shape == qkv.k.shape == qkv.v.shape == (1, 12, 16, 32)
     weights = (qkv.q @ qkv.k.mT / 32**0.5).softmax(-1)[0]
@@ -47,7 +53,10 @@ def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
     with torch.no_grad():  # and its values: mixed and projected they are what the layer gives on
         merged = own.output((weights @ qkv.v[0]).transpose(0, 1).reshape(1, 16, 384), qkv.x)
     torch.testing.assert_close(own(qkv.x)[0], merged, atol=1e-5, rtol=1e-5)
-    assert all(torch.equal(dict(minilm.model.named_parameters())[name], weight) for name, weight in before.items())
+    assert all(
+        torch.equal(dict(minilm.model.named_parameters())[name], weight)
+        for name, weight in before.items()
+    )
 
 
 @pytest.mark.parametrize("layer", [-1, 6])
@@ -88,10 +97,20 @@ def test_any_local_encoder_is_read(tmp_path, minilm):
 
     torch.manual_seed(0)
     size = minilm.tokenizer.vocab_size
-    config = BertConfig(vocab_size=size, hidden_size=12, num_hidden_layers=2, num_attention_heads=3,
-                        intermediate_size=20, max_position_embeddings=37)
+    config = BertConfig(
+        vocab_size=size,
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=20,
+        max_position_embeddings=37,
+    )
     BertModel(config).save_pretrained(tmp_path)
     minilm.tokenizer.save_pretrained(tmp_path)
     small = load_folder(tmp_path, "small")
     reading = read(small, "word " * 90)
-    assert reading.trace.shape == (2, 3) and len(reading.special) == 37 and "small reads at most 37" in reading.cut
+    assert (
+        reading.trace.shape == (2, 3)
+        and len(reading.special) == 37
+        and "small reads at most 37" in reading.cut
+    )

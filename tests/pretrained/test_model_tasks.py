@@ -11,16 +11,39 @@ from tests.pretrained.test_architectures import built
 from tests.tiny_models import tiny
 
 
-@each(("family", "key"), [
-    ("bert", "fill"), ("roberta", "fill"), ("bert_classifier", "classify"), ("bert_encoder", "embed"),
-    ("gpt2", "next"), ("llama", "next"), ("bert_decoder", "next"), ("t5", "translate"), ("marian", "translate"),
-    ("whisper", "translate"), ("vit", "picture")])
+@each(
+    ("family", "key"),
+    [
+        ("bert", "fill"),
+        ("roberta", "fill"),
+        ("bert_classifier", "classify"),
+        ("bert_encoder", "embed"),
+        ("gpt2", "next"),
+        ("llama", "next"),
+        ("bert_decoder", "next"),
+        ("t5", "translate"),
+        ("marian", "translate"),
+        ("whisper", "translate"),
+        ("vit", "picture"),
+    ],
+)
 def test_the_job_is_that_of_the_last_layer(family, key):
     assert task_of(tiny(family)).key == key
 
 
-@each(("model_type", "head"), [("xlnet", "none"), ("bert", "none"), ("xlm", "masked"), ("cpmant", "none"),
-                               ("gpt2", "next"), ("qwen2_vl", "next"), ("qwen2_audio", "next"), ("t5gemma", "seq2seq")])
+@each(
+    ("model_type", "head"),
+    [
+        ("xlnet", "none"),
+        ("bert", "none"),
+        ("xlm", "masked"),
+        ("cpmant", "none"),
+        ("gpt2", "next"),
+        ("qwen2_vl", "next"),
+        ("qwen2_audio", "next"),
+        ("t5gemma", "seq2seq"),
+    ],
+)
 def test_what_sees_the_tokens_that_follow_does_not_predict_them(model_type, head):
     model = built(model_type)
     assert model.head == head
@@ -57,8 +80,11 @@ def test_likeness_is_the_cosine_of_the_mean_states():
 
 
 def test_minilm_finds_the_sentence_that_means_the_same():
-    texts = ["The animal didn't cross the street because it was too tired.", "The bank raised its interest rates.",
-             "The dog was too exhausted to walk over the road."]
+    texts = [
+        "The animal didn't cross the street because it was too tired.",
+        "The bank raised its interest rates.",
+        "The dog was too exhausted to walk over the road.",
+    ]
     table = similarities(load_minilm(), [ModelInputs(text) for text in texts])
     assert most_similar(table, 0) == (0, 2)
     assert table[0, 2] > 0.6 > 0.3 > table[0, 1]

@@ -33,7 +33,10 @@ def test_a_target_that_is_cut_is_said_to_be(family):
     pretrained = tiny(family)
     reading = read(pretrained, ModelInputs(SENTENCE, target=f"{OTHER} " * 200))
     assert len(reading.target) == pretrained.max_tokens
-    assert "The target has" in reading.cut and f"at most {pretrained.max_tokens - 1} are read" in reading.cut
+    assert (
+        "The target has" in reading.cut
+        and f"at most {pretrained.max_tokens - 1} are read" in reading.cut
+    )
     assert read(pretrained, ModelInputs(SENTENCE, target=OTHER)).cut is None
 
 
@@ -50,13 +53,17 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
     tokenizer.save_pretrained(tmp_path)
     assert transformers.AutoTokenizer.from_pretrained(tmp_path).truncation_side == "left"
     pretrained = load_folder(tmp_path, "left")
-    cut, whole = (encode(pretrained, ModelInputs(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE))
+    cut, whole = (
+        encode(pretrained, ModelInputs(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE)
+    )
     assert cut.ids[:5] == whole.ids[:5]
 
 
 def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
     pretrained = tiny("gpt2")
-    beyond = len(pretrained.tokenizer) + 3  # the table of T5 and of Qwen is larger than their vocabulary
+    beyond = (
+        len(pretrained.tokenizer) + 3
+    )  # the table of T5 and of Qwen is larger than their vocabulary
     assert token_names(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
     assert display_names(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
     assert text_line(pretrained.tokenizer, [5, beyond]).tokens[1].endswith(f"[{beyond}]")
@@ -65,12 +72,28 @@ def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
 def test_a_decoder_of_sound_has_the_places_that_its_config_names():
     import transformers
 
-    config = transformers.WhisperConfig(d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-                                        decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, vocab_size=60,
-                                        max_target_positions=21, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-                                        decoder_start_token_id=1)
+    config = transformers.WhisperConfig(
+        d_model=8,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=8,
+        decoder_ffn_dim=8,
+        vocab_size=60,
+        max_target_positions=21,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+    )
     model = transformers.WhisperForConditionalGeneration(config)
-    assert positions(model) == max_tokens_of(model) == model.model.decoder.embed_positions.num_embeddings == 21
+    assert (
+        positions(model)
+        == max_tokens_of(model)
+        == model.model.decoder.embed_positions.num_embeddings
+        == 21
+    )
 
 
 def test_sound_is_made_at_the_rate_that_the_model_takes():

@@ -21,13 +21,23 @@ from core.pretrained.layers import _is_transposed
 from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
 
-KINDS = ("bert", "gpt2", "bart", "bert_classifier", "vit")  # a masked token, a next one, of a decoder, two of classes
+KINDS = (
+    "bert",
+    "gpt2",
+    "bart",
+    "bert_classifier",
+    "vit",
+)  # a masked token, a next one, of a decoder, two of classes
 OUTPUT, CONTRAST = 2, 1
 
 
 def baseline_of(family: str, **followed):
     model = tiny(family)
-    text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
+    text = (
+        SENTENCE.replace("street", model.tokenizer.mask_token)
+        if model.head == "masked"
+        else SENTENCE
+    )
     return ask(model, Question(given(family, text), **followed))
 
 
@@ -51,7 +61,10 @@ def without_columns(baseline, seen, head: int, by: float = 0.0):
     with torch.no_grad():
         columns = layer.weight if _is_transposed(layer) else layer.weight.T
         columns.unflatten(0, (seen.weights.shape[1], -1))[head] *= by
-    return copy, {name: one.double() if one.is_floating_point() else one for name, one in baseline.batch.items()}
+    return copy, {
+        name: one.double() if one.is_floating_point() else one
+        for name, one in baseline.batch.items()
+    }
 
 
 @each("family", KINDS)
@@ -68,7 +81,9 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
         without = by_hand(logits_of(baseline, *without_columns(baseline, seen, 1)), quantity)
     effect = ablate_heads(baseline, place)
     assert effect.value == pytest.approx(float(without), abs=2e-5)
-    assert effect.change == pytest.approx(float(without - own), abs=3e-5) and abs(effect.change) > 1e-6
+    assert (
+        effect.change == pytest.approx(float(without - own), abs=3e-5) and abs(effect.change) > 1e-6
+    )
     assert make_heads_uniform(baseline, place).value != effect.value != baseline.value
     assert abs(hide_token(baseline, 2).change) > 1e-6
 
@@ -82,26 +97,41 @@ def test_slopes_follow_the_chosen_quantity(family, quantity):
     seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
     slope, step = measure_contributions(baseline).gradients[seen.kind, seen.layer][1].sum(), 1e-3
     with torch.no_grad():
-        up, down = (by_hand(logits_of(baseline, *without_columns(baseline, seen, 1, 1 + sign * step)), quantity)
-                    for sign in (1, -1))
+        up, down = (
+            by_hand(
+                logits_of(baseline, *without_columns(baseline, seen, 1, 1 + sign * step)), quantity
+            )
+            for sign in (1, -1)
+        )
     assert slope == pytest.approx(float(up - down) / (2 * step), rel=5e-3, abs=1e-5)
 
 
 def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where_it_is_sure():
     baseline = baseline_of("gpt2")
     first, second = baseline.answer.logits.topk(2).indices.tolist()
-    assert (baseline.id, baseline.quantity, baseline.contrast, baseline.is_top) == (first, "probability", None, True)
+    assert (baseline.id, baseline.quantity, baseline.contrast, baseline.is_top) == (
+        first,
+        "probability",
+        None,
+        True,
+    )
     assert baseline_of("gpt2", quantity="difference").contrast == second
     other = baseline_of("gpt2", output=second, quantity="difference")
     assert other.contrast == first and not other.is_top and other.value < 0
-    for top, quantity in ((2.9, "probability"), (3.0, "logit")):  # e**2.9 is 18.2 times, e**3.0 20.1 times the other
+    for top, quantity in (
+        (2.9, "probability"),
+        (3.0, "logit"),
+    ):  # e**2.9 is 18.2 times, e**3.0 20.1 times the other
         assert default_quantity(Answer("class", torch.tensor([0.0, top]))) == quantity
 
 
 def test_what_cannot_be_followed_is_refused():
     size = len(baseline_of("vit").answer.logits)
-    for followed, why in (({"output": size}, f"no class #{size}"), ({"output": -1}, "no class #-1"),
-                          ({"output": 2, "quantity": "difference", "contrast": 2}, "always 0")):
+    for followed, why in (
+        ({"output": size}, f"no class #{size}"),
+        ({"output": -1}, "no class #-1"),
+        ({"output": 2, "quantity": "difference", "contrast": 2}, "always 0"),
+    ):
         with pytest.raises(PretrainedError, match=why):
             baseline_of("vit", **followed)
     with pytest.raises(PretrainedError, match="only its cosine"):
@@ -112,14 +142,27 @@ def test_what_cannot_be_followed_is_refused():
 def test_every_output_is_found_by_its_name(family):
     baseline = baseline_of(family)
     every = range(len(baseline.answer.logits))
-    assert [output_id(baseline.pretrained, baseline.answer, output_name(baseline.pretrained, baseline.answer, one))
-            for one in every] == list(every)
+    assert [
+        output_id(
+            baseline.pretrained,
+            baseline.answer,
+            output_name(baseline.pretrained, baseline.answer, one),
+        )
+        for one in every
+    ] == list(every)
 
 
-@each(("family", "text", "why"), [
-    ("bert", "unbelievable", "cuts it into 12"), ("gpt2", "#9999", "the numbers are 0 to 327"),
-    ("gpt2", " ", "Type a token"), ("vit", "cat", "has no class “cat”"), ("vit", "x" * 900, "x" * 40 + "”"),
-    ("vit", "", "Type a class")])
+@each(
+    ("family", "text", "why"),
+    [
+        ("bert", "unbelievable", "cuts it into 12"),
+        ("gpt2", "#9999", "the numbers are 0 to 327"),
+        ("gpt2", " ", "Type a token"),
+        ("vit", "cat", "has no class “cat”"),
+        ("vit", "x" * 900, "x" * 40 + "”"),
+        ("vit", "", "Type a class"),
+    ],
+)
 def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
     baseline = baseline_of(family)
     with pytest.raises(PretrainedError, match=why) as error:

@@ -18,14 +18,23 @@ def test_same_shape_other_weights_by_the_seed(name):
     first, again, other = (untrained(trained, seed) for seed in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), state), "torch's generator is left as it was"
     assert all(torch.equal(value, before[key]) for key, value in trained.model.state_dict().items())
-    same = {key: torch.equal(value, again.model.state_dict()[key]) for key, value in first.model.state_dict().items()}
+    same = {
+        key: torch.equal(value, again.model.state_dict()[key])
+        for key, value in first.model.state_dict().items()
+    }
     assert all(same.values()), "the seed alone decides"
-    queries = [key for key in before if key.endswith(("query.weight", "q_proj.weight", "c_attn.weight"))]
+    queries = [
+        key for key in before if key.endswith(("query.weight", "q_proj.weight", "c_attn.weight"))
+    ]
     assert queries
     for key in queries:
         assert not torch.equal(first.model.state_dict()[key], before[key])
         assert not torch.equal(first.model.state_dict()[key], other.model.state_dict()[key])
-    assert (first.head, first.reads, first.recordable) == (trained.head, trained.reads, trained.recordable)
+    assert (first.head, first.reads, first.recordable) == (
+        trained.head,
+        trained.reads,
+        trained.recordable,
+    )
 
 
 def test_untrained_bert_attends_almost_evenly():

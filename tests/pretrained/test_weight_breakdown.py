@@ -10,7 +10,17 @@ from tests.cases import each
 from tests.tiny_models import READABLE, given, plain, tiny
 
 OPENED = tuple(name for name in READABLE if tiny(name).recordable)
-ROTATED = ("llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss", "gpt_neox", "diffllama", "modernbert")
+ROTATED = (
+    "llama",
+    "mistral",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "gpt_oss",
+    "gpt_neox",
+    "diffllama",
+    "modernbert",
+)
 
 
 @each("family", OPENED)
@@ -56,9 +66,10 @@ def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
     torch.testing.assert_close(layer.unrotated_q, q, atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(layer.unrotated_k, k, atol=2e-5, rtol=1e-5)
     assert not torch.allclose(layer.unrotated_q[:, 1:], layer.q[:, 1:], atol=1e-3)
-    torch.testing.assert_close(layer.unrotated_q.norm(dim=-1) / layer.q.norm(dim=-1),
-                               torch.full(layer.q.shape[:2],
-                                          float(layer.unrotated_q[0, 0].norm() / layer.q[0, 0].norm())))
+    torch.testing.assert_close(
+        layer.unrotated_q.norm(dim=-1) / layer.q.norm(dim=-1),
+        torch.full(layer.q.shape[:2], float(layer.unrotated_q[0, 0].norm() / layer.q[0, 0].norm())),
+    )
 
 
 def _projected(family, model, x):
@@ -67,7 +78,11 @@ def _projected(family, model, x):
 
     if family == "gpt_neox":
         block = model.gpt_neox.layers[0]
-        q, k, _ = block.attention.query_key_value(block.input_layernorm(x))[0].unflatten(-1, (-1, 24)).chunk(3, -1)
+        q, k, _ = (
+            block.attention.query_key_value(block.input_layernorm(x))[0]
+            .unflatten(-1, (-1, 24))
+            .chunk(3, -1)
+        )
         return q.transpose(0, 1), k.transpose(0, 1)
     if family == "modernbert":
         q, k, _ = model.model.layers[0].attn.Wqkv(x)[0].unflatten(-1, (3, -1, 8)).unbind(1)
@@ -88,7 +103,9 @@ def test_shared_heads_are_named():
     assert layer.kv_group(1) == (0, [0, 1, 2]) and layer.kv_group(5) == (1, [3, 4, 5])
     first, other = break_down_weight(layer, 1, 9, 4), break_down_weight(layer, 2, 9, 4)
     np.testing.assert_array_equal(first.k, other.k)
-    assert not np.array_equal(first.q, other.q) and not np.array_equal(first.k, break_down_weight(layer, 3, 9, 4).k)
+    assert not np.array_equal(first.q, other.q) and not np.array_equal(
+        first.k, break_down_weight(layer, 3, 9, 4).k
+    )
 
 
 def test_a_position_bias_belongs_to_the_distance():

@@ -23,8 +23,10 @@ def reading(text: str, weights: np.ndarray, kind: Kind = "self") -> Reading:
     """A model of as many layers and heads as weights (L, H, T, T) has."""
     source = line(text)
     mask = np.tri(len(source), dtype=bool)[None] if kind == "causal" else None
-    maps = tuple(AttentionMap(kind, layer, one.astype(np.float32), source.tokens, source.tokens, mask)
-                 for layer, one in enumerate(weights))
+    maps = tuple(
+        AttentionMap(kind, layer, one.astype(np.float32), source.tokens, source.tokens, mask)
+        for layer, one in enumerate(weights)
+    )
     return Reading(AttentionTrace(maps, "made by hand"), source)
 
 
@@ -33,7 +35,9 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return weights / weights.sum(-1, keepdims=True)
 
 
-def random_weights(size: int, heads: int, seed: int, spread: float = 1.0, causal: bool = False) -> np.ndarray:
+def random_weights(
+    size: int, heads: int, seed: int, spread: float = 1.0, causal: bool = False
+) -> np.ndarray:
     """Weights (1, H, T, T) of random scores."""
     scores = np.random.default_rng(seed).normal(0, spread, (1, heads, size, size))
     return softmax(np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores)

@@ -27,21 +27,40 @@ def test_the_own_sentences_have_enough_of_every_relation_and_say_what_their_head
     parses = own_parses()
     headers = re.findall(r"^# text = (.*)$", OWN.read_text("utf-8"), re.MULTILINE)
     assert [parse.text for parse in parses] == headers and len(set(headers)) == len(headers) == 179
-    counts = {relation.key: sum(len(relation.pairs(parse)) for parse in parses) for relation in RELATIONS}
-    assert counts == {"subject": 180, "object": 171, "determiner": 337, "adjective": 206, "antecedent": 74,
-                      "passive": 45}
+    counts = {
+        relation.key: sum(len(relation.pairs(parse)) for parse in parses) for relation in RELATIONS
+    }
+    assert counts == {
+        "subject": 180,
+        "object": 171,
+        "determiner": 337,
+        "adjective": 206,
+        "antecedent": 74,
+        "passive": 45,
+    }
 
 
 def test_own_pairs_are_of_the_parts_of_speech_that_their_relation_joins():
-    ends = {"subject": ("VERB", {"NOUN", "PROPN", "PRON"}), "object": ("VERB", {"NOUN", "PROPN", "PRON"}),
-            "determiner": ("NOUN", {"DET"}), "adjective": ("ADJ", {"NOUN"}), "passive": ("VERB", {"AUX"}),
-            "antecedent": ("PRON", {"NOUN", "PROPN"})}
-    wrong = [(parse.text, parse.words[source].form, parse.words[target].form)
-             for parse in own_parses() for relation in RELATIONS for source, target in relation.pairs(parse)
-             if parse.words[source].upos != ends[relation.key][0]
-             or parse.words[target].upos not in ends[relation.key][1]]
+    ends = {
+        "subject": ("VERB", {"NOUN", "PROPN", "PRON"}),
+        "object": ("VERB", {"NOUN", "PROPN", "PRON"}),
+        "determiner": ("NOUN", {"DET"}),
+        "adjective": ("ADJ", {"NOUN"}),
+        "passive": ("VERB", {"AUX"}),
+        "antecedent": ("PRON", {"NOUN", "PROPN"}),
+    }
+    wrong = [
+        (parse.text, parse.words[source].form, parse.words[target].form)
+        for parse in own_parses()
+        for relation in RELATIONS
+        for source, target in relation.pairs(parse)
+        if parse.words[source].upos != ends[relation.key][0]
+        or parse.words[target].upos not in ends[relation.key][1]
+    ]
     assert not wrong
-    distances = Counter(target - source for parse in own_parses() for source, target in RELATIONS[3].pairs(parse))
+    distances = Counter(
+        target - source for parse in own_parses() for source, target in RELATIONS[3].pairs(parse)
+    )
     assert distances.most_common(1)[0][1] < 0.7 * sum(distances.values())  # no offset answers it
 
 
@@ -50,16 +69,32 @@ def test_a_sentence_gives_its_pairs_in_both_directions():
     adjective, verb_object = RELATIONS[3], RELATIONS[1]
     forms = [word.form for word in parse.words]
     assert [(forms[a], forms[b]) for a, b in adjective.pairs(parse)] == [
-        ("long", "staircase"), ("narrow", "staircase"), ("damp", "cellar")]
-    assert adjective.targets(parse, reverse=True) == {forms.index("staircase"): {1, 3}, forms.index("cellar"): {11}}
+        ("long", "staircase"),
+        ("narrow", "staircase"),
+        ("damp", "cellar"),
+    ]
+    assert adjective.targets(parse, reverse=True) == {
+        forms.index("staircase"): {1, 3},
+        forms.index("cellar"): {11},
+    }
     assert [(forms[a], forms[b]) for a, b in verb_object.pairs(parse)] == [("led", "visitors")]
-    assert (adjective.name(), adjective.name(reverse=True)) == ("Adjective → noun", "Noun → adjective")
+    assert (adjective.name(), adjective.name(reverse=True)) == (
+        "Adjective → noun",
+        "Noun → adjective",
+    )
 
 
 def test_contractions_are_divided_where_they_add_up_and_empty_nodes_are_skipped():
-    text = ("# a comment\n" + rows("1-2 don't _ _ _ _", "1 do AUX 3 aux _", "2 n't PART 3 advmod _",
-            "3 go VERB 0 root _", "3.1 x VERB _ _ _", "4-5 au _ _ _ SpaceAfter=No", "4 à ADP 5 case _",
-            "5 le DET 3 obl _"))
+    text = "# a comment\n" + rows(
+        "1-2 don't _ _ _ _",
+        "1 do AUX 3 aux _",
+        "2 n't PART 3 advmod _",
+        "3 go VERB 0 root _",
+        "3.1 x VERB _ _ _",
+        "4-5 au _ _ _ SpaceAfter=No",
+        "4 à ADP 5 case _",
+        "5 le DET 3 obl _",
+    )
     [parse] = parse_conllu(text)
     assert parse.text == "don't go au" and parse.line == 2
     assert [word.span for word in parse.words] == [(0, 2), (2, 5), (6, 8), None, None]

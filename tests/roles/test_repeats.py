@@ -17,16 +17,23 @@ def by_name(scores, test: int) -> dict[str, float]:
 
 
 def test_the_cells_of_a_b_c_a_b_c():
-    assert [(test.key, list(zip(*map(np.ndarray.tolist, test.cells(3)), strict=True))) for test in TESTS] == [
-        ("induction", [(3, 1), (4, 2), (5, 3)]), ("duplicate", [(3, 0), (4, 1), (5, 2)]),
-        ("previous", [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)])]
+    assert [
+        (test.key, list(zip(*map(np.ndarray.tolist, test.cells(3)), strict=True))) for test in TESTS
+    ] == [
+        ("induction", [(3, 1), (4, 2), (5, 3)]),
+        ("duplicate", [(3, 0), (4, 1), (5, 2)]),
+        ("previous", [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)]),
+    ]
 
 
 def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_before():
     scores = score_repeats(load_lab_model("induction"), "causal")
     best = by_name(scores, 0)
     assert next(iter(best)) == "L1·H2" and best["L1·H2"] == pytest.approx(0.966, abs=2e-3)
-    assert next(iter(by_name(scores, 2))) == "L0·H3" and max(by_name(scores, 1).values()) < scores.uniform[1]
+    assert (
+        next(iter(by_name(scores, 2))) == "L0·H3"
+        and max(by_name(scores, 1).values()) < scores.uniform[1]
+    )
     # Uniform causal attention behind one special token: the mean of 1/27 … 1/51.
     assert scores.uniform[0] == pytest.approx(np.mean([1 / keys for keys in range(27, 52)]))
 
@@ -34,11 +41,16 @@ def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_bef
 def test_in_a_causal_model_it_is_the_induction_score_of_a_text_that_repeats():
     scores = score_repeats(load_lab_model("induction"), "causal")
     ids, item = scores.example.lines("causal")[0].ids, scores.example.trace.of("causal").maps[1]
-    assert ids[1: 26] == ids[26:]
-    generated = [-1] * 26 + [*ids[27:], -1]  # what follows each token of the repetition; nothing follows the last one
+    assert ids[1:26] == ids[26:]
+    generated = [-1] * 26 + [
+        *ids[27:],
+        -1,
+    ]  # what follows each token of the repetition; nothing follows the last one
     expected = induction_score(item, ids, generated)
     queries, keys = TESTS[0].cells(scores.length)
-    assert item.weights[:, queries[:-1] + 1, keys[:-1] + 1].mean(-1) == pytest.approx(expected, abs=1e-6)
+    assert item.weights[:, queries[:-1] + 1, keys[:-1] + 1].mean(-1) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
@@ -55,7 +67,7 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
     reading = read_ids(pretrained, ids * 2)
     line = reading.lines(kind)[0]
     start = first_ordinary(reading, kind)
-    assert line.ids[start: start + 12] == (*ids, *ids)
+    assert line.ids[start : start + 12] == (*ids, *ids)
     assert score_repeats(pretrained, kind).score.shape[0] == len(TESTS)
     if family == "bert":
         first, *_, last = pretrained.tokenizer("a").input_ids

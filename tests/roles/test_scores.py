@@ -11,11 +11,15 @@ from core.trace import Kind
 from tests.cases import each
 from tests.roles.readings import line, random_weights, reading, softmax
 
-LINES = ("[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
-         "[CLS] dog sun tree ship hand king dog sun tree ship hand king [SEP]",
-         "[CLS] when it rained , the cat and the orchestra went into the house . [SEP]")
-CAUSAL = ("<s> the old fox saw a heron , and the old fox saw a heron , so it ran far .",
-          "<s> dog sun tree ship hand king dog sun tree ship hand king")
+LINES = (
+    "[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
+    "[CLS] dog sun tree ship hand king dog sun tree ship hand king [SEP]",
+    "[CLS] when it rained , the cat and the orchestra went into the house . [SEP]",
+)
+CAUSAL = (
+    "<s> the old fox saw a heron , and the old fox saw a heron , so it ran far .",
+    "<s> dog sun tree ship hand king dog sun tree ship hand king",
+)
 
 
 def at(key: str) -> int:
@@ -33,7 +37,9 @@ def made_head(text: str, place: int, seen: np.ndarray, keen: float = 0.8) -> np.
         return rest
     on = targets(made) & seen
     some = on.any(-1, keepdims=True)
-    return np.where(some, keen * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - keen) * rest, rest)
+    return np.where(
+        some, keen * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - keen) * rest, rest
+    )
 
 
 def readings(lines, kind, places):
@@ -41,7 +47,9 @@ def readings(lines, kind, places):
     for text in lines:
         size = len(text.split())
         seen = np.tri(size, dtype=bool) if kind == "causal" else np.ones((size, size), dtype=bool)
-        out.append(reading(text, np.stack([made_head(text, place, seen) for place in places])[None], kind))
+        out.append(
+            reading(text, np.stack([made_head(text, place, seen) for place in places])[None], kind)
+        )
     return out
 
 
@@ -50,7 +58,8 @@ def test_a_head_made_for_a_role_has_that_role(kind, lines):
     places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
     head_roles = score_roles(readings(lines, kind, places), kind).head_roles
     assert {head: ROLES[role].key for (_, head), role in head_roles.items()} == {
-        head: ROLES[place].key for head, place in enumerate(places)}
+        head: ROLES[place].key for head, place in enumerate(places)
+    }
 
 
 def test_a_causal_model_cannot_look_ahead():
@@ -77,7 +86,9 @@ def test_the_score_by_hand():
     weights = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.1, 0.3]])
     scores = score_roles([reading("<s> b c d", weights[None, None], "causal")], "causal")
     assert scores.score[at("previous"), 0, 0] == pytest.approx(0.3)
-    assert scores.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
+    assert scores.chance[at("previous"), 0, 0] == pytest.approx(
+        (1 / 3 + 1 / 4) / 2
+    )  # one of three keys, one of four
 
 
 def shuffles(weights, causal, count=3000):
@@ -92,8 +103,16 @@ def shuffles(weights, causal, count=3000):
     return heads
 
 
-@each(("kind", "stripes", "within"), [("self", 0.0, 0.06), ("self", 1.0, 0.06), ("self", 5.0, 0.06),
-                                                         ("causal", 0.0, 0.2), ("causal", 1.0, 0.35)])
+@each(
+    ("kind", "stripes", "within"),
+    [
+        ("self", 0.0, 0.06),
+        ("self", 1.0, 0.06),
+        ("self", 5.0, 0.06),
+        ("causal", 0.0, 0.2),
+        ("causal", 1.0, 0.35),
+    ],
+)
 def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
     """Exactly without a mask; with a causal one the mean is exact, and the spread near."""
     lines, causal = (LINES, False) if kind == "self" else (CAUSAL, True)
@@ -109,7 +128,10 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
     places = [place for place, role in enumerate(ROLES) if role.targets and result.rows[place]]
     assert len(places) >= 7
     spread = result.std[places, 0, 0]
-    assert (np.abs(result.chance[places, 0, 0] - drawn[places].mean(-1)) < 4 * drawn[places].std(-1) / 3000**0.5).all()
+    assert (
+        np.abs(result.chance[places, 0, 0] - drawn[places].mean(-1))
+        < 4 * drawn[places].std(-1) / 3000**0.5
+    ).all()
     np.testing.assert_allclose(spread, drawn[places].std(-1), rtol=within)
 
 
@@ -133,8 +155,10 @@ def test_a_row_of_random_scores_uses_what_theory_says():
 @each("spread", [1.0, 1.5, 3.0])
 def test_random_attention_is_none_of_these(kind, spread):
     lines = LINES if kind == "self" else CAUSAL
-    made = [reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)
-            for seed, text in enumerate(lines)]
+    made = [
+        reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)
+        for seed, text in enumerate(lines)
+    ]
     assert score_roles(made, kind).head_roles == {}
 
 
@@ -149,13 +173,18 @@ def test_bounds_hold_for_any_weights(size, seed, spread, causal):
     kind: Kind = "causal" if causal else "self"
     words = np.random.default_rng(seed).choice(["the", "fox", ".", "heron", "##s", "[SEP]"], size)
     text = " ".join(["[CLS]", *words])
-    made = score_roles([reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind)
+    made = score_roles(
+        [reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind
+    )
     for figure in (made.score, made.chance):
         known = figure[~np.isnan(figure)]
         assert (known >= -1e-6).all() and (known <= 1 + 1e-6).all()
     assert (np.isnan(made.score) == np.isnan(made.std)).all()
     assert not (made.counts & np.isnan(made.score)).any()
-    assert all(made.share[place, layer, head] >= MIN_SHARE for (layer, head), place in made.head_roles.items())
+    assert all(
+        made.share[place, layer, head] >= MIN_SHARE
+        for (layer, head), place in made.head_roles.items()
+    )
 
 
 def test_cross_attention_has_no_roles():
@@ -175,10 +204,19 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     weights = random_weights(size, 2, 0, 0.2, causal=True)
     weights[0, 1, 7] = 0.01
     weights[0, 1, 7, 2] = 0.93
-    made = [reading(CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"),
-            reading(text, weights, "causal")]
+    made = [
+        reading(
+            CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"
+        ),
+        reading(text, weights, "causal"),
+    ]
     example = clearest_example(made, "causal", ROLES[at("induction")], 0, 1)
-    assert (tokens[example.query], tokens[example.key], example.reading, example.expected) == ("dog", "sun", 1, 1)
+    assert (tokens[example.query], tokens[example.key], example.reading, example.expected) == (
+        "dog",
+        "sun",
+        1,
+        1,
+    )
     assert (example.value, example.uniform) == (pytest.approx(0.93), pytest.approx(1 / 8))
     assert clearest_example(made, "causal", ROLES[at("next")], 0, 1) is None
 

@@ -44,7 +44,15 @@ def test_the_same_word_elsewhere_but_not_beside_it():
 
 
 def test_words_are_whole_words_in_small_letters():
-    assert Text(line("[CLS] Her ##on saw heron . [SEP]")).words == ("", "heron", "heron", "saw", "heron", "", "")
+    assert Text(line("[CLS] Her ##on saw heron . [SEP]")).words == (
+        "",
+        "heron",
+        "heron",
+        "saw",
+        "heron",
+        "",
+        "",
+    )
     assert target_keys("same", "[CLS] Her ##on saw heron . [SEP]") == {1: [4], 2: [4], 4: [1, 2]}
 
 
@@ -58,7 +66,11 @@ def test_the_rarest_word_and_none_where_two_are_as_rare():
 def test_induction_is_what_followed_before_where_the_text_goes_on_alike():
     # 7 "the" stood at 1 and 4; after it comes "cat", as after 1 but not as after 4. 8 ends the line: [SEP] is no "saw".
     assert target_keys("induction") == {1: [8], 7: [2]}
-    assert target_keys("induction", "a b c a b") == {0: [4], 3: [1], 4: [2]}  # the last token has nothing after it
+    assert target_keys("induction", "a b c a b") == {
+        0: [4],
+        3: [1],
+        4: [2],
+    }  # the last token has nothing after it
     assert target_keys("induction", "a a b") == {}
 
 
@@ -66,9 +78,16 @@ def test_a_word_that_the_model_does_not_know_is_no_word():
     """Two unknown words look alike, yet nobody knows whether they are the same."""
     unknown = line("<s> the <unk> saw the <unk> saw")
     assert not Text(unknown).ordinary[[2, 5]].any()
-    assert target_keys("same", "<s> the <unk> saw the <unk> saw") == {1: [4], 3: [6], 4: [1], 6: [3]}
+    assert target_keys("same", "<s> the <unk> saw the <unk> saw") == {
+        1: [4],
+        3: [6],
+        4: [1],
+        6: [3],
+    }
     assert target_keys("rare", "<s> the <unk> and") == {1: [3]}
-    assert target_keys("induction", "<s> the <unk> saw the <unk> saw") == {6: [4]}  # nothing follows the last
+    assert target_keys("induction", "<s> the <unk> saw the <unk> saw") == {
+        6: [4]
+    }  # nothing follows the last
 
 
 @each("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])

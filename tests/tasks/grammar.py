@@ -18,16 +18,24 @@ def words(count: int, end: str, seed: int) -> list[str]:
     return list(result)
 
 
-def sentence_pairs(count: int, seed: int = 0, nouns: int = 2500, verbs: int = 600, adjectives: int = 900) -> str:
+def sentence_pairs(
+    count: int, seed: int = 0, nouns: int = 2500, verbs: int = 600, adjectives: int = 900
+) -> str:
     """TSV of different pairs: the verb goes to the end, articles and adjectives follow the noun's gender.
 
     Words are drawn as Zipf's law has them, so that some of the held-out ones are rare or new.
     """
     chance = random.Random(seed)
-    lists = [(words(size, first, seed + at), words(size, second, seed - at))
-             for at, (size, first, second) in enumerate(
-                 ((nouns, "k", "ng"), (verbs, "s", "t"), (adjectives, "y", "l")), start=1)]
-    weights = [list(itertools.accumulate(1 / (rank + 3) for rank in range(len(english)))) for english, _ in lists]
+    lists = [
+        (words(size, first, seed + at), words(size, second, seed - at))
+        for at, (size, first, second) in enumerate(
+            ((nouns, "k", "ng"), (verbs, "s", "t"), (adjectives, "y", "l")), start=1
+        )
+    ]
+    weights = [
+        list(itertools.accumulate(1 / (rank + 3) for rank in range(len(english))))
+        for english, _ in lists
+    ]
 
     def draw(kind: int) -> tuple[int, str, str]:
         place = chance.choices(range(len(weights[kind])), cum_weights=weights[kind])[0]

@@ -20,8 +20,12 @@ def test_a_number_with_a_point_or_a_comma(cell, point, comma):
 
 
 def test_a_column_has_commas_where_that_makes_more_numbers_of_it():
-    assert decimal_comma(["1,5", "2,25", "3"], usual=False) and not decimal_comma(["1.5", "2.25", "3"], usual=True)
-    assert decimal_comma(["1.234", "2"], usual=True) and not decimal_comma(["1.234", "2"], usual=False)
+    assert decimal_comma(["1,5", "2,25", "3"], usual=False) and not decimal_comma(
+        ["1.5", "2.25", "3"], usual=True
+    )
+    assert decimal_comma(["1.234", "2"], usual=True) and not decimal_comma(
+        ["1.234", "2"], usual=False
+    )
 
 
 @given(st.dates(min_value=calendar(1000, 1, 1)))
@@ -37,4 +41,6 @@ def test_times_orders_and_what_is_no_date():
     assert date_order(["3/4/2020", "5/31/2020"]) == "month/day/year"
     assert date_order(["3/4/2020", "31/5/2020"]) == date_order(["3/4/2020"]) == "day/month/year"
     assert date_order(["2020-03-04"]) == ""
-    assert [date(cell) for cell in ("31.2.2020", "2020", "1.2.20", "1/2-2020", "2020-13-01", "soon")] == [None] * 6
+    assert [
+        date(cell) for cell in ("31.2.2020", "2020", "1.2.20", "1/2-2020", "2020-13-01", "soon")
+    ] == [None] * 6

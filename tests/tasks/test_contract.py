@@ -15,8 +15,10 @@ LETTERS = tuple("abcdefgh")
 
 def rows(batch):
     """The items of a batch by what is read: the real tokens, numbers or patches of each source."""
-    return [tuple(source[mask].flatten().tolist()) for source, mask in
-            zip(batch.source, batch.source_mask, strict=True)]
+    return [
+        tuple(source[mask].flatten().tolist())
+        for source, mask in zip(batch.source, batch.source_mask, strict=True)
+    ]
 
 
 def seeded(seed):
@@ -26,9 +28,13 @@ def seeded(seed):
 def check_task(entry: TaskEntry) -> None:
     """AssertionError where a task, with its defaults, breaks what pages and runs rely on."""
     assert all(len(text) > 20 for text in (entry.meaning, entry.look)) and entry.name
-    task = entry.build(TaskConfig(entry.key, tuple((param.key, param.default) for param in entry.params)))
+    task = entry.build(
+        TaskConfig(entry.key, tuple((param.key, param.default) for param in entry.params))
+    )
     batch = task.batch(16, seeded(1))
-    assert torch.equal(batch.source, task.batch(16, seeded(1)).source), "the seed decides every batch"
+    assert torch.equal(batch.source, task.batch(16, seeded(1)).source), (
+        "the seed decides every batch"
+    )
     assert rows(batch) != rows(task.batch(16, seeded(2)))
     held = task.held_out(7)
     assert held == task.held_out(7), "held-out items are fixed"
@@ -39,7 +45,9 @@ def check_task(entry: TaskEntry) -> None:
     assert task.collate(held).source.shape[1] <= task.max_source + 1
     for example in held:
         places = task.places(example)
-        inside = places is None or all(0 <= place < len(example.source) for each in places for place in each)
+        inside = places is None or all(
+            0 <= place < len(example.source) for each in places for place in each
+        )
         assert inside, "an expected position is one of the source"
     assert task.recommended
     for kind in task.recommended:
@@ -92,8 +100,13 @@ class Misplaced(Doubled):
 
 
 def entry_of(task):
-    entry = TaskEntry("doubled", "Doubled", "Write each letter of the source twice.",
-                      "Each output attends to the letter that it repeats.", lambda config: task(config, entry))
+    entry = TaskEntry(
+        "doubled",
+        "Doubled",
+        "Write each letter of the source twice.",
+        "Each output attends to the letter that it repeats.",
+        lambda config: task(config, entry),
+    )
     return entry
 
 
@@ -102,8 +115,14 @@ def test_a_made_up_task_keeps_them_too(monkeypatch):
     check_task(entry_of(Doubled))
 
 
-@pytest.mark.parametrize(("task", "words"), [
-    (Leaking, "held out is trained on"), (Unseeded, "the seed decides"), (Misplaced, "is one of the source")])
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (Leaking, "held out is trained on"),
+        (Unseeded, "the seed decides"),
+        (Misplaced, "is one of the source"),
+    ],
+)
 def test_what_a_broken_task_breaks_is_seen(monkeypatch, task, words):
     monkeypatch.setattr("core.tasks.TASKS", (*TASKS, entry_of(task)))
     with pytest.raises(AssertionError, match=words):

@@ -49,8 +49,10 @@ def forget(folder):
 def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
     reference = data_store.put(DATA)
     assert reference == task["data"] and data_store.read(reference) == DATA
-    by_reference, inline = (instance(make_task(config), OwnPairs)
-                            for config in (task, TaskConfig.of("own_pairs", data=DATA)))
+    by_reference, inline = (
+        instance(make_task(config), OwnPairs)
+        for config in (task, TaskConfig.of("own_pairs", data=DATA))
+    )
     assert by_reference.pairs == inline.pairs and by_reference.notes == inline.notes
 
 
@@ -74,7 +76,10 @@ def test_a_run_is_whole_without_the_store(task, runs):
     data_store._run_files.clear()
     data_store._read.cache_clear()
     for other in (copied, came):
-        assert Run(other.path).config() == run_config(other) and instance(other.model()[1], OwnPairs).pairs.trained
+        assert (
+            Run(other.path).config() == run_config(other)
+            and instance(other.model()[1], OwnPairs).pairs.trained
+        )
         assert data_store.read(str(other.config().task["data"])) == DATA
 
 
@@ -104,9 +109,16 @@ def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, r
 
 
 def test_old_runs_with_their_data_inline_are_read(runs):
-    config = recommended(make_task(TaskConfig.of("own_pairs", data=DATA, unit="words")), "transformer", **SMALL)
+    config = recommended(
+        make_task(TaskConfig.of("own_pairs", data=DATA, unit="words")), "transformer", **SMALL
+    )
     run = create_run(config)
-    assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["task"]["params"]["data"] == DATA
+    assert (
+        json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["task"]["params"][
+            "data"
+        ]
+        == DATA
+    )
     assert run.config() == config and not (run.path / "data").exists()
 
 
@@ -134,4 +146,9 @@ def test_data_that_no_run_has_goes_after_a_day(task, runs):
     for path in (data_store._stored(str(task["data"])), unused):
         os.utime(path, (past, past))
     prune()
-    assert fresh.exists() and not unused.exists() and data_store._stored(str(task["data"])).exists() and used.exists()
+    assert (
+        fresh.exists()
+        and not unused.exists()
+        and data_store._stored(str(task["data"])).exists()
+        and used.exists()
+    )

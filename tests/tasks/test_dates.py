@@ -14,4 +14,6 @@ def test_every_form_of_days_of_every_month_weekday_and_length_is_babels():
     assert {day.day for day in days} == set(range(1, 32))
     for locale, form in product(LOCALES, FORMATS):
         for day in days[FORMATS.index(form) % 3 :: 1 if form == "full" else 3]:
-            assert format_day(day, locale, form) == " ".join(format_date(day, form, locale=locale).split())
+            assert format_day(day, locale, form) == " ".join(
+                format_date(day, form, locale=locale).split()
+            )

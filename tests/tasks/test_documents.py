@@ -11,8 +11,11 @@ from core.tasks import UNK, Example, TaskConfig, make_task
 from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS, Documents
 from tests.cases import each, instance
 
-CONFIGS = [TaskConfig.of("documents"), TaskConfig.of("documents", sentences=3, courts=3, seed=2),
-           TaskConfig.of("documents", sentences=11, courts=6)]
+CONFIGS = [
+    TaskConfig.of("documents"),
+    TaskConfig.of("documents", sentences=3, courts=3, seed=2),
+    TaskConfig.of("documents", sentences=11, courts=6),
+]
 CLASS_OF = {word: VERDICTS[i] for words in (ADJECTIVES, VERBS) for i in (0, 1) for word in words[i]}
 
 
@@ -34,18 +37,25 @@ def test_the_highest_court_decides_and_another_disagrees(config):
     examples, sizes = task.held_out(400), Counter[int]()
     for example in examples:
         ruled = rulings(example)
-        assert len({court for court, _, _ in ruled}) == len(ruled) >= 2 and len({v for _, v, _ in ruled}) == 2
+        assert (
+            len({court for court, _, _ in ruled}) == len(ruled) >= 2
+            and len({v for _, v, _ in ruled}) == 2
+        )
         assert min(court for court, _, _ in ruled) >= len(COURTS) - config["courts"]
         _, verdict, number = max(ruled)
         assert example.target == (verdict,)
         spans = sentence_spans(example.source)
         place, words = task.deciding(example)
-        court, ruling = sorted((example.source[i] for i in words), key=lambda word: word in CLASS_OF)
+        court, ruling = sorted(
+            (example.source[i] for i in words), key=lambda word: word in CLASS_OF
+        )
         assert place == spans[number] and set(words) <= set(place)
         assert CLASS_OF[ruling] == verdict and COURTS.index(court) == max(ruled)[0]
         assert task.places(example) == (tuple(place),)
         sizes[len(spans)] += 1
-        assert len(example.source) <= task.max_source and UNK not in task.source_vocab.encode(example.source)
+        assert len(example.source) <= task.max_source and UNK not in task.source_vocab.encode(
+            example.source
+        )
     assert set(sizes) == set(range(2, task.sentences + 1)), "documents of every length"
 
 
@@ -57,9 +67,14 @@ def test_no_count_of_words_tells_the_class():
     share = len(by_class["guilty"]) / len(examples)
     assert share == pytest.approx(0.5, abs=0.05)
     guilty = [sum(v == "guilty" for _, v, _ in rulings(e)) / len(rulings(e)) for e in examples]
-    means = [sum(g for e, g in zip(examples, guilty, strict=True) if e.target == (name,)) / len(by_class[name])
-             for name in VERDICTS]
-    assert means[0] == pytest.approx(means[1], abs=0.04), "as many verdicts of each class, whatever the class"
+    means = [
+        sum(g for e, g in zip(examples, guilty, strict=True) if e.target == (name,))
+        / len(by_class[name])
+        for name in VERDICTS
+    ]
+    assert means[0] == pytest.approx(means[1], abs=0.04), (
+        "as many verdicts of each class, whatever the class"
+    )
     name, score = task.baseline()
     assert name == "naive Bayes on word counts" and score == pytest.approx(0.5, abs=0.05)
 
@@ -73,14 +88,20 @@ def test_sides_share_no_document_and_a_batch_is_its_examples():
         for ids, mask in zip(batch.source, batch.source_mask, strict=True):
             assert tuple(task.source_vocab.tokens[i] for i in ids[mask].tolist()) not in held
     batch = task.collate(task.held_out(5))
-    assert [VERDICTS[i] for i in batch.target_out.tolist()] == [e.target[0] for e in task.held_out(5)]
+    assert [VERDICTS[i] for i in batch.target_out.tolist()] == [
+        e.target[0] for e in task.held_out(5)
+    ]
     first, again = (task.batch(7, torch.Generator().manual_seed(9)) for _ in range(2))
-    assert torch.equal(first.source, again.source) and torch.equal(first.target_out, again.target_out)
+    assert torch.equal(first.source, again.source) and torch.equal(
+        first.target_out, again.target_out
+    )
 
 
 def test_by_hand_and_what_a_person_types():
     task = make_task(TaskConfig.of("documents"))
-    typed = task.example("The supreme court acquitted him. It rained. The high court found him guilty.")
+    typed = task.example(
+        "The supreme court acquitted him. It rained. The high court found him guilty."
+    )
     assert task.deciding(typed) == (range(6), (1, 3)) and typed.source[5] == "."
     assert task.places(typed) == ((0, 1, 2, 3, 4, 5),)
     nothing = Example(("it", "rained", "."), ())
@@ -94,17 +115,26 @@ def test_bounds(params):
         TaskConfig.of("documents", **params)
 
 
-@each(("start", "end", "kinds"), [
-    ("It broke. ", " times.", ["classifier", "hierarchical"]),
-    ("", " times.", ["classifier"]), ("", " times", ["classifier"]),
-])
+@each(
+    ("start", "end", "kinds"),
+    [
+        ("It broke. ", " times.", ["classifier", "hierarchical"]),
+        ("", " times.", ["classifier"]),
+        ("", " times", ["classifier"]),
+    ],
+)
 def test_a_persons_own_texts_have_sentences_where_some_have_two(start, end, kinds):
-    lines = [f'"{start}I {"hate" if n % 2 else "love"} it {n}{end}",{"ab"[n % 2]}' for n in range(24)]
+    lines = [
+        f'"{start}I {"hate" if n % 2 else "love"} it {n}{end}",{"ab"[n % 2]}' for n in range(24)
+    ]
     task = make_task(TaskConfig.of("own_table", data="text,kind\n" + "\n".join(lines)))
     assert list(task.recommended) == kinds
     end_mark = task.shape.sentence_end
     assert task.source_vocab.tokens[end_mark] == "." if "hierarchical" in kinds else end_mark == 0
     for recipe in task.recommended.values():
-        model, batch = build_model(ModelConfig.from_json(recipe.model), task.shape), task.collate(task.held_out(3))
+        model, batch = (
+            build_model(ModelConfig.from_json(recipe.model), task.shape),
+            task.collate(task.held_out(3)),
+        )
         assert model(batch.source, batch.source_mask).logits.shape == (3, 2)
     assert task.deciding(task.held_out(1)[0]) is None

@@ -17,7 +17,11 @@ SMALL = TaskConfig.of("language", train_pairs=1000)
 
 
 def test_the_longest_word_and_all_letters():
-    words = {num2words(n, lang=language) for language in ("en", "fr", "es", "pt") for n in range(4, 10_000, 10)}
+    words = {
+        num2words(n, lang=language)
+        for language in ("en", "fr", "es", "pt")
+        for n in range(4, 10_000, 10)
+    }
     assert max(map(len, words | {num2words(8878)})) == LONGEST
     assert set("".join(words)) <= letters(tuple(LANGUAGES))
 
@@ -27,20 +31,35 @@ def test_held_out_numbers_are_learned_in_no_language():
     held, english = task.held_out(300), {num2words(n): n for n in range(10_000)}
     numbers = {english["".join(e.source)] for e in held if e.target == ("English",)}
     spoken = {num2words(n, lang=language) for n in numbers for language in LANGUAGES}
-    same = {"six", "zero", "mille", "acht", "elf", "vier"}  # words of two languages may be of two numbers
+    same = {
+        "six",
+        "zero",
+        "mille",
+        "acht",
+        "elf",
+        "vier",
+    }  # words of two languages may be of two numbers
     assert not {"".join(e.source) for e in task.pool} & (spoken - same)
 
 
 def test_an_example_is_what_num2words_says_and_a_batch_holds_its_class():
     task = make_task(SMALL)
-    spoken = {LANGUAGES[code]: {num2words(n, lang=code) for n in range(10_000)} for code in ("es", "it")}  # quick ones
+    spoken = {
+        LANGUAGES[code]: {num2words(n, lang=code) for n in range(10_000)} for code in ("es", "it")
+    }  # quick ones
     for example in task.held_out(60):
         name = example.target[0]
-        assert name in task.classes and "".join(example.source) in spoken.get(name, {"".join(example.source)})
+        assert name in task.classes and "".join(example.source) in spoken.get(
+            name, {"".join(example.source)}
+        )
     examples = task.held_out(8)
     batch = task.collate(examples)
     assert [task.classes[i] for i in batch.target_out.tolist()] == [e.target[0] for e in examples]
-    assert batch.target_in is None and UNK not in batch.source and torch.equal(batch.source_mask, batch.source != 0)
+    assert (
+        batch.target_in is None
+        and UNK not in batch.source
+        and torch.equal(batch.source_mask, batch.source != 0)
+    )
     assert task.baseline_loss == pytest.approx(math.log(6)) and task.expected(examples[0]) is None
 
 

@@ -16,7 +16,9 @@ def learned(task, recipe, steps):
     generator = torch.Generator().manual_seed(0)
     model = build_model(ModelConfig.from_json(recipe.model), task.shape)
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate)
-    shape = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.learning_rate, steps, pct_start=0.1)
+    shape = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, recipe.learning_rate, steps, pct_start=0.1
+    )
     for _ in range(steps):
         batch = task.batch(recipe.batch_size, generator)
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
@@ -33,7 +35,9 @@ def exact(task, model, n):
     held = task.held_out(n)
     batch = task.collate(held)
     output = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-    return exact_match([task.target_vocab.decode(row) for row in output], [example.target for example in held])
+    return exact_match(
+        [task.target_vocab.decode(row) for row in output], [example.target for example in held]
+    )
 
 
 @each("key", ["reverse", "copy"])
@@ -43,8 +47,14 @@ def test_a_small_transformer_learns_to_look_at_the_right_place(key):
     assert exact(task, model, 200) > 0.9
     held = task.held_out(50)
     batch = task.collate(held)
-    weights = model(batch.source, batch.source_mask, batch.target_in, record=True).maps["cross"][0].weights
-    places = torch.tensor([task.expected(example) for example in held])[:, None, :, None].expand(-1, 2, -1, 1)
+    weights = (
+        model(batch.source, batch.source_mask, batch.target_in, record=True)
+        .maps["cross"][0]
+        .weights
+    )
+    places = torch.tensor([task.expected(example) for example in held])[:, None, :, None].expand(
+        -1, 2, -1, 1
+    )
     mass = weights[:, :, :-1].gather(3, places).mean((0, 2, 3))
     assert mass.max() > 0.5, "one head at least looks where the task says"
 
@@ -60,4 +70,6 @@ def test_two_runs_of_one_seed_are_one_run():
     recipe = task.recommended["recurrent"]
     (first, loss), (second, again) = learned(task, recipe, 3), learned(task, recipe, 3)
     assert loss == again
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+    )

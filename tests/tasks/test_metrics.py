@@ -35,7 +35,9 @@ def test_exact_match_by_hand():
 def test_bleu_is_sacrebleus_and_100_when_all_is_right():
     targets = words("drei und zwanzig ; sieben hundert vier", "ein hundert zwei und vier zig")
     guesses = words("drei und zwanzig ; sieben vier", "ein hundert zwei und fünf zig")
-    theirs = sacrebleu.corpus_bleu([" ".join(g) for g in guesses], [[" ".join(t) for t in targets]], tokenize="none")
+    theirs = sacrebleu.corpus_bleu(
+        [" ".join(g) for g in guesses], [[" ".join(t) for t in targets]], tokenize="none"
+    )
     assert bleu(guesses, targets) == pytest.approx(theirs.score)
     assert bleu(targets, targets) == pytest.approx(100)
     assert bleu([["zehn"]], [["zehn"]]) == pytest.approx(100), "a target of one word can be right"
@@ -45,11 +47,23 @@ def test_bleu_is_sacrebleus_and_100_when_all_is_right():
 TEXT = st.lists(st.text(alphabet="abc de", max_size=14), min_size=1, max_size=5)
 
 
-@given(TEXT.flatmap(lambda targets: st.tuples(
-    st.lists(st.text(alphabet="abc de", max_size=14), min_size=len(targets), max_size=len(targets)), st.just(targets))))
+@given(
+    TEXT.flatmap(
+        lambda targets: st.tuples(
+            st.lists(
+                st.text(alphabet="abc de", max_size=14),
+                min_size=len(targets),
+                max_size=len(targets),
+            ),
+            st.just(targets),
+        )
+    )
+)
 def test_scores_of_any_texts_are_sacrebleus(pair):
     guesses, targets = pair
-    assert chrf(guesses, targets) == pytest.approx(sacrebleu.CHRF().corpus_score(guesses, [targets]).score)
+    assert chrf(guesses, targets) == pytest.approx(
+        sacrebleu.CHRF().corpus_score(guesses, [targets]).score
+    )
     rows, wanted = ([line.split() for line in lines] for lines in pair)
     orders = max(1, min(4, max(map(len, wanted))))
     metric = sacrebleu.BLEU(tokenize="none", max_ngram_order=orders, force=True)
@@ -66,7 +80,11 @@ def test_bleu_by_hand_halves_what_is_missing_again_and_again():
 def test_buckets_by_source_length():
     sources = [["x"] * n for n in (1, 10, 11, 60)]
     output, targets = [["a"], ["b"], ["b"], ["a"]], [["a"]] * 4
-    assert by_length(sources, output, targets, exact_match) == {"1–10": (0.5, 2), "11–20": (0.0, 1), "51–60": (1.0, 1)}
+    assert by_length(sources, output, targets, exact_match) == {
+        "1–10": (0.5, 2),
+        "11–20": (0.0, 1),
+        "51–60": (1.0, 1),
+    }
 
 
 @each("metric", [exact_match, bleu])
@@ -82,10 +100,16 @@ def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
     from sklearn.metrics import confusion_matrix, recall_score
 
     right, predicted = map(list, zip(*pairs, strict=True))
-    counts = confusion(torch.nn.functional.one_hot(torch.tensor(predicted), 5).float(), torch.tensor(right)).tolist()
+    counts = confusion(
+        torch.nn.functional.one_hot(torch.tensor(predicted), 5).float(), torch.tensor(right)
+    ).tolist()
     assert counts == confusion_matrix(right, predicted, labels=range(5)).tolist()
-    there = sorted(set(right))  # balanced_accuracy_score is this mean, but warns of classes that are only predicted
-    assert balanced_accuracy(counts) == pytest.approx(recall_score(right, predicted, labels=there, average="macro"))
+    there = sorted(
+        set(right)
+    )  # balanced_accuracy_score is this mean, but warns of classes that are only predicted
+    assert balanced_accuracy(counts) == pytest.approx(
+        recall_score(right, predicted, labels=there, average="macro")
+    )
 
 
 def test_the_majority_is_of_what_is_trained_on_and_its_share_of_what_is_tested():

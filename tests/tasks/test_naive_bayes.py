@@ -11,8 +11,11 @@ from sklearn.naive_bayes import MultinomialNB
 from core.tasks.naive_bayes import NaiveBayes
 
 VOCABULARY = 7
-TEXTS = st.lists(st.tuples(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=9), st.integers(2, 5)),
-                 min_size=1, max_size=23)
+TEXTS = st.lists(
+    st.tuples(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=9), st.integers(2, 5)),
+    min_size=1,
+    max_size=23,
+)
 
 
 @settings(deadline=None)
@@ -28,9 +31,12 @@ def test_the_log_probabilities_are_those_of_scikit_learn(trained, others):
 
 
 def test_two_classes_by_hand():
-    bayes = NaiveBayes([[0, 0, 1], [1], [2]], [0, 0, 1], 3)  # with one added: 3, 3, 1 of 7, and 1, 1, 2 of 4
+    bayes = NaiveBayes(
+        [[0, 0, 1], [1], [2]], [0, 0, 1], 3
+    )  # with one added: 3, 3, 1 of 7, and 1, 1, 2 of 4
     first, second = 2 / 3 * 3 / 7, 1 / 3 * 1 / 4
     assert bayes.log_probabilities([0]).tolist() == pytest.approx(
-        [math.log(first / (first + second)), math.log(second / (first + second))])
+        [math.log(first / (first + second)), math.log(second / (first + second))]
+    )
     assert bayes.predict([0]) == 0 and bayes.predict([2, 2]) == 1
     assert bayes.accuracy([[0], [2, 2], [2, 2]], [0, 1, 0]) == pytest.approx(2 / 3)

@@ -10,9 +10,13 @@ from core.tasks.names import LONGEST, NAMES
 from tests.cases import each
 
 NAME = "|".join(NAMES)
-GIVING = re.compile(rf"(?:when|after|while) ({NAME}) and ({NAME}) \w+ (?:to|at) the (?:\w+ )*?\w+ , ({NAME}) \w+ the "
-                    rf"(?:\w+ )*?\w+ to ({NAME}) \.")
-BEING = re.compile(r"the (?:\w+ )*?(\w+) (?:near|behind|beside|above|below|with) the (?:\w+ )*?(\w+) (is|are) \w+ \.")
+GIVING = re.compile(
+    rf"(?:when|after|while) ({NAME}) and ({NAME}) \w+ (?:to|at) the (?:\w+ )*?\w+ , ({NAME}) \w+ the "
+    rf"(?:\w+ )*?\w+ to ({NAME}) \."
+)
+BEING = re.compile(
+    r"the (?:\w+ )*?(\w+) (?:near|behind|beside|above|below|with) the (?:\w+ )*?(\w+) (is|are) \w+ \."
+)
 
 
 def lines(count=400, **params):
@@ -50,12 +54,16 @@ def test_both_kinds_come_by_default_and_fit():
     assert torch.equal(batch.source[:, 1:][real], batch.target_out[:, :-1][real])
 
 
-@each(("sentence", "words"), [
-    ("when ann and ben went to the shop , ben gave the red book to", {"ann": "ann"}),
-    ("the old dogs near the tree", {"are": "dogs"})])
+@each(
+    ("sentence", "words"),
+    [
+        ("when ann and ben went to the shop , ben gave the red book to", {"ann": "ann"}),
+        ("the old dogs near the tree", {"are": "dogs"}),
+    ],
+)
 def test_where_the_deciding_word_looks(sentence, words):
     task = make_task(TaskConfig.of("names"))
-    (answer, place), = words.items()
+    ((answer, place),) = words.items()
     example = task.example(sentence)
     example = example._replace(target=(*example.source[1:], answer))
     places = task.places(example)
@@ -65,6 +73,8 @@ def test_where_the_deciding_word_looks(sentence, words):
 
 def test_a_typed_sentence_is_read_word_by_word():
     task = make_task(TaskConfig.of("names"))
-    assert task.example("The dogs near THE tree are").source == tuple("<bos> the dogs near the tree are".split())
+    assert task.example("The dogs near THE tree are").source == tuple(
+        "<bos> the dogs near the tree are".split()
+    )
     with pytest.raises(ValueError, match="at most"):
         task.example("the " * (LONGEST + 1))

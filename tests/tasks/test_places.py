@@ -23,12 +23,21 @@ def test_sorted_letters_stand_anywhere_and_twins_are_as_good():
 
 def test_recall_looks_behind_the_letter_that_is_asked_for():
     assert places("recall", "aBcDeFc", "cD", pairs=3, keys=16) == ((2, 6), (3,))
-    assert places("recall", "aBcDeFx", "xD", pairs=3, keys=16) == ((), ()), "what was never there stands nowhere"
-    assert places("recall", "aBcDeFc", "", pairs=3, keys=16) == (), "what a person typed has no target"
+    assert places("recall", "aBcDeFx", "xD", pairs=3, keys=16) == ((), ()), (
+        "what was never there stands nowhere"
+    )
+    assert places("recall", "aBcDeFc", "", pairs=3, keys=16) == (), (
+        "what a person typed has no target"
+    )
 
 
 def test_induction_goes_on_from_the_earlier_place():
-    assert places("induction", "ba be bi bo be".split(), "be bi bo ba".split()) == ((1, 4), (2,), (3,), ())
+    assert places("induction", "ba be bi bo be".split(), "be bi bo ba".split()) == (
+        (1, 4),
+        (2,),
+        (3,),
+        (),
+    )
     assert places("induction", "ba be bi".split(), "bi bo".split()) == ((), ())
 
 
@@ -36,7 +45,9 @@ def test_a_digit_looks_at_the_two_it_is_added_from():
     units_last = ((0, 4), (0, 4), (1, 5), (2, 6))
     assert places("addition", "123+456", "0579", order="written") == units_last
     assert places("addition", "123+456", "9750") == units_last[::-1]
-    assert places("addition", "12+45", "75") == ((), ()), "shorter numbers than the task's have no places in it"
+    assert places("addition", "12+45", "75") == ((), ()), (
+        "shorter numbers than the task's have no places in it"
+    )
 
 
 def test_a_number_word_looks_at_all_words_of_its_number():
@@ -44,16 +55,27 @@ def test_a_number_word_looks_at_all_words_of_its_number():
     assert places("numbers", source, target) == ((0, 1),) * 3 + ((2,),) + ((3, 4),) * 2
 
 
-@each(("text", "year", "month", "day"), [
-    ("Wednesday, January 5, 2000", "2000", "January", "5"), ("5 janv. 2000", "2000", "janv", "5"),
-    ("1/5/00", "00", "1", "5"), ("05/01/2000", "2000", "01", "05"), ("05.01.00", "00", "01", "05"),
-])
+@each(
+    ("text", "year", "month", "day"),
+    [
+        ("Wednesday, January 5, 2000", "2000", "January", "5"),
+        ("5 janv. 2000", "2000", "janv", "5"),
+        ("1/5/00", "00", "1", "5"),
+        ("05/01/2000", "2000", "01", "05"),
+        ("05.01.00", "00", "01", "05"),
+    ],
+)
 def test_parts_of_a_date(text, year, month, day):
     assert [text[part.start : part.stop] for part in date_parts(text)] == [year, month, day]
 
 
 def test_no_date_has_no_parts():
-    assert date_parts("12 May") == date_parts("May") == date_parts("1 2") == (range(0), range(0), range(0))
+    assert (
+        date_parts("12 May")
+        == date_parts("May")
+        == date_parts("1 2")
+        == (range(0), range(0), range(0))
+    )
 
 
 def test_parts_of_every_kind_of_date_say_its_target():
@@ -79,7 +101,11 @@ def test_what_is_looked_at_is_what_is_said(key):
 
 def test_the_held_out_tenth_is_a_tenth_whatever_the_rows():
     drawn = torch.randint(4, 30, (50_000, 10), generator=torch.Generator().manual_seed(0))
-    near = torch.stack(torch.meshgrid(torch.arange(300), torch.arange(300), indexing="ij"), -1).flatten(0, 1)
+    near = torch.stack(
+        torch.meshgrid(torch.arange(300), torch.arange(300), indexing="ij"), -1
+    ).flatten(0, 1)
     for rows in (drawn, near, near[:, :1].unique(dim=0)):
-        assert float(in_held_out(rows).float().mean()) == pytest.approx(0.1, abs=0.02 if len(rows) > 1000 else 0.06)
+        assert float(in_held_out(rows).float().mean()) == pytest.approx(
+            0.1, abs=0.02 if len(rows) > 1000 else 0.06
+        )
     assert torch.equal(in_held_out(drawn[:7]), in_held_out(drawn)[:7])

@@ -19,8 +19,10 @@ def task():
 
 def turn(words):
     """The step after which most of a line's words come again, and the share that does."""
-    shares = {step: sum(a == b for a, b in zip(words, words[step:], strict=False)) / (len(words) - step)
-              for step in range(4, 19)}  # 4 to 12 words of a passage, 0 to 6 between
+    shares = {
+        step: sum(a == b for a, b in zip(words, words[step:], strict=False)) / (len(words) - step)
+        for step in range(4, 19)
+    }  # 4 to 12 words of a passage, 0 to 6 between
     return max(shares.items(), key=lambda item: item[1])
 
 
@@ -31,15 +33,23 @@ def test_a_line_says_its_passage_again(task):
     assert batch.target_in is None
     assert torch.equal(batch.source[:, 1:], batch.target_out[:, :-1])
     positions = [turn(row.tolist()) for row in batch.source[:, 1:]]
-    assert min(share for _, share in positions) > 0.25, "of the shortest passages with the most words between: 4 of 10"
-    assert {step for step, _ in positions} == set(range(4, 19)), "passages and what stands between them vary"
-    assert any(share == 1 for _, share in positions), "with nothing between, all of a line comes again"
+    assert min(share for _, share in positions) > 0.25, (
+        "of the shortest passages with the most words between: 4 of 10"
+    )
+    assert {step for step, _ in positions} == set(range(4, 19)), (
+        "passages and what stands between them vary"
+    )
+    assert any(share == 1 for _, share in positions), (
+        "with nothing between, all of a line comes again"
+    )
 
 
 def test_held_out_lines_are_never_trained_on_and_depend_on_no_seed(task):
     held = {example.source for example in task.held_out(50)}
     batch = task.batch(2000, torch.Generator().manual_seed(0))
-    assert not held & {tuple(task.source_vocab.tokens[i] for i in row) for row in batch.source.tolist()}
+    assert not held & {
+        tuple(task.source_vocab.tokens[i] for i in row) for row in batch.source.tolist()
+    }
     again = make_task(TaskConfig.of("repeats", length=60, passage=12, gap=6))
     assert {example.source for example in again.held_out(50)} == held
 
@@ -63,7 +73,9 @@ def test_a_typed_sentence_is_read_word_by_word(task):
 
 
 def test_the_commonest_words_come_most(task):
-    counts = torch.bincount(task.batch(500, torch.Generator().manual_seed(2)).target_out.flatten(), minlength=254)
+    counts = torch.bincount(
+        task.batch(500, torch.Generator().manual_seed(2)).target_out.flatten(), minlength=254
+    )
     often = counts[task.source_vocab.encode(COMMON)].float()
     assert len(COMMON) == len(set(COMMON)) == 250
     assert often[:20].mean() > 3 * often[-20:].mean() > 0
@@ -85,14 +97,26 @@ def test_it_is_trained_as_it_is_recommended():
 
 def test_a_model_without_an_output_bias_has_that_many_numbers_less():
     of = lambda flag, kind: build_model(  # noqa: E731
-        ModelConfig.transformer(8, 2, kind=kind, output_bias=flag), Shape(9, 9, 5, one_vocabulary=True))
+        ModelConfig.transformer(8, 2, kind=kind, output_bias=flag),
+        Shape(9, 9, 5, one_vocabulary=True),
+    )
     for kind in ("decoder", "transformer"):
         with_bias, without = of(True, kind), of(False, kind)
         assert "output.bias" not in dict(without.named_parameters())
-        assert sum(p.numel() for p in with_bias.parameters()) - sum(p.numel() for p in without.parameters()) == 9
+        assert (
+            sum(p.numel() for p in with_bias.parameters())
+            - sum(p.numel() for p in without.parameters())
+            == 9
+        )
 
 
-@each("data", [ModelConfig.recurrent(8).to_json(), ModelConfig.transformer(8, 2, kind="classifier").to_json()])
+@each(
+    "data",
+    [
+        ModelConfig.recurrent(8).to_json(),
+        ModelConfig.transformer(8, 2, kind="classifier").to_json(),
+    ],
+)
 def test_other_models_do_not_read_it(data):
     with pytest.raises(ConfigError, match="does not read output_bias"):
         ModelConfig.from_json(data | {"output_bias": False})

@@ -14,7 +14,10 @@ from core.tasks.tables import Texts, parse_table
 from core.tasks.tabular import Table, TableTask
 from tests.cases import each, instance
 
-ROWS = [(f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i % 2 else "no") for i in range(40)]
+ROWS = [
+    (f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i % 2 else "no")
+    for i in range(40)
+]
 HEAD = "size,colour,name,unit,answer"
 
 
@@ -29,19 +32,25 @@ def csv_of(rows=ROWS, head=HEAD, mark=","):
 def test_columns_are_numbers_categories_or_left_out_and_all_is_said():
     table = parse_table(csv_of(), "auto", "", "")
     assert isinstance(table, Table)
-    assert [(c.name, c.categories) for c in table.columns] == [("size", ()), ("colour", ("blue", "red"))]
+    assert [(c.name, c.categories) for c in table.columns] == [
+        ("size", ()),
+        ("colour", ("blue", "red")),
+    ]
     assert table.rows[:2] == ((0.0, 1.0), (0.5, 2.0))
     assert table.classes == ("no", "yes") and table.labels[:3] == (0, 1, 0)
     assert " ".join(table.notes) == (
         "The first line names the columns; answer is the class of each of 40 rows. "
         "Left out: name (identifiers or text, all 40 different), unit (always same). Numbers: size. "
-        "Categories: colour (2 kinds).")
+        "Categories: colour (2 kinds)."
+    )
 
 
 def test_a_column_that_counts_the_rows_is_left_out():
     rows = [(str(7 + i), *row[1:]) for i, row in enumerate(ROWS)]
     table = table_of(csv_of(rows), "auto", "", "")
-    assert [column.name for column in table.columns] == ["colour"] and "size (counts the rows)" in table.notes[1]
+    assert [column.name for column in table.columns] == [
+        "colour"
+    ] and "size (counts the rows)" in table.notes[1]
 
 
 @each("label", ["colour", "Colour ", "2"])
@@ -61,8 +70,10 @@ def test_without_names_the_first_line_is_a_row():
 
 
 def test_missing_cells_and_missing_classes():
-    rows = [("" if i == 3 else a, "NA" if i == 5 else b, c, d, "?" if i in (7, 9) else e)
-            for i, (a, b, c, d, e) in enumerate(ROWS)]
+    rows = [
+        ("" if i == 3 else a, "NA" if i == 5 else b, c, d, "?" if i in (7, 9) else e)
+        for i, (a, b, c, d, e) in enumerate(ROWS)
+    ]
     table = table_of(csv_of(rows), "auto", "", "")
     assert table.rows[3][0] is None and table.rows[5][1] is None and len(table.rows) == 38
     assert "Lines 9, 11 have no answer and are left out." in table.notes
@@ -79,18 +90,38 @@ def test_numbers_are_sorted_as_numbers_where_they_are_classes():
     assert parse_table(csv_of(rows), "auto", "", "").classes == ("8", "9", "10")
 
 
-@each(("change", "words"), [
-    (dict(rows=ROWS[:9]), "has 9 rows with a value of answer; at least 20 are needed"),
-    (dict(rows=[(*row[:4], str(i)) for i, row in enumerate(ROWS)]), "answer has 40 different values; at most 30"),
-    (dict(rows=[(*row[:4], "yes") for row in ROWS]), "answer is always 'yes'"),
-    (dict(rows=[(*row[:4], f"{i // 2}") for i, row in enumerate(ROWS)]), "need three rows or more"),
-    (dict(rows=[("big" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]),
-     "size holds numbers, but line 32 has 'big'"),
-    (dict(rows=[("1e999" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]), "line 32 has '1e999'"),
-    (dict(rows=[("5", "red", "", str(i % 2), "yes" if i % 2 else "no") for i in range(40)]), "three different rows"),
-    (dict(head="size,size,name,unit,answer"), "Line 1 names two columns 'size'"),
-    (dict(rows=[("5", "red", "", "same", row[4]) for row in ROWS]), "No column is left to learn answer from"),
-])
+@each(
+    ("change", "words"),
+    [
+        (dict(rows=ROWS[:9]), "has 9 rows with a value of answer; at least 20 are needed"),
+        (
+            dict(rows=[(*row[:4], str(i)) for i, row in enumerate(ROWS)]),
+            "answer has 40 different values; at most 30",
+        ),
+        (dict(rows=[(*row[:4], "yes") for row in ROWS]), "answer is always 'yes'"),
+        (
+            dict(rows=[(*row[:4], f"{i // 2}") for i, row in enumerate(ROWS)]),
+            "need three rows or more",
+        ),
+        (
+            dict(rows=[("big" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]),
+            "size holds numbers, but line 32 has 'big'",
+        ),
+        (
+            dict(rows=[("1e999" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]),
+            "line 32 has '1e999'",
+        ),
+        (
+            dict(rows=[("5", "red", "", str(i % 2), "yes" if i % 2 else "no") for i in range(40)]),
+            "three different rows",
+        ),
+        (dict(head="size,size,name,unit,answer"), "Line 1 names two columns 'size'"),
+        (
+            dict(rows=[("5", "red", "", "same", row[4]) for row in ROWS]),
+            "No column is left to learn answer from",
+        ),
+    ],
+)
 def test_what_will_not_do_is_said(change, words):
     header = "yes" if "head" in change else "auto"
     with pytest.raises(ConfigError, match=words):
@@ -98,7 +129,10 @@ def test_what_will_not_do_is_said(change, words):
 
 
 def test_a_column_that_is_not_there():
-    with pytest.raises(ConfigError, match="label = 'anser': the table has no such column. It has size, colour, name"):
+    with pytest.raises(
+        ConfigError,
+        match="label = 'anser': the table has no such column. It has size, colour, name",
+    ):
         TaskConfig.of("own_table", data=csv_of(), label="anser")
     with pytest.raises(ConfigError, match="is the column of the class"):
         TaskConfig.of("own_table", data=csv_of(), text="answer")
@@ -106,11 +140,17 @@ def test_a_column_that_is_not_there():
 
 def test_a_text_column_is_read_word_by_word():
     expected = [f"I {'like' if i % 2 else 'hate'} thing {i}" for i in range(40)]
-    data = "review,mood\n" + "\n".join(f"{text},{'good' if i % 2 else 'bad'}" for i, text in enumerate(expected))
+    data = "review,mood\n" + "\n".join(
+        f"{text},{'good' if i % 2 else 'bad'}" for i, text in enumerate(expected)
+    )
     read = parse_table(data, "auto", "", "")
     assert isinstance(read, Texts), "nothing but a text to read"
     task = make_task(TaskConfig.of("own_table", data=data))
-    assert task.shape.input == "tokens" and task.shape.output == "label" and task.classes == ("bad", "good")
+    assert (
+        task.shape.input == "tokens"
+        and task.shape.output == "label"
+        and task.classes == ("bad", "good")
+    )
     batch = task.collate(task.held_out(8))
     drawn = task.batch(6, torch.Generator().manual_seed(0))
     assert drawn.source.shape == (6, 4) and drawn.source_mask.all()
@@ -133,11 +173,19 @@ CELL = st.sampled_from(["1", "2.5", "-3", "x", "y", "", "NA", "a b", "1e400", "n
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.integers(2, 4).flatmap(lambda width: st.lists(
-    st.lists(CELL, min_size=width, max_size=width), min_size=20, max_size=30)), st.sampled_from([",", ";", "\t"]))
+@given(
+    st.integers(2, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(CELL, min_size=width, max_size=width), min_size=20, max_size=30
+        )
+    ),
+    st.sampled_from([",", ";", "\t"]),
+)
 def test_any_table_makes_finite_batches_or_is_refused(cells, mark):
     try:
-        task = make_task(TaskConfig.of("own_table", data="\n".join(mark.join(row) for row in cells)))
+        task = make_task(
+            TaskConfig.of("own_table", data="\n".join(mark.join(row) for row in cells))
+        )
     except ConfigError as error:
         assert str(error).endswith(".")
         return
@@ -148,14 +196,21 @@ def test_any_table_makes_finite_batches_or_is_refused(cells, mark):
     assert int(batch.target_out.max()) < len(task.classes)
 
 
-DATED = [(f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 28:02}.03.2020", "DE", "yes" if i % 2 else "no")
-         for i in range(40)]
+DATED = [
+    (f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 28:02}.03.2020", "DE", "yes" if i % 2 else "no")
+    for i in range(40)
+]
 DATED_HEAD = "id;price;day;country;answer"
 
 
 def dated(mark=";", **params):
-    return parse_table("\n".join([DATED_HEAD.replace(";", mark), *(mark.join(row) for row in DATED)]), "auto", "", "",
-                       **params)
+    return parse_table(
+        "\n".join([DATED_HEAD.replace(";", mark), *(mark.join(row) for row in DATED)]),
+        "auto",
+        "",
+        "",
+        **params,
+    )
 
 
 @each("mark", [";", "\t", "|"])
@@ -164,8 +219,9 @@ def test_decimal_commas_stay_numbers_whatever_separates_and_whatever_dates_have(
     assert [(c.name, c.categories) for c in table.columns] == [("price", ())]
     assert [row[0] for row in table.rows[:3]] == [0.5, 1.5, 2.5]
     assert "With decimal commas: price." in table.notes
-    assert table.notes[1] == ("Left out: id (identifiers, 40 different whole numbers), day (dates), "
-                              "country (always DE).")
+    assert table.notes[1] == (
+        "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)."
+    )
 
 
 def test_quoted_decimal_commas_between_commas_and_the_sign_can_be_named():
@@ -181,8 +237,13 @@ def test_dates_are_numbers_where_that_is_wanted():
     day = table.columns[1]
     assert (day.name, day.date, table.rows[0][1]) == ("day", True, 18322.0)
     assert day.word(18322.0) == "2020-03-01" and "Dates as numbers, in days: day." in table.notes
-    task = make_task(TaskConfig.of("own_table", dates="numbers", data="\n".join(
-        [DATED_HEAD, *(";".join(row) for row in DATED)])))
+    task = make_task(
+        TaskConfig.of(
+            "own_table",
+            dates="numbers",
+            data="\n".join([DATED_HEAD, *(";".join(row) for row in DATED)]),
+        )
+    )
     assert task.example("2.5,2020-03-02").source == (2.5, 18323.0)
     with pytest.raises(ValueError, match="day = 'soon'; expected a date such as 2020-03-31"):
         task.example("2.5,soon")
@@ -191,7 +252,10 @@ def test_dates_are_numbers_where_that_is_wanted():
 def test_what_was_left_out_can_be_put_back_and_more_can_be_left_out():
     assert [column.name for column in dated(columns="id, country").columns] == ["id", "country"]
     assert [column.name for column in dated(columns="1,day").columns] == ["id", "day"]
-    assert "Left out: id (not chosen), price (not chosen), country (not chosen)." in dated(columns="day").notes
+    assert (
+        "Left out: id (not chosen), price (not chosen), country (not chosen)."
+        in dated(columns="day").notes
+    )
     for columns, words in (("answer", "which is the class"), ("ages", "no such column")):
         with pytest.raises(ConfigError, match=words):
             dated(columns=columns)
@@ -201,11 +265,15 @@ def test_what_was_left_out_can_be_put_back_and_more_can_be_left_out():
 
 def test_identifiers_alone_leave_nothing_and_say_how_to_take_them():
     data = "id,answer\n" + "\n".join(f"{i * i},{'ab'[i % 2]}" for i in range(30))
-    with pytest.raises(ConfigError, match=r"id \(identifiers, 30 different whole numbers\). Name columns under"):
+    with pytest.raises(
+        ConfigError, match=r"id \(identifiers, 30 different whole numbers\). Name columns under"
+    ):
         parse_table(data, "auto", "", "")
     assert table_of(data, "auto", "", "", columns="id").rows[3] == (9.0,)
     beside = "id,text,answer\n" + "\n".join(f"{i * i},word {i},{'ab'[i % 2]}" for i in range(30))
-    assert isinstance(parse_table(beside, "auto", "", ""), Texts), "an identifier is not learned instead of the text"
+    assert isinstance(parse_table(beside, "auto", "", ""), Texts), (
+        "an identifier is not learned instead of the text"
+    )
 
 
 def test_twenty_rows_are_enough_and_nineteen_are_not():

@@ -12,9 +12,15 @@ from core.tasks.tabular import IRIS, Column, Table, TableTask, iris
 from core.training import loop, recommended, train
 from tests.cases import each
 
-GAPS = Table((Column("size"), Column("colour", ("blue", "red"))),
-             tuple((float(i), 1.0 + i % 2) if i % 5 else (None, 2.0) if i % 2 else (float(i), None) for i in range(40)),
-             tuple(i % 2 for i in range(40)), ("no", "yes"))
+GAPS = Table(
+    (Column("size"), Column("colour", ("blue", "red"))),
+    tuple(
+        (float(i), 1.0 + i % 2) if i % 5 else (None, 2.0) if i % 2 else (float(i), None)
+        for i in range(40)
+    ),
+    tuple(i % 2 for i in range(40)),
+    ("no", "yes"),
+)
 
 
 def gaps():
@@ -26,7 +32,10 @@ def test_iris_is_scikit_learns():
 
     split, table = load_iris(), iris()
     assert [list(row) for row in table.rows] == split.data.tolist()
-    assert list(table.labels) == split.target.tolist() and list(table.classes) == split.target_names.tolist()
+    assert (
+        list(table.labels) == split.target.tolist()
+        and list(table.classes) == split.target_names.tolist()
+    )
 
 
 def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
@@ -61,7 +70,9 @@ def test_what_stands_in_a_missing_cell_changes_nothing(kind):
     torch.manual_seed(0)
     model = build_model(ModelConfig.transformer(8, 2, kind=kind), task.shape).eval()
     other = torch.where(batch.source_mask, batch.source, 1.0)
-    torch.testing.assert_close(model(batch.source, batch.source_mask).logits, model(other, batch.source_mask).logits)
+    torch.testing.assert_close(
+        model(batch.source, batch.source_mask).logits, model(other, batch.source_mask).logits
+    )
     assert not torch.equal(batch.source, other)
 
 
@@ -69,9 +80,15 @@ def test_words_of_a_row_and_rows_that_are_typed():
     task = gaps()
     row = next(e for e in task.trained() if e.source == (1.0, 2.0))
     assert task.display_tokens(row) == (("size 1", "colour red"), ("yes",))
-    assert task.example("3.5, blue").source == (3.5, 1.0) and task.example(",red").source == (None, 2.0)
-    for typed, words in (("3.5", "1 cells; this table has 2"), ("a,red", "size = 'a'; expected a number"),
-                         ("1,green", "colour = 'green'; expected one of blue, red")):
+    assert task.example("3.5, blue").source == (3.5, 1.0) and task.example(",red").source == (
+        None,
+        2.0,
+    )
+    for typed, words in (
+        ("3.5", "1 cells; this table has 2"),
+        ("a,red", "size = 'a'; expected a number"),
+        ("1,green", "colour = 'green'; expected one of blue, red"),
+    ):
         with pytest.raises(ValueError, match=words):
             task.example(typed)
     assert task.shape.columns == (0, 3)
@@ -87,7 +104,9 @@ def test_a_batch_is_of_trained_rows_and_its_seed():
 
 def test_iris_is_learned_and_the_petals_are_looked_at(monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 1000)
-    records = list(train(recommended(make_task(TaskConfig.of("iris")), record_every=1000, steps=150)))
+    records = list(
+        train(recommended(make_task(TaskConfig.of("iris")), record_every=1000, steps=150))
+    )
     assert records[-1].exact >= 0.85 and records[-1].held_out == 30
     assert records[-1].maps["0:self"].shape == (1, 4, 5, 5)
     assert records[-1].even == pytest.approx(2 / 5) and max(records[-1].expected[0]) > 0.5

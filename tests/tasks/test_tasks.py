@@ -17,10 +17,18 @@ from core.tasks.translation import PairTask
 from core.tasks.words import number_words, split_words
 from tests.cases import each, instance
 
-CONFIGS = [TaskConfig.of("reverse"), TaskConfig.of("copy", length=5, vocab=8), TaskConfig.of("dates", train_pairs=3000),
-           TaskConfig.of("numbers", train_pairs=3000), TaskConfig.of("numbers", language="fr", train_pairs=1000),
-           TaskConfig.of("sort"), TaskConfig.of("recall"), TaskConfig.of("induction"), TaskConfig.of("addition"),
-           TaskConfig.of("addition", digits=4, order="written")]
+CONFIGS = [
+    TaskConfig.of("reverse"),
+    TaskConfig.of("copy", length=5, vocab=8),
+    TaskConfig.of("dates", train_pairs=3000),
+    TaskConfig.of("numbers", train_pairs=3000),
+    TaskConfig.of("numbers", language="fr", train_pairs=1000),
+    TaskConfig.of("sort"),
+    TaskConfig.of("recall"),
+    TaskConfig.of("induction"),
+    TaskConfig.of("addition"),
+    TaskConfig.of("addition", digits=4, order="written"),
+]
 every_task = each("config", CONFIGS)
 
 
@@ -29,8 +37,10 @@ def seeded(seed=0):
 
 
 def pairs(task, batch):
-    return [(tuple(task.source_vocab.decode(s)), tuple(task.target_vocab.decode(t)))
-            for s, t in zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)]
+    return [
+        (tuple(task.source_vocab.decode(s)), tuple(task.target_vocab.decode(t)))
+        for s, t in zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)
+    ]
 
 
 def right(task, source, target):
@@ -54,7 +64,9 @@ def right(task, source, target):
         return str(day) in words and str(year)[-2:] in words and 1 <= month <= 12
     numbers = [spoken_in_english()[part] for part in " ".join(source).split(" ; ")]
     language = task.config["language"]
-    return " ".join(target) == " ; ".join(" ".join(split_words(num2words(n, lang=language), language)) for n in numbers)
+    return " ".join(target) == " ; ".join(
+        " ".join(split_words(num2words(n, lang=language), language)) for n in numbers
+    )
 
 
 def numbers_in(source):
@@ -77,21 +89,30 @@ def test_held_out_shares_no_item_with_training(config):
     assert not trained & set(held)
     assert not {source for source, _ in trained} & {e.source for e in held}
     if task.key == "addition":
-        ours, theirs = {numbers_in(e.source) for e in held}, {numbers_in(source) for source, _ in trained}
+        ours, theirs = (
+            {numbers_in(e.source) for e in held},
+            {numbers_in(source) for source, _ in trained},
+        )
         assert not ours & theirs, "nor turned round"
     if task.key == "dates":
-        assert not {target for _, target in trained} & {e.target for e in held}, "a day is held out in every form"
+        assert not {target for _, target in trained} & {e.target for e in held}, (
+            "a day is held out in every form"
+        )
 
 
 @every_task
 def test_examples_are_right_and_known_to_the_vocabularies(config):
     task = make_task(config)
-    examples = [Example(*pair) for pair in pairs(task, task.batch(24, seeded(1)))] + list(task.held_out(24))
+    examples = [Example(*pair) for pair in pairs(task, task.batch(24, seeded(1)))] + list(
+        task.held_out(24)
+    )
     for example in examples:
         assert right(task, *example), example
         assert 1 <= len(example.source) <= task.max_source
         assert len(example.target) <= task.max_target
-        assert UNK not in task.source_vocab.encode(example.source) + task.target_vocab.encode(example.target)
+        assert UNK not in task.source_vocab.encode(example.source) + task.target_vocab.encode(
+            example.target
+        )
 
 
 @every_task
@@ -146,12 +167,22 @@ def test_no_single_place_is_right_for_words():
 
 @each("language", ["en", "de", "fr"])
 def test_number_words_are_num2words(language):
-    assert number_words(language) == tuple(split_words(num2words(n, lang=language), language) for n in range(10_000))
+    assert number_words(language) == tuple(
+        split_words(num2words(n, lang=language), language) for n in range(10_000)
+    )
 
 
 def test_german_compounds_are_split_in_morphemes():
     assert split_words("neuntausendsiebenhundertsechsunddreißig", "de") == (
-        "neun", "tausend", "sieben", "hundert", "sechs", "und", "drei", "ßig")
+        "neun",
+        "tausend",
+        "sieben",
+        "hundert",
+        "sechs",
+        "und",
+        "drei",
+        "ßig",
+    )
     assert split_words("siebzehn", "de") == ("sieb", "zehn")
     with pytest.raises(ValueError, match="no known morpheme"):
         split_words("dreiundelfzigst", "de")
@@ -173,21 +204,26 @@ def test_dates_come_in_every_form_and_are_read_back_by_babel():
     texts = {"".join(e.source): "".join(e.target) for e in task.held_out(300)}
     assert any(re.fullmatch(r"\d\d\.\d\d\.\d\d", text) for text in texts)
     assert any("janv" in text or "juil" in text for text in texts)
-    german = [(text, iso) for text, iso in texts.items() if re.fullmatch(r"\d\d\.\d\d\.\d{4}", text)]
+    german = [
+        (text, iso) for text, iso in texts.items() if re.fullmatch(r"\d\d\.\d\d\.\d{4}", text)
+    ]
     assert german
     assert all(parse_date(text, locale="de_DE").isoformat() == iso for text, iso in german)
 
 
-@each(("make", "words"), [
-    (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, sort, recall"),
-    (lambda: TaskConfig.of("copy", size=3), "has no size; it takes length, vocab"),
-    (lambda: TaskConfig.of("copy", length=0), "length = 0; expected 2 to 64"),
-    (lambda: TaskConfig.of("copy", length=3, vocab=4), "too few to hold some out"),
-    (lambda: TaskConfig.of("numbers", language="nl"), "expected one of de, fr"),
-    (lambda: TaskConfig("copy", seed=-1), "seed = -1"),
-    (lambda: TaskConfig.from_json({"task": "copy"}), "an object with a key"),
-    (lambda: TaskConfig.from_json({"key": "copy", "params": [1]}), "params is an object"),
-])
+@each(
+    ("make", "words"),
+    [
+        (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, sort, recall"),
+        (lambda: TaskConfig.of("copy", size=3), "has no size; it takes length, vocab"),
+        (lambda: TaskConfig.of("copy", length=0), "length = 0; expected 2 to 64"),
+        (lambda: TaskConfig.of("copy", length=3, vocab=4), "too few to hold some out"),
+        (lambda: TaskConfig.of("numbers", language="nl"), "expected one of de, fr"),
+        (lambda: TaskConfig("copy", seed=-1), "seed = -1"),
+        (lambda: TaskConfig.from_json({"task": "copy"}), "an object with a key"),
+        (lambda: TaskConfig.from_json({"key": "copy", "params": [1]}), "params is an object"),
+    ],
+)
 def test_what_cannot_be_is_said(make, words):
     with pytest.raises(ConfigError, match=words):
         make()
@@ -204,7 +240,9 @@ def test_more_held_out_than_there_is_and_nothing_to_collate():
 
 def test_what_a_person_types_becomes_a_source():
     numbers, copy = make_task(TaskConfig.of("numbers")), make_task(TaskConfig.of("copy"))
-    assert " ".join(numbers.example("Twenty-one; 305").source) == "twenty one ; three hundred and five"
+    assert (
+        " ".join(numbers.example("Twenty-one; 305").source) == "twenty one ; three hundred and five"
+    )
     assert copy.example(" abc ").source == ("a", "b", "c")
     assert copy.source_vocab.encode(copy.example("a\N{GRINNING FACE}").source)[1] == UNK
     with pytest.raises(ValueError, match="empty"):

@@ -25,13 +25,21 @@ def test_the_reference_is_cut_by_topic():
     from pydoc_data.topics import topics as found
 
     corpus = topics("characters")
-    held = [text.strip().replace("\n", "↵") for name, text in sorted(found.items()) if is_held_out(name)]
+    held = [
+        text.strip().replace("\n", "↵") for name, text in sorted(found.items()) if is_held_out(name)
+    ]
     assert held and "".join(corpus.held_out) == "↵↵".join(held)
     assert len(corpus.trained) > 8 * len(corpus.held_out) > 80_000
 
 
-@each("config", [TaskConfig.of("topics", length=24), TaskConfig.of("own_text", length=16),
-                                    TaskConfig.of("topics", unit="words", length=16)])
+@each(
+    "config",
+    [
+        TaskConfig.of("topics", length=24),
+        TaskConfig.of("own_text", length=16),
+        TaskConfig.of("topics", unit="words", length=16),
+    ],
+)
 def test_windows_ask_for_their_own_next_token(config):
     task = instance(make_task(config), TextTask)
     batch = task.batch(8, torch.Generator().manual_seed(0))
@@ -43,8 +51,11 @@ def test_windows_ask_for_their_own_next_token(config):
     for example in task.held_out(100):
         assert between.join(example.source) not in learned
         assert example.source[1:] == example.target[:-1]
-    assert all(between.join(task.source_vocab.decode(row)) in learned for row in batch.source.tolist()
-               if UNK not in row)
+    assert all(
+        between.join(task.source_vocab.decode(row)) in learned
+        for row in batch.source.tolist()
+        if UNK not in row
+    )
     collated = task.collate(task.held_out(3))
     assert torch.equal(collated.source[:, 1:], collated.target_out[:, :-1])
     assert EOS not in collated.target_out and PAD not in collated.target_out
@@ -62,14 +73,20 @@ def test_words_that_are_not_learned_are_unknown():
     assert corpus.unknown == pytest.approx(2 / 3) and corpus.vocab.encode("d") == [UNK]
 
 
-@each(("params", "words"), [
-    (dict(data=SONNETS[:150]), "The text has 150 characters, of which a tenth is held out: too few for a window of 32"),
-    (dict(data="ab\n" * 2000), "occurs word for word in the training text"),
-    (dict(data=SONNETS, length=256, unit="words"), "too few for a window of 256"),
-    (dict(data=""), "no text yet"),
-    (dict(data="a\x00b"), "Line 1 holds the control character"),
-    (dict(data="x" * 4_000_001), "at most 4000000 characters"),
-])
+@each(
+    ("params", "words"),
+    [
+        (
+            dict(data=SONNETS[:150]),
+            "The text has 150 characters, of which a tenth is held out: too few for a window of 32",
+        ),
+        (dict(data="ab\n" * 2000), "occurs word for word in the training text"),
+        (dict(data=SONNETS, length=256, unit="words"), "too few for a window of 256"),
+        (dict(data=""), "no text yet"),
+        (dict(data="a\x00b"), "Line 1 holds the control character"),
+        (dict(data="x" * 4_000_001), "at most 4000000 characters"),
+    ],
+)
 def test_a_text_that_will_not_do(params, words):
     with pytest.raises(ConfigError, match=words):
         TaskConfig.of("own_text", **params)
@@ -85,8 +102,12 @@ def test_your_text_is_cut_at_a_line_and_nothing_of_it_is_lost():
 def test_a_language_model_learns_more_than_how_often_letters_come():
     task = instance(make_task(TaskConfig.of("own_text", length=16)), TextTask)
     model = ModelConfig.transformer(16, 2, kind="decoder", position="alibi", norm="pre")
-    last = list(train(recommended(task, model=model, steps=120, learning_rate=1e-2, record_every=200)))[-1]
-    letters = torch.tensor([task.corpus.trained.count(token) for token in task.source_vocab.tokens[4:]]).float()
+    last = list(
+        train(recommended(task, model=model, steps=120, learning_rate=1e-2, record_every=200))
+    )[-1]
+    letters = torch.tensor(
+        [task.corpus.trained.count(token) for token in task.source_vocab.tokens[4:]]
+    ).float()
     share = letters / letters.sum()
     assert last.loss < -float((share * share.log()).sum()) < task.baseline_loss
     assert last.maps["0:causal"].shape == (1, 2, 16, 16)
@@ -96,7 +117,9 @@ def test_a_language_model_learns_more_than_how_often_letters_come():
 def test_a_model_is_asked_about_lengths_that_it_never_saw():
     config = TaskConfig.of("own_text", length=16)
     torch.manual_seed(0)
-    model = build_model(ModelConfig.transformer(8, 2, kind="decoder", position="alibi"), make_task(config).shape).eval()
+    model = build_model(
+        ModelConfig.transformer(8, 2, kind="decoder", position="alibi"), make_task(config).shape
+    ).eval()
     bits = bits_by_length(model, config, (16, 40), windows=6)
     longer = make_task(TaskConfig.of("own_text", length=40))
     given = measure_teacher_forced(model, longer, longer.held_out(6), "cpu")

@@ -28,9 +28,13 @@ def s3(monkeypatch):
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    for name, value in (("AWS_ENDPOINT_URL", f"http://{host}:{port}"), ("AWS_ACCESS_KEY_ID", "key"),
-                        ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_DEFAULT_REGION", "us-east-1"),
-                        ("AWS_EC2_METADATA_DISABLED", "true")):
+    for name, value in (
+        ("AWS_ENDPOINT_URL", f"http://{host}:{port}"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(stored_runs, "_copiers", {})
     bucket = f"lab-{uuid.uuid4().hex}"
@@ -45,7 +49,11 @@ def url(request, tmp_path, monkeypatch):
     if request.param == "s3":
         address, stop = s3(monkeypatch)
     else:
-        address = f"memory://{uuid.uuid4().hex}/lab" if request.param == "memory" else f"file://{tmp_path}/store"
+        address = (
+            f"memory://{uuid.uuid4().hex}/lab"
+            if request.param == "memory"
+            else f"file://{tmp_path}/store"
+        )
     monkeypatch.setenv("ATTENTION_LAB_STORE", address)
     monkeypatch.setattr(stored_runs, "_copiers", {})
     yield address
@@ -62,10 +70,12 @@ def memory(monkeypatch):
 @pytest.fixture
 def server(monkeypatch, tmp_path):
     """Becomes the server of that name, with a runs folder of its own."""
+
     def become(name: str) -> Copier:
         monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name))
         monkeypatch.setenv("ATTENTION_LAB_STORE_NAME", name)
         now = copier()
         assert now is not None
         return now
+
     return become

@@ -9,8 +9,11 @@ from core.store_copy import Copier
 
 
 def files(run: RunFolder) -> dict[str, bytes]:
-    return {str(path.relative_to(run.path)): path.read_bytes() for path in run.path.rglob("*.*")
-            if not path.name.startswith(".") and path.is_file()}
+    return {
+        str(path.relative_to(run.path)): path.read_bytes()
+        for path in run.path.rglob("*.*")
+        if not path.name.startswith(".") and path.is_file()
+    }
 
 
 def held_by(copies: Copier, run: RunFolder) -> str:
@@ -22,5 +25,7 @@ def expire(place: Store, name: str) -> None:
     """Let the lease run out, as if its server had died a minute ago."""
     lease = place.lease(name)
     assert lease is not None
-    place.write(f"leases/{name}/{lease.number}.json",
-                json.dumps({"server": lease.server, "until": time.time() - 1}).encode())
+    place.write(
+        f"leases/{name}/{lease.number}.json",
+        json.dumps({"server": lease.server, "until": time.time() - 1}).encode(),
+    )

@@ -20,12 +20,21 @@ from tests.training.zips import parts, refused, trained, zipped
 def test_a_run_comes_back_as_it_was(tmp_path, packed):
     run = unpack(packed, tmp_path)
     first = trained(tmp_path / "again")
-    assert run.config() == first.config() and run.name == "tiny" and run.status().state == "finished"
-    assert [record_numbers(r) for r in run.records()] == [record_numbers(r) for r in first.records()]
-    assert run.frame_steps() == first.frame_steps() and run.checkpoint_steps() == first.checkpoint_steps()
+    assert (
+        run.config() == first.config() and run.name == "tiny" and run.status().state == "finished"
+    )
+    assert [record_numbers(r) for r in run.records()] == [
+        record_numbers(r) for r in first.records()
+    ]
+    assert (
+        run.frame_steps() == first.frame_steps()
+        and run.checkpoint_steps() == first.checkpoint_steps()
+    )
     for step in run.checkpoint_steps():
         tensors, text = run.checkpoint(step)
-        assert all(torch.equal(value, first.checkpoint(step)[0][name]) for name, value in tensors.items())
+        assert all(
+            torch.equal(value, first.checkpoint(step)[0][name]) for name, value in tensors.items()
+        )
     assert run.metadata()["parent"] == {"run": "other", "step": 2} and list_runs(tmp_path) == [run]
 
 
@@ -35,7 +44,9 @@ def test_what_came_back_goes_on_training(tmp_path, packed):
     session = prepare(config)
     session.restore(*run.checkpoint(4))
     whole = [record_numbers(r) for r in train(config)]
-    assert record_numbers(next(train(config, session))) == whole[3], "step 6 of a run that was never interrupted"
+    assert record_numbers(next(train(config, session))) == whole[3], (
+        "step 6 of a run that was never interrupted"
+    )
 
 
 def test_a_model_without_attention_comes_back(tmp_path):
@@ -48,13 +59,17 @@ def test_a_model_without_attention_comes_back(tmp_path):
 def test_every_task_comes_back_with_its_maps(tmp_path, key):
     """What is kept of each form (pairs, text, a label, a series) has sizes of its own."""
     task = make_task(TaskConfig.of(key))
-    config = recommended(task, list(task.recommended)[-1], steps=1, held_out=3, watch=2, record_every=1, batch_size=2)
+    config = recommended(
+        task, list(task.recommended)[-1], steps=1, held_out=3, watch=2, record_every=1, batch_size=2
+    )
     run = create_run(config, tmp_path / "made")
     session = prepare(config)
     run.append(next(train(config, session)))
     run.save_checkpoint(session, config)
     there = unpack(pack(run), tmp_path / "there")
-    assert there.frame(0).keys() == run.frame(0).keys() and len(there.frame(0)) > 0 and there.model()
+    assert (
+        there.frame(0).keys() == run.frame(0).keys() and len(there.frame(0)) > 0 and there.model()
+    )
 
 
 def test_a_zip_of_the_folder_itself_is_taken(tmp_path, packed):
@@ -68,13 +83,31 @@ def test_a_run_under_way_comes_back_stopped(tmp_path, packed):
     assert status.state == "stopped" and status.pid is None
 
 
-@pytest.mark.parametrize("name", [
-    "../run.json", "/etc/passwd", "a/../../run.json", "frames/../../000000.safetensors", "a/b/run.json", "run.json/x",
-    "frames/x.safetensors", "checkpoints/000000.pt", "frames\\000000.safetensors", "run.json\n", "evil.py", "stop",
-    "frames/0000000.safetensors", "__MACOSX/._run.json",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../run.json",
+        "/etc/passwd",
+        "a/../../run.json",
+        "frames/../../000000.safetensors",
+        "a/b/run.json",
+        "run.json/x",
+        "frames/x.safetensors",
+        "checkpoints/000000.pt",
+        "frames\\000000.safetensors",
+        "run.json\n",
+        "evil.py",
+        "stop",
+        "frames/0000000.safetensors",
+        "__MACOSX/._run.json",
+    ],
+)
 def test_names_that_no_run_has_are_refused(tmp_path, packed, name):
-    refused(zipped(parts(packed) | {name: b"x"}), tmp_path, "which is not a file of a run|a zip holds one run")
+    refused(
+        zipped(parts(packed) | {name: b"x"}),
+        tmp_path,
+        "which is not a file of a run|a zip holds one run",
+    )
     assert not (tmp_path.parent / "run.json").exists()
 
 
@@ -143,13 +176,22 @@ def test_other_ways_of_packing_are_refused(tmp_path, packed):
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
 def test_what_every_run_has_must_be_there(tmp_path, packed, name):
-    refused(zipped({k: v for k, v in parts(packed).items() if k != name}), tmp_path, f"has no {name}")
+    refused(
+        zipped({k: v for k, v in parts(packed).items() if k != name}), tmp_path, f"has no {name}"
+    )
 
 
 def test_only_known_words_are_kept(tmp_path, packed):
-    metadata = json.loads(parts(packed)["run.json"]) | {"name": "n" * 999, "sweep": "x", "parent": {"run": 1}, "pid": 1}
+    metadata = json.loads(parts(packed)["run.json"]) | {
+        "name": "n" * 999,
+        "sweep": "x",
+        "parent": {"run": 1},
+        "pid": 1,
+    }
     run = unpack(zipped(parts(packed) | {"run.json": json.dumps(metadata).encode()}), tmp_path)
-    assert run.metadata().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
+    assert (
+        run.metadata().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
+    )
 
 
 def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):
@@ -171,4 +213,7 @@ def test_a_shell_packs_and_unpacks(tmp_path, packed, capsys):
     output = capsys.readouterr().out.splitlines()
     assert output[0] == str(tmp_path / "a.zip") and find_run(output[1]).records() == run.records()
     (tmp_path / "a.zip").write_bytes(b"nonsense")
-    assert main(["unpack", str(tmp_path / "a.zip")]) == 1 and "cannot be read" in capsys.readouterr().err
+    assert (
+        main(["unpack", str(tmp_path / "a.zip")]) == 1
+        and "cannot be read" in capsys.readouterr().err
+    )

@@ -22,13 +22,29 @@ LIGHTNING = Choice.of("lightning", keys=KEYS, heads=2, size=8)
 
 def run_config(mask, **changes):
     """A decoder like DeepSeek-V3.2's on the recall task, in small: latents and an indexer."""
-    model = ModelConfig.transformer(32, 4, 2, 64, kind="decoder", norm="pre", mask=mask,
-                                    projection=Choice.of("latent", latent=32, rope=4))
+    model = ModelConfig.transformer(
+        32,
+        4,
+        2,
+        64,
+        kind="decoder",
+        norm="pre",
+        mask=mask,
+        projection=Choice.of("latent", latent=32, rope=4),
+    )
     return RunConfig(task=TaskConfig.of("recall"), model=model, learning_rate=3e-3, **changes)
 
 
-@each("beside", [{}, {"position": "alibi"}, {"projection": "latent"}, {"kernel": "block_sparse"},
-                 {"mask": Choice.of("and", Choice("causal"), LIGHTNING)}])
+@each(
+    "beside",
+    [
+        {},
+        {"position": "alibi"},
+        {"projection": "latent"},
+        {"kernel": "block_sparse"},
+        {"mask": Choice.of("and", Choice("causal"), LIGHTNING)},
+    ],
+)
 def test_the_loss_is_the_divergence_from_full_attention(beside):
     """Of the same weights under a causal mask, forward and by steps; no gradient reaches anything but the indexer."""
     layer = Attention(AttentionConfig(C, H, **{"mask": LIGHTNING} | beside))
@@ -42,18 +58,25 @@ def test_the_loss_is_the_divergence_from_full_attention(beside):
     layer.zero_grad()
     layer(x, record=False).indexer_loss.backward()
     own = {id(weight) for weight in indexer.parameters()}
-    assert x.grad is None and all((weight.grad is not None) == (id(weight) in own) for weight in layer.parameters())
+    assert x.grad is None and all(
+        (weight.grad is not None) == (id(weight) in own) for weight in layer.parameters()
+    )
 
 
 def test_padding_is_no_key_that_is_predicted():
-    layer, real = Attention(AttentionConfig(C, H, mask=LIGHTNING)), torch.arange(T) < torch.tensor([[T], [7], [4]])
+    layer, real = (
+        Attention(AttentionConfig(C, H, mask=LIGHTNING)),
+        torch.arange(T) < torch.tensor([[T], [7], [4]]),
+    )
     full, x = Attention(layer.config.with_(mask="causal")), torch.randn(B, T, C)
     full.load_state_dict(layer.state_dict(), strict=False)
     indexer: Any = layer.mask
     scores = indexer.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
     allowed = torch.ones(T, T, dtype=torch.bool).tril() & real[:, None]
-    torch.testing.assert_close(layer(x, key_mask=real).indexer_loss,
-                               indexer_loss(scores, full(x, key_mask=real).weights, allowed))
+    torch.testing.assert_close(
+        layer(x, key_mask=real).indexer_loss,
+        indexer_loss(scores, full(x, key_mask=real).weights, allowed),
+    )
 
 
 def test_it_is_computed_in_training_alone():
@@ -77,8 +100,12 @@ def test_a_step_of_another_model_is_untouched_and_none_keeps_a_hook():
 
 def test_records_have_the_loss_where_there_is_an_indexer():
     for mask, known in ((LIGHTNING, True), (Choice("causal"), False)):
-        records = list(train(run_config(mask, steps=4, record_every=2, held_out=10, decode_every=100)))
-        assert [record.indexer_loss is not None for record in records[1:-1]] == [known] * len(records[1:-1])
+        records = list(
+            train(run_config(mask, steps=4, record_every=2, held_out=10, decode_every=100))
+        )
+        assert [record.indexer_loss is not None for record in records[1:-1]] == [known] * len(
+            records[1:-1]
+        )
         assert records[0].indexer_loss is None
 
 
@@ -88,8 +115,12 @@ def recalls(session):
 
     def look(layer, given, steps):
         inputs = layer.kernel_inputs(steps.q, steps.k, steps.v, *given[:1] * 2)
-        full = torch.softmax((steps.q @ steps.k.mT * steps.scale).masked_fill(
-            inputs.block.j > inputs.block.i, -torch.inf), -1)
+        full = torch.softmax(
+            (steps.q @ steps.k.mT * steps.scale).masked_fill(
+                inputs.block.j > inputs.block.i, -torch.inf
+            ),
+            -1,
+        )
         results.append(selection(layer.mask.parts[1](inputs.block), full, KEYS).recall)
 
     layers = [module for module in session.model.modules() if isinstance(module, Attention)]

@@ -7,9 +7,18 @@ import pytest
 from core.training import backend
 
 
-@pytest.mark.parametrize(("limit", "cores"), [
-    ("400000 100000", 4), ("150000 100000", 1), ("50000 100000", 1), ("9900000 100000", 12), ("max 100000", 12),
-    ("nonsense", 12), (None, 12)])
+@pytest.mark.parametrize(
+    ("limit", "cores"),
+    [
+        ("400000 100000", 4),
+        ("150000 100000", 1),
+        ("50000 100000", 1),
+        ("9900000 100000", 12),
+        ("max 100000", 12),
+        ("nonsense", 12),
+        (None, 12),
+    ],
+)
 def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
     file = tmp_path / "cpu.max"

@@ -23,7 +23,9 @@ def scripted(monkeypatch):
 
     def given(model, *rest):
         measured.append({name: value.clone() for name, value in model.state_dict().items()})
-        return replace(evaluate.measure_teacher_forced(model, *rest), loss=LOSSES[len(measured) - 1])
+        return replace(
+            evaluate.measure_teacher_forced(model, *rest), loss=LOSSES[len(measured) - 1]
+        )
 
     monkeypatch.setattr(loop, "measure_teacher_forced", given)
     return measured
@@ -37,7 +39,9 @@ def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_la
     config = small_run(steps=20, keep_best=True, patience=3)
     session = prepare(config)
     records = list(train(config, session))
-    assert [r.step for r in records] == [0, 2, 4, 6, 8, 10, 10], "three records without a smaller loss end it"
+    assert [r.step for r in records] == [0, 2, 4, 6, 8, 10, 10], (
+        "three records without a smaller loss end it"
+    )
     assert records[-1].final and records[-1].best == 4
     assert same(scripted[-1], scripted[2]) and not same(scripted[2], scripted[5])
     assert same(session.model.state_dict(), scripted[5]), "it could go on from where it was"
@@ -53,7 +57,9 @@ def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp
     assert work(run.path) == "finished"
     assert "smallest at step 4" in run.status().message
     assert {4, 10} <= set(run.checkpoint_steps()) and run.default_step() == 4
-    assert same(run.model()[0].state_dict(), scripted[2]) and same(run.model(10)[0].state_dict(), scripted[5])
+    assert same(run.model()[0].state_dict(), scripted[2]) and same(
+        run.model(10)[0].state_dict(), scripted[5]
+    )
     copied = unpack(pack(run), tmp_path)
     assert copied.default_step() == 4 and copied.records()[-1].best == 4
 
@@ -78,8 +84,11 @@ def test_the_final_figures_are_of_items_that_did_not_choose_the_weights():
 
 def test_the_final_items_are_others_than_those_that_chose_the_weights_as_long_as_there_are_as_many():
     def items(there: int, chose: int) -> list[int]:
-        session: Any = SimpleNamespace(task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
-                                  held_out=range(chose), config=SimpleNamespace(keep_best=True))
+        session: Any = SimpleNamespace(
+            task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
+            held_out=range(chose),
+            config=SimpleNamespace(keep_best=True),
+        )
         examples: Any = loop.final_examples(session)
         return list(examples)
 

@@ -23,9 +23,16 @@ def test_shared_seeds_are_paired_as_scipy_pairs_them(seeds):
     (comparison,) = compare(groups_of(np.array([a, b])))
     theirs = ttest_rel(a, b)
     assert comparison.paired and comparison.count == seeds
-    assert comparison.p == pytest.approx(theirs.pvalue) and comparison.difference == pytest.approx(a.mean() - b.mean())
-    assert (comparison.low, comparison.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
-    assert comparison.swapped().low == -comparison.high and comparison.swapped().difference == -comparison.difference
+    assert comparison.p == pytest.approx(theirs.pvalue) and comparison.difference == pytest.approx(
+        a.mean() - b.mean()
+    )
+    assert (comparison.low, comparison.high) == pytest.approx(
+        tuple(theirs.confidence_interval(1 - LEVEL))
+    )
+    assert (
+        comparison.swapped().low == -comparison.high
+        and comparison.swapped().difference == -comparison.difference
+    )
 
 
 def test_where_no_seed_is_shared_the_test_is_welchs():
@@ -35,14 +42,20 @@ def test_where_no_seed_is_shared_the_test_is_welchs():
     theirs = ttest_ind(a, b, equal_var=False)
     assert not comparison.paired and comparison.count == 4
     assert comparison.p == pytest.approx(theirs.pvalue)
-    assert (comparison.low, comparison.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
+    assert (comparison.low, comparison.high) == pytest.approx(
+        tuple(theirs.confidence_interval(1 - LEVEL))
+    )
 
 
 def test_only_shared_seeds_count_and_one_is_too_few():
     a, b = {0: 1.0, 1: 2.0, 2: 4.0, 9: 1e9}, {0: 0.5, 1: 1.0, 2: 2.0, 7: -1e9}
     (comparison,) = compare([a, b])
-    assert comparison.count == 3 and comparison.p == pytest.approx(ttest_rel([1.0, 2.0, 4.0], [0.5, 1.0, 2.0]).pvalue)
-    assert compare([{0: 1.0, 1: 2.0}, {1: 1.0, 2: 2.0}]) == [] and compare([{0: 1.0}, {1: 1.0}]) == []
+    assert comparison.count == 3 and comparison.p == pytest.approx(
+        ttest_rel([1.0, 2.0, 4.0], [0.5, 1.0, 2.0]).pvalue
+    )
+    assert (
+        compare([{0: 1.0, 1: 2.0}, {1: 1.0, 2: 2.0}]) == [] and compare([{0: 1.0}, {1: 1.0}]) == []
+    )
 
 
 def test_p_and_intervals_are_corrected_for_all_pairs():
@@ -53,8 +66,13 @@ def test_p_and_intervals_are_corrected_for_all_pairs():
     assert (one.low, one.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL / 3)))
 
 
-FLOATS = {"number": st.floats(-1e3, 1e3), "share": st.floats(0, 1), "score": st.floats(0, 100),
-          "positive": st.floats(1e-6, 1e3), "times": st.floats(1e-6, 1e3)}
+FLOATS = {
+    "number": st.floats(-1e3, 1e3),
+    "share": st.floats(0, 1),
+    "score": st.floats(0, 100),
+    "positive": st.floats(1e-6, 1e3),
+    "times": st.floats(1e-6, 1e3),
+}
 
 
 @each("unit", sorted(FLOATS))
@@ -62,7 +80,10 @@ FLOATS = {"number": st.floats(-1e3, 1e3), "share": st.floats(0, 1), "score": st.
 def test_an_interval_never_contradicts_its_p_nor_leaves_its_bounds(unit, data):
     """In every unit, for groups that share all seeds, some, or none; also where all differences are equal."""
     group = st.dictionaries(st.integers(0, 8), FLOATS[unit], max_size=6)
-    groups, resolution = data.draw(st.lists(group, min_size=2, max_size=4)), data.draw(st.sampled_from([0.0, 0.01]))
+    groups, resolution = (
+        data.draw(st.lists(group, min_size=2, max_size=4)),
+        data.draw(st.sampled_from([0.0, 0.01])),
+    )
     for pair in compare(groups, unit, resolution):
         none = 1.0 if pair.unit == "times" else 0.0
         assume(abs(pair.p - LEVEL) > 1e-9)
@@ -77,8 +98,12 @@ def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
     a, b = {0: 2.0, 1: 8.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 2.0}
     (one,), (other,) = compare([a, b], "positive"), compare([b, a], "positive")
     assert one.difference == pytest.approx(16 ** (1 / 3)) and one.sign == "÷"
-    assert (other.difference, other.low, other.high) == pytest.approx((1 / one.difference, 1 / one.high, 1 / one.low))
-    assert one.p == pytest.approx(ttest_rel(np.log([2.0, 8.0, 4.0]), np.log([1.0, 2.0, 2.0])).pvalue)
+    assert (other.difference, other.low, other.high) == pytest.approx(
+        (1 / one.difference, 1 / one.high, 1 / one.low)
+    )
+    assert one.p == pytest.approx(
+        ttest_rel(np.log([2.0, 8.0, 4.0]), np.log([1.0, 2.0, 2.0])).pvalue
+    )
 
 
 def test_a_paired_difference_is_seen_behind_a_spread_that_seeds_share():
@@ -99,7 +124,9 @@ def test_equal_differences_are_tested_by_the_step_of_the_measure():
 def test_a_family_of_tests_claims_a_false_difference_in_five_percent_at_most(values, seeds):
     rng = np.random.default_rng(values * 10 + seeds)
     draws = rng.normal(size=(SIMULATED, values, seeds)) + rng.normal(size=(SIMULATED, 1, seeds))
-    claims = sum(any(comparison.significant for comparison in compare(groups_of(draw))) for draw in draws)
+    claims = sum(
+        any(comparison.significant for comparison in compare(groups_of(draw))) for draw in draws
+    )
     assert claims / SIMULATED <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / SIMULATED) ** 0.5
 
 
@@ -107,5 +134,8 @@ def test_equal_values_with_steps_are_not_told_apart_more_often():
     """Shares of 50 held-out items near the top, where many runs agree to the item."""
     rng = np.random.default_rng(1)
     draws = rng.binomial(50, 0.99, size=(SIMULATED, 4, 3)) / 50
-    claims = sum(any(pair.significant for pair in compare(groups_of(draw), "share", 1 / 50)) for draw in draws)
+    claims = sum(
+        any(pair.significant for pair in compare(groups_of(draw), "share", 1 / 50))
+        for draw in draws
+    )
     assert claims / SIMULATED <= LEVEL

@@ -15,27 +15,36 @@ def test_json_both_ways():
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@each("change, word", [
-    ({"steps": 0}, "steps = 0"),
-    ({"steps": 20_001}, "20001"),
-    ({"steps": 2.5}, "whole number"),
-    ({"steps": True}, "whole number"),
-    ({"learning_rate": math.nan}, "learning_rate = nan"),
-    ({"learning_rate": "fast"}, "'fast'"),
-    ({"seconds": 1e9}, "seconds"),
-    ({"device": "abacus"}, "auto, cpu, cuda, mps"),
-    ({"optimizer": "prayer"}, "adamw"),
-    ({"schedule": "steep"}, "cosine"),
-    ({"finish_early": "yes"}, "finish_early"),
-])
+@each(
+    "change, word",
+    [
+        ({"steps": 0}, "steps = 0"),
+        ({"steps": 20_001}, "20001"),
+        ({"steps": 2.5}, "whole number"),
+        ({"steps": True}, "whole number"),
+        ({"learning_rate": math.nan}, "learning_rate = nan"),
+        ({"learning_rate": "fast"}, "'fast'"),
+        ({"seconds": 1e9}, "seconds"),
+        ({"device": "abacus"}, "auto, cpu, cuda, mps"),
+        ({"optimizer": "prayer"}, "adamw"),
+        ({"schedule": "steep"}, "cosine"),
+        ({"finish_early": "yes"}, "finish_early"),
+    ],
+)
 def test_what_cannot_run_is_refused_in_words(change, word):
     with pytest.raises(ConfigError, match=word):
         small_run(**change)
 
 
-@each("data, word", [
-    (None, "object"), ([], "object"), ({}, "model and task"), ({"task": {}, "model": {}, "speed": 1}, "speed"),
-])
+@each(
+    "data, word",
+    [
+        (None, "object"),
+        ([], "object"),
+        ({}, "model and task"),
+        ({"task": {}, "model": {}, "speed": 1}, "speed"),
+    ],
+)
 def test_a_malformed_run_is_refused_in_words(data, word):
     with pytest.raises(ConfigError, match=word):
         RunConfig.from_json(data)

@@ -13,7 +13,9 @@ def test_a_number_of_everything_is_no_worker(tmp_path):
     """kill(-1, …) ends every process of the user; a status file is no reason to."""
     run = create_run(small_run(), tmp_path)
     for pid in (-1, 0, 1, True, "7", [7], 1e9, None):
-        (run.path / "status.json").write_text(json.dumps({"state": "running", "pid": pid}), encoding="utf-8")
+        (run.path / "status.json").write_text(
+            json.dumps({"state": "running", "pid": pid}), encoding="utf-8"
+        )
         assert run.status().pid is None
 
 

@@ -23,8 +23,17 @@ def findings_of(config: RunConfig) -> dict[str, str]:
 
 def falling(count: int = 12, start: float = 3.0) -> list[Record]:
     """Records of a run that learns."""
-    return [Record(10 * i, train_loss=start * 0.8**i, loss=start * 0.8**i, gradient=0.5, gradients={"a": 0.3, "b": 0.4},
-                   data_share=0.02) for i in range(count)]
+    return [
+        Record(
+            10 * i,
+            train_loss=start * 0.8**i,
+            loss=start * 0.8**i,
+            gradient=0.5,
+            gradients={"a": 0.3, "b": 0.4},
+            data_share=0.02,
+        )
+        for i in range(count)
+    ]
 
 
 BASE = small_run(steps=200)
@@ -47,13 +56,23 @@ def test_a_dead_learning_rate():
 
 def test_a_learning_rate_that_is_too_large():
     """24 steps, at which the loss of five seeds was 5.6 to 9.3 and guessing costs 2.8; later it falls to guessing."""
-    findings = findings_of(small_run(steps=24, record_every=3, learning_rate=1.0, schedule="constant"))
+    findings = findings_of(
+        small_run(steps=24, record_every=3, learning_rate=1.0, schedule="constant")
+    )
     assert "rate_high" in findings and "large for AdamW" in findings["rate_high"]
 
 
 def test_a_loss_that_is_no_number():
-    findings = findings_of(small_run(steps=80, record_every=2, learning_rate=1.0, optimizer="sgd", clip=1e9,
-                              schedule="constant"))
+    findings = findings_of(
+        small_run(
+            steps=80,
+            record_every=2,
+            learning_rate=1.0,
+            optimizer="sgd",
+            clip=1e9,
+            schedule="constant",
+        )
+    )
     assert "diverged" in findings or "exploding" in findings or "rate_high" in findings
     assert keys(falling(3), failed="The loss is no longer a number at step 31; …") == {"diverged"}
 
@@ -65,7 +84,9 @@ def test_overfitting_on_a_small_table():
 
 
 def test_held_out_loss_that_rises_with_training_loss_is_no_overfitting():
-    records = falling(6) + [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
+    records = falling(6) + [
+        Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)
+    ]
     assert "overfitting" not in keys(records)
 
 
@@ -78,13 +99,19 @@ def test_a_burst_of_the_gradient():
 def test_a_gradient_that_vanishes_or_fades():
     stuck = [replace(r, loss=2.9 - 0.05 * i, gradient=1e-7) for i, r in enumerate(falling())]
     assert "vanishing" in keys(stuck)
-    faded = [replace(r, loss=2.9 - 0.05 * i, gradients={"first": 1e-6, "last": 0.5}) for i, r in enumerate(falling())]
+    faded = [
+        replace(r, loss=2.9 - 0.05 * i, gradients={"first": 1e-6, "last": 0.5})
+        for i, r in enumerate(falling())
+    ]
     (one,) = diagnose(faded, BASE, 3.0)
     assert one.key == "fading" and "first gets 2e-06" in one.text
 
 
 def test_a_learned_task_may_have_no_gradient_left():
-    done = [replace(r, loss=0.01, gradient=1e-7, gradients={"first": 1e-9, "last": 1e-7}) for r in falling()]
+    done = [
+        replace(r, loss=0.01, gradient=1e-7, gradients={"first": 1e-9, "last": 1e-7})
+        for r in falling()
+    ]
     assert keys([falling()[0], *done[1:]]) == set()
 
 

@@ -18,10 +18,14 @@ def test_a_run_is_its_steps_its_records_and_its_end():
     task = make_task(TaskConfig.of("reverse", length=6, vocab=12))
     config = recommended(task, steps=100, record_every=10, decode_every=5)
     assert Pace(0.5, 0.01, 0.1).seconds(config, held_out=20, final=40) == pytest.approx(
-        100 * 0.5 + 11 * 20 * 0.01 + 3 * 20 * 0.1 + 40 * 0.11)
+        100 * 0.5 + 11 * 20 * 0.01 + 3 * 20 * 0.1 + 40 * 0.11
+    )
 
 
-@each(("task", "kind"), [("own_pairs", "recurrent"), ("own_text", "decoder"), ("own_table", "classifier")])
+@each(
+    ("task", "kind"),
+    [("own_pairs", "recurrent"), ("own_text", "decoder"), ("own_table", "classifier")],
+)
 def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     made = make_task(TaskConfig.of(task))
     config = recommended(made, kind, batch_size=8)
@@ -74,6 +78,8 @@ def test_words_name_the_cap_that_would_end_it():
 
 
 def test_it_is_told_of_own_data_alone():
-    own, other = (compute.time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))
-                  for task in ("own_pairs", "reverse"))
+    own, other = (
+        compute.time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))
+        for task in ("own_pairs", "reverse")
+    )
     assert "About" in own and not other

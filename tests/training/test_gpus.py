@@ -25,7 +25,9 @@ def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
     waits, on_cpu = create_run(small_run(device="auto")), create_run(small_run(device="cpu"))
     assert not gpus.admit(waits, busy) and gpus.number_of(waits) is None
     assert gpus.admit(on_cpu, busy) and gpus.number_of(on_cpu) is None
-    assert gpus.admit(waits, busy[1:]) and gpus.number_of(waits) == 1, "that of the run which has ended"
+    assert gpus.admit(waits, busy[1:]) and gpus.number_of(waits) == 1, (
+        "that of the run which has ended"
+    )
 
 
 def test_a_share_is_set_by_a_variable_and_a_small_gpu_takes_one_run(monkeypatch):
@@ -48,8 +50,10 @@ def test_a_machine_without_a_gpu_notes_none():
     assert gpus.number_of(run) is None
 
 
-@pytest.mark.parametrize(("visible", "number", "expected"), [
-    ("", 1, "1"), ("2,3", 1, "3"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)])
+@pytest.mark.parametrize(
+    ("visible", "number", "expected"),
+    [("", 1, "1"), ("2,3", 1, "3"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
+)
 def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
     monkeypatch.setenv(gpus.VISIBLE, visible)
     assert gpus.environment(number).get(gpus.VISIBLE) == expected
@@ -60,7 +64,9 @@ def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatc
     monkeypatch.setattr(jobs, "max_workers", lambda: 9)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
     monkeypatch.setattr(jobs, "_give", lambda run: given.append(run))
-    runs = jobs.start_all([(small_run(seed=seed, device="auto" if seed < 6 else "cpu"), {}) for seed in range(7)])
+    runs = jobs.start_all(
+        [(small_run(seed=seed, device="auto" if seed < 6 else "cpu"), {}) for seed in range(7)]
+    )
     assert given == [*runs[:5], runs[6]] and runs[5].status().state == "queued"
     runs[2].set_status("finished")
     jobs.tick()

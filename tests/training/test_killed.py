@@ -15,7 +15,8 @@ class Killed(BaseException):
 
 
 PLACES = [("append", at, late) for at in range(4) for late in (False, True)] + [
-    ("save_checkpoint", at, late) for at in range(4) for late in (False, True)]
+    ("save_checkpoint", at, late) for at in range(4) for late in (False, True)
+]
 
 
 def train(run: Run) -> tuple[str, str]:
@@ -49,7 +50,9 @@ def numbers(records: list[Record]) -> list[tuple]:
 
 @pytest.mark.parametrize(("method", "at", "late"), PLACES)
 def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, method, at, late):
-    broken = create_run(small_run(steps=4), path=tmp_path)  # three records, the final one, a checkpoint beside each
+    broken = create_run(
+        small_run(steps=4), path=tmp_path
+    )  # three records, the final one, a checkpoint beside each
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill(patch, method, at, late)
         train(broken)
@@ -68,7 +71,8 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks)
     assert _train(broken, lambda: next(left, None) is None, lambda record: None)[0] == "stopped"
     assert train(broken)[0] == "finished"
     assert [(r.step, r.final, r.loss, r.train_loss, r.gradient) for r in broken.records()] == [
-        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in whole(**sizes)]
+        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in whole(**sizes)
+    ]
 
 
 def test_a_finished_run_that_is_asked_to_go_on_to_its_own_end_stays_finished(tmp_path):

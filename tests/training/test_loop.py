@@ -82,8 +82,15 @@ def test_the_final_record_tells_long_sources_from_short_ones():
         return Prediction(("a",) * source, words, words if right else ("x",) * 4)
 
     numbers = make_task(TaskConfig.of("numbers"))
-    ranges = buckets(numbers, [prediction(3, True), prediction(10, False), prediction(11, True), prediction(25, False)])
-    assert [(b.lengths, b.count, b.exact) for b in ranges] == [("1–10", 2, 0.5), ("11–20", 1, 1.0), ("21–30", 1, 0.0)]
+    ranges = buckets(
+        numbers,
+        [prediction(3, True), prediction(10, False), prediction(11, True), prediction(25, False)],
+    )
+    assert [(b.lengths, b.count, b.exact) for b in ranges] == [
+        ("1–10", 2, 0.5),
+        ("11–20", 1, 1.0),
+        ("21–30", 1, 0.0),
+    ]
     assert ranges[1].bleu == pytest.approx(100) and ranges[2].bleu == 0
     assert buckets(numbers, [prediction(3, True), prediction(4, True)]) == ()
     record = Record(step=1, buckets=ranges)
@@ -93,7 +100,12 @@ def test_the_final_record_tells_long_sources_from_short_ones():
 def test_the_expected_weight_is_what_the_maps_say():
     config = small_run(held_out=2)
     record = next(train(config))
-    by_hand = [[np.mean([record.maps[f"{e}:cross"][0, h, t, 5 - t] for e in "01" for t in range(6)]) for h in range(2)]]
+    by_hand = [
+        [
+            np.mean([record.maps[f"{e}:cross"][0, h, t, 5 - t] for e in "01" for t in range(6)])
+            for h in range(2)
+        ]
+    ]
     np.testing.assert_allclose(record.expected, by_hand, rtol=1e-5)
     assert record.even == pytest.approx(1 / 6)
 
@@ -125,7 +137,9 @@ def test_stop_ends_without_a_final_record():
 
 
 def test_the_cap_on_seconds_ends_with_a_final_record():
-    records = list(train(small_run(steps=20_000, seconds=1, record_every=5_000, finish_early=False)))
+    records = list(
+        train(small_run(steps=20_000, seconds=1, record_every=5_000, finish_early=False))
+    )
     assert records[-1].final and 0 < records[-1].step < 20_000
     assert records[-1].capped and not any(record.capped for record in records[:-1])
     assert not list(train(small_run()))[-1].capped
@@ -164,8 +178,14 @@ def test_reverse_is_learned(monkeypatch):
 
     task = TaskConfig.of("reverse")
     recipe = make_task(task).recommended["transformer"]
-    config = RunConfig(task, ModelConfig.from_json(recipe.model), steps=400, batch_size=recipe.batch_size,
-                       learning_rate=recipe.learning_rate, seconds=120)
+    config = RunConfig(
+        task,
+        ModelConfig.from_json(recipe.model),
+        steps=400,
+        batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate,
+        seconds=120,
+    )
     monkeypatch.setattr(loop, "FINAL", FINAL)
     last = list(train(config))[-1]
     assert last.exact >= 0.99 and last.held_out == 1000
@@ -198,7 +218,10 @@ def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
         made = usual(session, step)
         return replace(made, gradient=made.gradient * float("nan")) if step == 4 else made
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(FloatingPointError, match="gradient .* step 4;"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(FloatingPointError, match="gradient .* step 4;"),
+    ):
         patch.setattr(loop, "one_step", lost)
         list(train(session.config, session, stop=lambda: stopped and session.progress.step == 6))
 

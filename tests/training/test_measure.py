@@ -25,7 +25,11 @@ def decoded(monkeypatch) -> list[int]:
 
 def test_an_untrained_model_is_not_decoded_where_decodes_are_few(decoded):
     records = list(train(small_run(decode_every=2, finish_early=False)))
-    assert [(r.step, r.exact is not None) for r in records[:-1]] == [(0, False), (2, False), (4, True)]
+    assert [(r.step, r.exact is not None) for r in records[:-1]] == [
+        (0, False),
+        (2, False),
+        (4, True),
+    ]
     assert decoded == [11, 20]
 
 
@@ -52,7 +56,10 @@ def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counte
         training = one_length = False
 
         def __init__(self, ends: bool):
-            self.answers = {e.source: task.target_vocab.encode(e.target) + [EOS if ends else 5] * 50 for e in examples}
+            self.answers = {
+                e.source: task.target_vocab.encode(e.target) + [EOS if ends else 5] * 50
+                for e in examples
+            }
 
         def train(self, mode=True):
             return self
@@ -67,8 +74,14 @@ def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counte
 
         def step(self, memory, state, tokens):
             output = torch.tensor([row[state] for row in memory])
-            return torch.nn.functional.one_hot(output, len(task.target_vocab)).float(), state + 1, None
+            return (
+                torch.nn.functional.one_hot(output, len(task.target_vocab)).float(),
+                state + 1,
+                None,
+            )
 
     for ends in (True, False):
-        scores = objective(task).score(task, evaluate.measure_free(Knows(ends), task, examples, "cpu"))
+        scores = objective(task).score(
+            task, evaluate.measure_free(Knows(ends), task, examples, "cpu")
+        )
         assert (scores["exact"], scores["cut"]) == ((1.0, 0) if ends else (0.0, len(examples)))

@@ -14,25 +14,45 @@ from dashboard.runtime.run_summary import summarize
 from tests.cases import instance
 
 YOUNGER = ("columns", "dates", "decimal")
-ROWS = [(f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 5:02}.03.2020", "DE", f"{i}", "yes" if i % 2 else "no")
-        for i in range(40)]
+ROWS = [
+    (
+        f"{100 + 7 * i}",
+        f"{i % 9},5",
+        f"{1 + i % 5:02}.03.2020",
+        "DE",
+        f"{i}",
+        "yes" if i % 2 else "no",
+    )
+    for i in range(40)
+]
 DATA = "\n".join(["id;price;day;country;row;answer", *(";".join(row) for row in ROWS)])
 
 
 def older(data: str) -> TaskConfig:
     """The config of a run.json that names none of the younger parameters."""
     plain = TaskConfig.of("own_table", data=data).to_json()
-    return TaskConfig.from_json({**plain, "params": {name: value for name, value in plain["params"].items()
-                                                     if name not in YOUNGER}})
+    return TaskConfig.from_json(
+        {
+            **plain,
+            "params": {
+                name: value for name, value in plain["params"].items() if name not in YOUNGER
+            },
+        }
+    )
 
 
 def columns(config: TaskConfig) -> list[tuple[str, int]]:
-    return [(column.name, len(column.categories)) for column in instance(make_task(config), TableTask).table.columns]
+    return [
+        (column.name, len(column.categories))
+        for column in instance(make_task(config), TableTask).table.columns
+    ]
 
 
 def test_identifiers_and_dates_stay_as_they_were_then():
     """Values of the code of then: whole numbers are left out only where they count, dates are categories."""
-    assert columns(older(DATA)) == [("id", 0), ("price", 9), ("day", 5)], "a date's points count as decimal ones"
+    assert columns(older(DATA)) == [("id", 0), ("price", 9), ("day", 5)], (
+        "a date's points count as decimal ones"
+    )
     assert instance(make_task(older(DATA)), TableTask).table.rows[3] == (121.0, 4.0, 4.0)
     assert columns(TaskConfig.of("own_table", data=DATA)) == [("price", 0)]
 
@@ -48,7 +68,9 @@ def test_one_decimal_sign_is_read_in_all_columns():
 @pytest.fixture
 def run(tmp_path) -> Run:
     """A run whose checkpoint has a weight for the column of identifiers, and whose run.json is of then."""
-    config = recommended(make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1)
+    config = recommended(
+        make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1
+    )
     run = create_run(config, path=tmp_path / "run")
     _train(run, lambda: False, lambda record: None)
     metadata = run.metadata()
@@ -60,7 +82,11 @@ def run(tmp_path) -> Run:
 
 def test_its_checkpoint_fits_and_it_goes_on(run):
     shown = load_run(run)
-    assert not shown.trouble and [name for name, _ in columns(shown.required_config.task)] == ["id", "price", "day"]
+    assert not shown.trouble and [name for name, _ in columns(shown.required_config.task)] == [
+        "id",
+        "price",
+        "day",
+    ]
     assert summarize(run).config is not None
     config = run.config()
     run.update_metadata(config={**config.to_json(), "steps": 4})

@@ -21,15 +21,29 @@ def trained(run, stop=lambda: False):
     return state
 
 
-@pytest.mark.parametrize(("optimizer", "kind"), [
-    ("adamw", "transformer"), ("adam", "recurrent"), ("rmsprop", "transformer"), ("sgd", "recurrent")])
+@pytest.mark.parametrize(
+    ("optimizer", "kind"),
+    [
+        ("adamw", "transformer"),
+        ("adam", "recurrent"),
+        ("rmsprop", "transformer"),
+        ("sgd", "recurrent"),
+    ],
+)
 def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, kind):
-    dropped = {"transformer": ModelConfig.transformer(8, 2, dropout=0.2), "recurrent": ModelConfig.recurrent(
-        8, layers=2, dropout=0.2, cell="lstm")}
+    dropped = {
+        "transformer": ModelConfig.transformer(8, 2, dropout=0.2),
+        "recurrent": ModelConfig.recurrent(8, layers=2, dropout=0.2, cell="lstm"),
+    }
     config = small_run(steps=8, optimizer=optimizer, model=dropped[kind])
-    whole, broken = create_run(config, path=tmp_path / "whole"), create_run(config, path=tmp_path / "broken")
+    whole, broken = (
+        create_run(config, path=tmp_path / "whole"),
+        create_run(config, path=tmp_path / "broken"),
+    )
     trained(whole)
-    assert trained(broken, stop=lambda: len(broken.records()) > 2) == "stopped"  # after the record of step 4
+    assert (
+        trained(broken, stop=lambda: len(broken.records()) > 2) == "stopped"
+    )  # after the record of step 4
     assert broken.checkpoint_steps()[-1] in (4, 5)
     broken.save_checkpoint(_at_step_four(config), config)
     broken.truncate(4)  # as a killed worker leaves it: the last checkpoint stands at a record
@@ -91,6 +105,9 @@ def test_a_broken_checkpoint_is_told_in_words(tmp_path):
 def test_every_parameter_belongs_to_one_part():
     session = prepare(small_run())
     parts = parts_of(session.model)
-    before, after = ["source", "source_places", "encoder.layers.0"], ["target", "target_places", "layers.0", "output"]
+    before, after = (
+        ["source", "source_places", "encoder.layers.0"],
+        ["target", "target_places", "layers.0", "output"],
+    )
     assert list(parts) == before + after
     assert sum(len(weights) for weights in parts.values()) == len(list(session.model.parameters()))

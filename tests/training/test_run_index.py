@@ -15,7 +15,9 @@ from core.training.run_storage import prune
 def made(root, number: int, state: str = "finished", **more) -> RunFolder:
     run = RunFolder(root / f"20260101-{number:06d}-abcdef")
     run.path.mkdir(parents=True)
-    (run.path / "run.json").write_text(json.dumps({"config": {}, "created": 1.0, **more}), encoding="utf-8")
+    (run.path / "run.json").write_text(
+        json.dumps({"config": {}, "created": 1.0, **more}), encoding="utf-8"
+    )
     run.set_status(state)
     return run
 
@@ -44,7 +46,10 @@ def indexed(root) -> dict[str, str]:
 
 def test_it_follows_what_the_lab_changes(root):
     assert (root / FILE).exists() == (run_index.FEW == 0)
-    first, second = RunFolder(root / "20260101-000000-abcdef"), RunFolder(root / "20260101-000001-abcdef")
+    first, second = (
+        RunFolder(root / "20260101-000000-abcdef"),
+        RunFolder(root / "20260101-000001-abcdef"),
+    )
     first.requeue()
     assert unfinished(root) == [first.id, "20260101-000003-abcdef"]
     second.update_metadata(name="mine")
@@ -53,13 +58,17 @@ def test_it_follows_what_the_lab_changes(root):
     made(root, 9, "failed")
     shutil.rmtree(second.path)
     # as a worker elsewhere does
-    (root / "20260101-000003-abcdef" / "status.json").write_text('{"state": "stopped"}', encoding="utf-8")
+    (root / "20260101-000003-abcdef" / "status.json").write_text(
+        '{"state": "stopped"}', encoding="utf-8"
+    )
     assert indexed(root) == folders(root)
     assert sorted(status.state for status in list_statuses(root)) == sorted(folders(root).values())
 
 
 def test_what_another_program_changes_is_noticed_in_turn(root):
-    (root / "20260101-000004-abcdef" / "status.json").write_text('{"state": "paused", "at": 12.5}', encoding="utf-8")
+    (root / "20260101-000004-abcdef" / "status.json").write_text(
+        '{"state": "paused", "at": 12.5}', encoding="utf-8"
+    )
     (root / "20260101-000005-abcdef" / "run.json").unlink()
     for _ in range(8):
         indexed(root)
@@ -67,8 +76,11 @@ def test_what_another_program_changes_is_noticed_in_turn(root):
 
 
 def test_a_broken_a_missing_and_an_old_file_are_read_anew(root):
-    for spoil in (lambda path: path.write_bytes(b"no database" * 999), lambda path: path.unlink(missing_ok=True),
-                  lambda path: path.write_bytes(b"")):
+    for spoil in (
+        lambda path: path.write_bytes(b"no database" * 999),
+        lambda path: path.unlink(missing_ok=True),
+        lambda path: path.write_bytes(b""),
+    ):
         spoil(root / FILE)
         assert indexed(root) == folders(root)
 
@@ -90,19 +102,35 @@ def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkey
     assert indexed(root) == folders(root) and (root / JOURNAL).stat().st_size == 0
     RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
     indexed(root)
-    (root / "20260101-000001-abcdef" / "status.json").write_text('{"state": "failed"}', encoding="utf-8")
+    (root / "20260101-000001-abcdef" / "status.json").write_text(
+        '{"state": "failed"}', encoding="utf-8"
+    )
     os.truncate(root / JOURNAL, 0)
     assert indexed(root) == folders(root), "all were compared"
 
 
 def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
     with open_index(root) as index:
-        left = index.fill(lambda name: Details(f"run {int(name[9:15])} é", "copy", name, float(name[14]), 1.0, True))
-        assert left == 0 and index.search(["run", "é"]) == index.ids() and index.count(["run", "4"]) == 1
-        assert index.search(["20260101-000002-abcdef"]) == ["20260101-000002-abcdef"] and index.search(["%"]) == []
+        left = index.fill(
+            lambda name: Details(
+                f"run {int(name[9:15])} é", "copy", name, float(name[14]), 1.0, True
+            )
+        )
+        assert (
+            left == 0
+            and index.search(["run", "é"]) == index.ids()
+            and index.count(["run", "4"]) == 1
+        )
+        assert (
+            index.search(["20260101-000002-abcdef"]) == ["20260101-000002-abcdef"]
+            and index.search(["%"]) == []
+        )
         assert index.search([], 1, 2) == ["20260101-000004-abcdef", "20260101-000003-abcdef"]
         assert index.best("copy", "20260101-000005-abcdef") == "20260101-000004-abcdef"
-        assert index.best("other", "") is None and index.first_measured(["3"]) == "20260101-000003-abcdef"
+        assert (
+            index.best("other", "") is None
+            and index.first_measured(["3"]) == "20260101-000003-abcdef"
+        )
     RunFolder(root / "20260101-000004-abcdef").set_status("failed")
     with open_index(root) as index:
         expected = ["20260101-000004-abcdef"] if run_index.FEW == 0 else index.ids()
@@ -115,5 +143,7 @@ def test_the_oldest_go_by_the_index(root):
     with open_index(root) as index:
         assert index.sizes(lambda path: 10) == sizes
     prune(2, root)
-    assert sorted(folders(root)) == ["20260101-000003-abcdef", "20260101-000005-abcdef"], "what waits stays"
+    assert sorted(folders(root)) == ["20260101-000003-abcdef", "20260101-000005-abcdef"], (
+        "what waits stays"
+    )
     assert indexed(root) == folders(root)

@@ -12,7 +12,13 @@ EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
 
 
 def record(step: int, **changes) -> Record:
-    values = dict(loss=1.5, expected=((0.1, 0.2),), even=0.5, examples=(EXAMPLE,), maps={"0": np.eye(2)[None, None]})
+    values = dict(
+        loss=1.5,
+        expected=((0.1, 0.2),),
+        even=0.5,
+        examples=(EXAMPLE,),
+        maps={"0": np.eye(2)[None, None]},
+    )
     return Record(step, **{**values, **changes})
 
 
@@ -50,10 +56,22 @@ def test_a_half_written_line_is_left_for_later(tmp_path):
     assert [r.step for r in run.records()] == [0]
 
 
-@pytest.mark.parametrize("name", [
-    None, "", "..", "../../etc", "/etc/passwd", "20261120-120000-abcdef/../..", "20261120-120000-ABCDEF", 7,
-    "20261120-120000-abcdef\n", "x" * 10_000, "20261120-120000-abcde\u0661",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        "",
+        "..",
+        "../../etc",
+        "/etc/passwd",
+        "20261120-120000-abcdef/../..",
+        "20261120-120000-ABCDEF",
+        7,
+        "20261120-120000-abcdef\n",
+        "x" * 10_000,
+        "20261120-120000-abcde\u0661",
+    ],
+)
 def test_what_is_no_run_is_never_joined_to_a_path(name, tmp_path):
     (tmp_path / "20261120-120000-abcdef").mkdir()
     (tmp_path / "20261120-120000-abcdef" / "run.json").write_text("{}", encoding="utf-8")

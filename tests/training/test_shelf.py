@@ -4,7 +4,15 @@ import time
 import pytest
 
 from core.training import Record, create_run, find_run, list_runs
-from core.training.run_storage import LONGEST_NAME, deleted_runs, discard, duplicate, prune, restore, size
+from core.training.run_storage import (
+    LONGEST_NAME,
+    deleted_runs,
+    discard,
+    duplicate,
+    prune,
+    restore,
+    size,
+)
 from core.training.runs import Run
 from tests.training.small import small_run
 
@@ -35,7 +43,9 @@ def test_all_runs_fit_into_the_room_there_is(tmp_path):
     runs = [made(tmp_path, i) for i in range(3)]
     runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
     assert size(runs[0]) > 5_000 > size(runs[1])
-    room = size(runs[1]) + size(runs[2])  # a moment is written with more digits or fewer, so they differ by a byte
+    room = size(runs[1]) + size(
+        runs[2]
+    )  # a moment is written with more digits or fewer, so they differ by a byte
     prune(9, tmp_path, most=room)
     assert list_runs(tmp_path) == runs[1:]
     prune(9, tmp_path, most=room)
@@ -83,8 +93,13 @@ def test_a_copy_shares_everything_but_its_name(tmp_path):
     run = made(tmp_path, 0, name="first", parent={"run": "x", "step": 2})
     run.checkpoint_path(0).write_bytes(b"weights")
     copied = duplicate(run, "n" * 200, tmp_path)
-    assert copied.name == "n" * LONGEST_NAME and copied.metadata()["parent"] == {"run": "x", "step": 2}
+    assert copied.name == "n" * LONGEST_NAME and copied.metadata()["parent"] == {
+        "run": "x",
+        "step": 2,
+    }
     assert copied.records() == run.records() and copied.config() == run.config()
-    assert copied.checkpoint_path(0).read_bytes() == b"weights" and copied.status().state == "finished"
+    assert (
+        copied.checkpoint_path(0).read_bytes() == b"weights" and copied.status().state == "finished"
+    )
     copied.append(Record(2, loss=0.5))
     assert len(run.records()) == 1, "the first run does not feel what happens to its copy"

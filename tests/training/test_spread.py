@@ -18,7 +18,9 @@ def test_a_spread_by_hand():
 
 
 def test_the_interval_of_a_mean_by_the_table_of_students_t():
-    assert seed_stats([1.0, 2.0, 3.0]).interval == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), rel=1e-3)
+    assert seed_stats([1.0, 2.0, 3.0]).interval == pytest.approx(
+        (2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), rel=1e-3
+    )
     assert seed_stats([1.0, 3.0]).interval == pytest.approx((2 - 12.706, 2 + 12.706), rel=1e-3)
     assert seed_stats([3.0]).interval is None and seed_stats([0.5, 1.7], "share").interval is None
 
@@ -27,8 +29,15 @@ def test_the_interval_of_a_mean_by_the_table_of_students_t():
 @given(data=st.data())
 def test_no_interval_leaves_the_bounds_of_its_unit_or_its_mean(unit, data):
     scale = UNITS[unit]
-    numbers = st.sampled_from([0.0, 1.0]) if unit == "seeds" else st.floats(max(scale.low, -1e6), min(scale.high, 1e6))
-    values, step = data.draw(st.lists(numbers, min_size=2, max_size=10)), data.draw(st.sampled_from([0.0, 0.01]))
+    numbers = (
+        st.sampled_from([0.0, 1.0])
+        if unit == "seeds"
+        else st.floats(max(scale.low, -1e6), min(scale.high, 1e6))
+    )
+    values, step = (
+        data.draw(st.lists(numbers, min_size=2, max_size=10)),
+        data.draw(st.sampled_from([0.0, 0.01])),
+    )
     measured = interval(values, unit, data.draw(st.sampled_from([0.05, 0.005])), step)
     if measured is None:
         assert unit == "times" and min(values) == 0  # a ratio of nothing
@@ -41,18 +50,28 @@ def test_no_interval_leaves_the_bounds_of_its_unit_or_its_mean(unit, data):
 def test_intervals_by_other_peoples_code():
     values = [0.3, 0.5, 0.1, 0.45, 0.2]
     mean, low, high = interval(values)
-    assert (low, high) == pytest.approx(stats.t.interval(0.95, 4, np.mean(values), stats.sem(values)))
+    assert (low, high) == pytest.approx(
+        stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    )
     logs = np.log(values)
     ends = stats.t.interval(0.95, 4, logs.mean(), stats.sem(logs))
     assert interval(values, "times")[1:] == pytest.approx(np.exp(ends))
     for held in range(6):
         theirs = stats.binomtest(held, 5).proportion_ci(0.95, "exact")
-        assert interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx((theirs.low, theirs.high))
+        assert interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx(
+            (theirs.low, theirs.high)
+        )
 
 
-@each(("unit", "draw"), [
-    ("number", lambda rng: rng.normal(size=5)), ("gain", lambda rng: rng.normal(0, 0.2, 5).clip(-1, 1)),
-    ("times", lambda rng: np.exp(rng.normal(0, 0.5, 5))), ("correlation", lambda rng: np.tanh(rng.normal(0, 0.4, 5)))])
+@each(
+    ("unit", "draw"),
+    [
+        ("number", lambda rng: rng.normal(size=5)),
+        ("gain", lambda rng: rng.normal(0, 0.2, 5).clip(-1, 1)),
+        ("times", lambda rng: np.exp(rng.normal(0, 0.5, 5))),
+        ("correlation", lambda rng: np.tanh(rng.normal(0, 0.4, 5))),
+    ],
+)
 def test_an_interval_misses_no_difference_in_five_percent_at_most(unit, draw):
     """Each draw comes from two equal conditions, whose difference is 0 and whose ratio is 1."""
     rng, none, count = np.random.default_rng(7), float(unit == "times"), 2000

@@ -25,14 +25,20 @@ def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worke
     red = server("red")
     run = create_run(small_run(steps=8), name="dear")
     work(run.path)
-    assert copy_now() == "" and red.waiting == 0 and Item(red.root, "", run.id).read_manifest().server == "red"
+    assert (
+        copy_now() == ""
+        and red.waiting == 0
+        and Item(red.root, "", run.id).read_manifest().server == "red"
+    )
 
     blue = server("blue")
     (row,) = blue.elsewhere()
     assert list_runs() == [] and (row.id, row.name, row.server) == (run.id, "dear", "red")
     bring(run.id)
     (copied,) = list_runs()
-    assert files(copied) == files(run) and records(copied) == records(run) and blue.elsewhere() == []
+    assert (
+        files(copied) == files(run) and records(copied) == records(run) and blue.elsewhere() == []
+    )
     blue.take_over(copied)
     copied.update_metadata(config=small_run(steps=12).to_json())
     copied.requeue()
@@ -42,7 +48,9 @@ def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worke
     server("red")
     assert copy_now() == ""
     bring(run.id)
-    assert records(run) == records(copied), "the first server has the newer version when it opens the run again"
+    assert records(run) == records(copied), (
+        "the first server has the newer version when it opens the run again"
+    )
     assert red.newest()[run.id].server == "blue" and red.place.lease(run.id) is None
 
 
@@ -71,7 +79,12 @@ def test_only_what_is_new_is_written_and_what_is_thinned_is_deleted(memory, serv
     copy_now()
     assert set(red.place.list(f"runs/{run.id}")) == set(files(run))
     names = [name.removeprefix(f"runs/{run.id}/") for name in written if name.startswith("runs/")]
-    assert names == ["metrics.jsonl", "checkpoints/000004.safetensors", "run.json", "status.json"], "the status last"
+    assert names == [
+        "metrics.jsonl",
+        "checkpoints/000004.safetensors",
+        "run.json",
+        "status.json",
+    ], "the status last"
 
 
 def test_one_server_trains_a_run(memory, server):
@@ -85,7 +98,10 @@ def test_one_server_trains_a_run(memory, server):
     (copied,) = list_runs()
     status = copied.status()
     assert status.state == "paused" and status.message == "It trains on red; this is a copy."
-    with pytest.raises(StoreError, match=r"red trains this run\. Continue it once red has ended it, or \d\d s after"):
+    with pytest.raises(
+        StoreError,
+        match=r"red trains this run\. Continue it once red has ended it, or \d\d s after",
+    ):
         blue.take_over(copied)
     expire(red.place, run.id)
     blue.take_over(copied)
@@ -99,14 +115,19 @@ def test_one_server_trains_a_run(memory, server):
     run.set_status("finished")
     copy_now()
     stored = red.place.read(f"runs/{run.id}/metrics.jsonl")
-    assert stored == (copied.path / "metrics.jsonl").read_bytes(), "what the other server has continued stays"
+    assert stored == (copied.path / "metrics.jsonl").read_bytes(), (
+        "what the other server has continued stays"
+    )
     assert red.newest()[run.id].server == "blue" and held_by(red, run) == "blue"
 
 
-def test_while_the_store_is_away_training_goes_on_and_is_copied_later(memory, server, monkeypatch, worker_here):
+def test_while_the_store_is_away_training_goes_on_and_is_copied_later(
+    memory, server, monkeypatch, worker_here
+):
     red = server("red")
     run = create_run(small_run())
     with monkeypatch.context() as patch:
+
         def refuse(self, *_args, **_more):
             raise ConnectionError("no route")
 
@@ -165,8 +186,17 @@ def test_an_empty_disk_deletes_nothing_from_the_store(memory, server, worker_her
     assert copy_now() == "" and [row.id for row in again.elsewhere()] == [run.id]
 
 
-@pytest.mark.parametrize("index", [b"", b"[]", b'{"runs": 3}', b'{"runs": [1, {"id": "../x", "server": "", "owned": 0, '
-                                   b'"state": "", "at": 0}, {"id": 7}]}', b"\xff" * 9, b"[" * 99_999])
+@pytest.mark.parametrize(
+    "index",
+    [
+        b"",
+        b"[]",
+        b'{"runs": 3}',
+        b'{"runs": [1, {"id": "../x", "server": "", "owned": 0, "state": "", "at": 0}, {"id": 7}]}',
+        b"\xff" * 9,
+        b"[" * 99_999,
+    ],
+)
 def test_a_broken_index_of_another_server_is_no_trouble(memory, server, index):
     red = server("red")
     red.place.write("servers/blue.json", index)

@@ -1,6 +1,5 @@
 """Measurements, sweeps and reports in a store; and one lease for two servers."""
 
-
 import pytest
 
 from core.claims import run as claim_run
@@ -44,11 +43,15 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
     found = people.find_measurement(corpus.id)
     assert files(found) == files(corpus) and load(found).texts == 1
     linked = compute.linked(sweep.id)
-    assert linked.data() == sweep.data() and [run.status().state for run in linked.runs().values()] == ["paused"]
+    assert linked.data() == sweep.data() and [
+        run.status().state for run in linked.runs().values()
+    ] == ["paused"]
     assert reports.read_report(report.name[:16]) is None, "it is fetched, and is no report"
     other = runs_folder() / REPORTS / report.name
     assert other.read_bytes() == report.read_bytes() != b"blue's views"
-    assert copy_now() == "" and blue.newest()[report.name[:16]].server == "red", "to look at it changes nothing"
+    assert copy_now() == "" and blue.newest()[report.name[:16]].server == "red", (
+        "to look at it changes nothing"
+    )
     write_atomically(other, b"blue's views")
     blue.take_over(found)
     found.requeue()
@@ -78,7 +81,11 @@ def test_of_two_servers_that_continue_a_run_at_once_one_does(url, server, monkey
             patch.setattr(Store, "lease", lambda self, run_id, before=before: before)
             assert (blue.take("run"), red.take("run") is None) == (None, False)
         lease = red.lease("run")
-        assert lease is not None and (lease.server, lease.number) == ("blue", 1 + last) and lease.binds("red")
+        assert (
+            lease is not None
+            and (lease.server, lease.number) == ("blue", 1 + last)
+            and lease.binds("red")
+        )
     red.release("run")
     assert red.lease("run") == lease, "only who has it gives it back"
     blue.release("run")

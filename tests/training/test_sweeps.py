@@ -16,14 +16,26 @@ from core.training.__main__ import main
 from core.training.loop import FINAL
 from core.training.runs import Run
 from core.training.sweep_command import summary
-from core.training.sweep_files import Outcome, Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
+from core.training.sweep_files import (
+    Outcome,
+    Sweep,
+    create_sweep,
+    delete_sweep,
+    find_sweep,
+    list_sweeps,
+)
 from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_text, vary
 from tests.cases import each
 from tests.training.small import small_run
 
 
 def sweep_config(**changes) -> SweepConfig:
-    return SweepConfig(**{**dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)), **changes})
+    return SweepConfig(
+        **{
+            **dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)),
+            **changes,
+        }
+    )
 
 
 def test_cells_go_seed_by_seed():
@@ -45,18 +57,32 @@ def test_equal_seconds_end_by_training_time_at_a_constant_rate():
     assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
 
 
-@each(("axis", "value", "read"), [
-    ("d_model", 16, lambda run: (run.model.d_model, run.model.attention.d_model, run.model.d_ff)),
-    ("num_heads", 4, lambda run: (run.model.num_heads, run.model.attention.num_heads)),
-    ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout)),
-    ("layers", 2, lambda run: run.model.layers),
-    ("learning_rate", 1e-4, lambda run: run.learning_rate),
-    ("task.length", 7, lambda run: run.task["length"]),
-    ("kind", "recurrent", lambda run: (run.model.kind, run.steps)),
-])
+@each(
+    ("axis", "value", "read"),
+    [
+        (
+            "d_model",
+            16,
+            lambda run: (run.model.d_model, run.model.attention.d_model, run.model.d_ff),
+        ),
+        ("num_heads", 4, lambda run: (run.model.num_heads, run.model.attention.num_heads)),
+        ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout)),
+        ("layers", 2, lambda run: run.model.layers),
+        ("learning_rate", 1e-4, lambda run: run.learning_rate),
+        ("task.length", 7, lambda run: run.task["length"]),
+        ("kind", "recurrent", lambda run: (run.model.kind, run.steps)),
+    ],
+)
 def test_what_a_value_changes(axis, value, read):
-    expected = {"d_model": (16, 16, 32), "num_heads": (4, 4), "dropout": (0.2, 0.2), "layers": 2, "learning_rate": 1e-4,
-              "task.length": 7, "kind": ("recurrent", small_run().steps)}
+    expected = {
+        "d_model": (16, 16, 32),
+        "num_heads": (4, 4),
+        "dropout": (0.2, 0.2),
+        "layers": 2,
+        "learning_rate": 1e-4,
+        "task.length": 7,
+        "kind": ("recurrent", small_run().steps),
+    }
     run = vary(small_run(), axis, value)
     assert read(run) == expected[axis]
     buildable(run)
@@ -70,35 +96,55 @@ def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
     assert vary(base, "attention", None).model.attention is None
 
 
-@each(("changes", "words"), [
-    ({"values": ("dot",)}, "2 to 8 values"),
-    ({"values": ("dot", "dot")}, "twice"),
-    ({"seeds": (3,)}, "2 to 10 seeds"),
-    ({"seeds": (3, 3)}, "twice"),
-    ({"values": ("dot", "nonsense")}, "nonsense"),
-    ({"axis": "colour"}, "axis = 'colour'"),
-    ({"axis": "task.colour"}, "task.length"),
-    ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 is not possible"),
-    ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
-    ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "outside"),
-    ({"equal": "luck"}, "steps, seconds"),
-    ({"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))}, "70 runs"),
-])
+@each(
+    ("changes", "words"),
+    [
+        ({"values": ("dot",)}, "2 to 8 values"),
+        ({"values": ("dot", "dot")}, "twice"),
+        ({"seeds": (3,)}, "2 to 10 seeds"),
+        ({"seeds": (3, 3)}, "twice"),
+        ({"values": ("dot", "nonsense")}, "nonsense"),
+        ({"axis": "colour"}, "axis = 'colour'"),
+        ({"axis": "task.colour"}, "task.length"),
+        ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 is not possible"),
+        ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
+        ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "outside"),
+        ({"equal": "luck"}, "steps, seconds"),
+        ({"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))}, "70 runs"),
+    ],
+)
 def test_what_cannot_be_swept_is_refused_in_words(changes, words):
     with pytest.raises(ConfigError, match=words):
         sweep_config(**changes)
 
 
-@each("config", [
-    sweep_config(), sweep_config(values=(Choice.of("dot"), "additive")), sweep_config(axis="d_model", values=(8, 16)),
-    SweepConfig(small_run(model=ModelConfig.recurrent(8)), "attention", (None, preset("luong_dot").config(8, 1))),
-])
+@each(
+    "config",
+    [
+        sweep_config(),
+        sweep_config(values=(Choice.of("dot"), "additive")),
+        sweep_config(axis="d_model", values=(8, 16)),
+        SweepConfig(
+            small_run(model=ModelConfig.recurrent(8)),
+            "attention",
+            (None, preset("luong_dot").config(8, 1)),
+        ),
+    ],
+)
 def test_to_json_and_back(config):
     assert SweepConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@each("data", [3, {}, {"base": {}}, {"base": {}, "axis": "score", "values": "dot"},
-                                  {**sweep_config().to_json(), "more": 1}])
+@each(
+    "data",
+    [
+        3,
+        {},
+        {"base": {}},
+        {"base": {}, "axis": "score", "values": "dot"},
+        {**sweep_config().to_json(), "more": 1},
+    ],
+)
 def test_a_file_that_is_no_sweep_says_why(data):
     with pytest.raises(ConfigError):
         SweepConfig.from_json(data)
@@ -107,21 +153,36 @@ def test_a_file_that_is_no_sweep_says_why(data):
 def test_values_in_words():
     texts = [value_text("score", None), value_text("tied", True), value_text("d_model", 16)]
     assert texts == ["No attention", "yes", "16"]
-    assert value_text("position", Choice("rope")) == "RoPE" and value_text("schedule", "inverse_sqrt") == "inverse sqrt"
+    assert (
+        value_text("position", Choice("rope")) == "RoPE"
+        and value_text("schedule", "inverse_sqrt") == "inverse sqrt"
+    )
     assert value_text("attention", preset("luong_dot").config(8, 1)) == preset("luong_dot").name
     window = sweep_config(axis="mask", values=("local", {"key": "local", "window": 3})).values
-    assert [value_text("mask", value) for value in window] == ["Local window", "Local window (window 3)"]
-    assert name_of("task.length", small_run().task) == "Length" and name_of("score") in FIELDS.values()
+    assert [value_text("mask", value) for value in window] == [
+        "Local window",
+        "Local window (window 3)",
+    ]
+    assert (
+        name_of("task.length", small_run().task) == "Length" and name_of("score") in FIELDS.values()
+    )
 
 
 def test_a_pattern_is_a_setting_of_a_decoder():
     base = recommended(make_task(TaskConfig.of("recall")), "decoder")
     models = [vary(base, "pattern", key).model for key in ("same", "gpt_oss", "minimax")]
-    assert [len(set(model.pattern)) for model in models] == [1, 2, 2] and len(models[2].pattern) == 8
+    assert [len(set(model.pattern)) for model in models] == [1, 2, 2] and len(
+        models[2].pattern
+    ) == 8
     assert value_text("pattern", "gpt_oss").startswith("gpt-oss")
     masked = vary(replace(base, model=models[1]), "score", Choice("cosine")).model
-    assert [one.score.key for one in masked.pattern] == ["cosine"] * 2 and len(set(masked.pattern)) == 2
-    assert len(vary(replace(base, model=models[1]), "attention", models[0].attention).model.pattern) == 1
+    assert [one.score.key for one in masked.pattern] == ["cosine"] * 2 and len(
+        set(masked.pattern)
+    ) == 2
+    assert (
+        len(vary(replace(base, model=models[1]), "attention", models[0].attention).model.pattern)
+        == 1
+    )
     with pytest.raises(ConfigError, match="pattern = 'gpt9'; take same or one of"):
         vary(base, "pattern", "gpt9")
 
@@ -130,8 +191,19 @@ def recorded(config: SweepConfig, cell, state="finished") -> Run:
     """A run of that cell as a worker leaves it: two records, the last twice, once over more items."""
     run = create_run(config.run(*cell))
     for step, exact, final in ((0, 0.0, False), (4, 0.5, False), (4, 0.25 * (1 + cell[1]), True)):
-        run.append(Record(step, loss=2.0, exact=exact, expected=((0.1, 0.7),), even=0.2, trained=step / 2,
-                          held_out=1000 if final else 11, final=final, elapsed=step))
+        run.append(
+            Record(
+                step,
+                loss=2.0,
+                exact=exact,
+                expected=((0.1, 0.7),),
+                even=0.2,
+                trained=step / 2,
+                held_out=1000 if final else 11,
+                final=final,
+                elapsed=step,
+            )
+        )
     run.set_status(state, "Said.")
     return run
 
@@ -143,7 +215,11 @@ def test_outcomes_come_from_the_runs_and_outlive_them(tmp_path):
     sweep.add_runs(runs)
     outcomes = sweep.outcomes()
     assert outcomes[0, 0].last("exact") == 0.25, "the final record, not the one before it"
-    assert outcomes[0, 0].last("expected") == 0.7 and outcomes[0, 0].steps == (0, 4) and outcomes[0, 0].held_out == 1000
+    assert (
+        outcomes[0, 0].last("expected") == 0.7
+        and outcomes[0, 0].steps == (0, 4)
+        and outcomes[0, 0].held_out == 1000
+    )
     for run in runs.values():
         (run.path / "run.json").unlink()
     assert Sweep(sweep.path).outcomes() == outcomes and not sweep.runs()
@@ -156,7 +232,8 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
     sweep.add_runs({cell: recorded(config, cell, state) for cell, state in states.items()})
     outcomes = sweep.outcomes()
     assert {cell: outcome.last("exact") is None for cell, outcome in outcomes.items()} == {
-        cell: state != "finished" for cell, state in states.items()}
+        cell: state != "finished" for cell, state in states.items()
+    }
     assert outcomes[config.cells[1]].points("exact") and not outcomes[config.cells[1]].ended
     assert sweep.missing() == [config.cells[2], config.cells[3]]
 
@@ -165,14 +242,18 @@ def test_a_deleted_run_is_lost_until_it_is_begun_anew():
     config = sweep_config()
     sweep = create_sweep(config)
     sweep.add_runs({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
-    assert sweep.outcomes()[config.cells[0]].state == "lost" and sweep.missing() == list(config.cells)
+    assert sweep.outcomes()[config.cells[0]].state == "lost" and sweep.missing() == list(
+        config.cells
+    )
     sweep.add_runs({config.cells[0]: recorded(config, config.cells[0])})
     assert sweep.outcomes()[config.cells[0]].state == "finished"
 
 
 def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
     sweeps = [create_sweep(sweep_config()) for _ in range(3)]
-    assert find_sweep(sweeps[0].id) == sweeps[0] and sorted(s.id for s in sweeps) == [s.id for s in list_sweeps()]
+    assert find_sweep(sweeps[0].id) == sweeps[0] and sorted(s.id for s in sweeps) == [
+        s.id for s in list_sweeps()
+    ]
     for name in (None, "../../etc/passwd", "20200101-000000-abcdef", "x"):
         assert find_sweep(name) is None
     delete_sweep(sweeps[0])
@@ -215,8 +296,21 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(sweep_command, "start_worker", work_here)
-        output = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2",
-                     "--to", str(saved))
+        output = say(
+            str(file),
+            "--axis",
+            "d_model",
+            "--values",
+            "8",
+            "16",
+            "--seeds",
+            "0",
+            "1",
+            "--workers",
+            "2",
+            "--to",
+            str(saved),
+        )
     sweep = Sweep(saved)
     assert "4 runs to train" in output and output.count("2 of 2 seeds") == 2
     first = sweep.outcomes()
@@ -238,10 +332,29 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, caps
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_command, "start_worker", lambda run: SimpleNamespace(
-        wait=interrupted, terminate=lambda: stopped.append(run.id)))
+    monkeypatch.setattr(
+        sweep_command,
+        "start_worker",
+        lambda run: SimpleNamespace(wait=interrupted, terminate=lambda: stopped.append(run.id)),
+    )
     file = tmp_path / "run.json"
     file.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
-    code = main(["sweep", str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "1",
-                 "--to", str(tmp_path / "sweep.json")])
+    code = main(
+        [
+            "sweep",
+            str(file),
+            "--axis",
+            "d_model",
+            "--values",
+            "8",
+            "16",
+            "--seeds",
+            "0",
+            "1",
+            "--workers",
+            "1",
+            "--to",
+            str(tmp_path / "sweep.json"),
+        ]
+    )
     assert code != 0 and len(stopped) == 1

@@ -13,7 +13,14 @@ from PIL import Image
 
 from core.training.__main__ import main
 from core.training.runs import Run, create_run, open_run
-from core.training.tensorboard import TAGS, heads_images, scalars, settings_of, tensorboard_zip, write_tensorboard
+from core.training.tensorboard import (
+    TAGS,
+    heads_images,
+    scalars,
+    settings_of,
+    tensorboard_zip,
+    write_tensorboard,
+)
 from core.training.worker import work
 from tests.training.small import small_run
 
@@ -37,16 +44,29 @@ def test_tensorboard_reads_every_measurement_at_its_step_and_time(run, tmp_path,
     assert main(["tensorboard", str(run.path), str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "out")
     events, records = read(tmp_path / "out"), run.records()
-    expected = {(tag, record.step): value for record in records for tag, value in scalars(record).items()}
-    events_by_step = {(tag, event.step): event for tag in events.Tags()["scalars"] for event in events.Scalars(tag)}
+    expected = {
+        (tag, record.step): value for record in records for tag, value in scalars(record).items()
+    }
+    events_by_step = {
+        (tag, event.step): event
+        for tag in events.Tags()["scalars"]
+        for event in events.Scalars(tag)
+    }
     assert set(events_by_step) == set(expected) and len(expected) > 30
     for at, value in expected.items():
         assert events_by_step[at].value == pytest.approx(value, rel=1e-6), at
-    first, last = (events_by_step["loss/validation", record.step] for record in (records[0], records[-2]))
-    assert last.wall_time - first.wall_time == pytest.approx(records[-2].elapsed - records[0].elapsed, abs=1e-3)
+    first, last = (
+        events_by_step["loss/validation", record.step] for record in (records[0], records[-2])
+    )
+    assert last.wall_time - first.wall_time == pytest.approx(
+        records[-2].elapsed - records[0].elapsed, abs=1e-3
+    )
     (text,) = events.Tensors("run/text_summary")
     words = text.tensor_proto.string_val[0].decode()
-    assert "four steps" in words and json.loads(re.search(r"```json\n(.*)\n```", words, re.DOTALL)[1])["steps"] == 4
+    assert (
+        "four steps" in words
+        and json.loads(re.search(r"```json\n(.*)\n```", words, re.DOTALL)[1])["steps"] == 4
+    )
 
 
 def test_tensorboard_shows_the_attention_of_each_saved_step(run, tmp_path):
@@ -59,29 +79,40 @@ def test_tensorboard_shows_the_attention_of_each_saved_step(run, tmp_path):
     layers, heads, rows, columns = maps.shape
     times = 64 // max(rows, columns)
     assert pixels.shape == (layers * (rows * times + 4), heads * (columns * times + 4))
-    assert pixels[2 + times // 2, 2 + times // 2] == pytest.approx(255 * (1 - maps[0, 0, 0, 0]), abs=1)
+    assert pixels[2 + times // 2, 2 + times // 2] == pytest.approx(
+        255 * (1 - maps[0, 0, 0, 0]), abs=1
+    )
 
 
 def test_a_fine_tuned_run_is_written_too_and_data_is_left_out(run, tmp_path):
     tuned = Run(Path(__file__).parents[2] / "dashboard/runtime/examples/fine_tune/messages")
     events = read(write_tensorboard(tuned, tmp_path / "out"))
     assert [event.step for event in events.Scalars("loss/validation")] == [
-        record.step for record in tuned.records() if record.loss is not None and not record.final]
+        record.step for record in tuned.records() if record.loss is not None and not record.final
+    ]
     assert "attention/self" in events.Tags()["images"]
     shown = json.dumps(settings_of(tuned))
-    assert settings_of(tuned)["model"] == tuned.metadata()["finetune"]["model"] and len(shown) < 2_000
+    assert (
+        settings_of(tuned)["model"] == tuned.metadata()["finetune"]["model"] and len(shown) < 2_000
+    )
     assert "characters" in shown and tuned.metadata()["finetune"]["data"][:300] not in shown
 
 
 def test_no_weight_is_white_and_a_whole_one_black():
-    frame = {"0:self": np.eye(2, dtype=np.float32)[None, None], "1:self": np.ones((1, 1, 1, 1), np.float32)}
+    frame = {
+        "0:self": np.eye(2, dtype=np.float32)[None, None],
+        "1:self": np.ones((1, 1, 1, 1), np.float32),
+    }
     (pixels,) = heads_images(frame).values()
     assert pixels[2, 2] == 0 and pixels[2, -3] == 255 and pixels[0, 0] == 200
 
 
 def test_a_zip_holds_the_event_file(run):
     with zipfile.ZipFile(io.BytesIO(tensorboard_zip(run))) as file:
-        assert [re.fullmatch(r"four/events\.out\.tfevents\..*", name) is not None for name in file.namelist()] == [True]
+        assert [
+            re.fullmatch(r"four/events\.out\.tfevents\..*", name) is not None
+            for name in file.namelist()
+        ] == [True]
 
 
 def test_files_are_not_mixed_and_an_empty_run_is_refused(run, tmp_path, capsys):
@@ -122,8 +153,12 @@ def test_wandb_reads_the_measurements(run, tmp_path):
     for data in log_records(path.read_bytes()):
         line = Line.FromString(data)
         if line.WhichOneof("record_type") == "history":
-            rows.append({item.key or item.nested_key[0]: json.loads(item.value_json)
-                         for item in line.history.item})
+            rows.append(
+                {
+                    item.key or item.nested_key[0]: json.loads(item.value_json)
+                    for item in line.history.item
+                }
+            )
     records = open_run(str(run.path)).records()
     assert [row["_step"] for row in rows] == sorted({record.step for record in records})
     for record in records:

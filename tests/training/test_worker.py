@@ -23,9 +23,15 @@ LONG = dict(steps=20_000, seconds=300, record_every=20, finish_early=False)
 
 
 def command(*arguments: str, **env: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, encoding="utf-8",
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+    return subprocess.Popen(
+        [sys.executable, "-m", "core.training.worker", *arguments],
+        cwd=ROOT,
+        encoding="utf-8",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+    )
 
 
 def wait_for(what, seconds: float = 120):
@@ -41,9 +47,13 @@ def run(tmp_path) -> Run:
 
 
 @SAME_LAST_BIT
-def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkeypatch, worker_here, capsys):
+def test_command_line_spare_and_loop_give_the_same_numbers(
+    run, tmp_path, monkeypatch, worker_here, capsys
+):
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
-    torch.set_num_threads(2)  # as in a notebook: the snippet of docs/library.md trains on one thread all the same
+    torch.set_num_threads(
+        2
+    )  # as in a notebook: the snippet of docs/library.md trains on one thread all the same
     here = [record_numbers(r) for r in train(run.config())]
     assert torch.get_num_threads() == 2
     file = tmp_path / "asked.json"
@@ -57,7 +67,11 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkey
     link = re.search(r"\?run=(\S+)", capsys.readouterr().out)
     by_command = find_run(link[1], tmp_path / "runs")  # the page finds it by this link
     assert by_command is not None and by_command.status().state == "finished"
-    assert [record_numbers(r) for r in run.records()] == here == [record_numbers(r) for r in by_command.records()]
+    assert (
+        [record_numbers(r) for r in run.records()]
+        == here
+        == [record_numbers(r) for r in by_command.records()]
+    )
     assert run.status().state == "finished" and "4 steps" in run.status().message
     assert run.checkpoint_steps()[-1] == 4
 
@@ -74,17 +88,25 @@ def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
     assert not run.alive() and run.checkpoint_steps()
 
 
-@pytest.mark.parametrize("ask", [Run.request_stop, lambda run: signal.raise_signal(signal.SIGINT)],
-                         ids=["file", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "ask",
+    [Run.request_stop, lambda run: signal.raise_signal(signal.SIGINT)],
+    ids=["file", "Ctrl-C"],
+)
 def test_stop_keeps_what_was_reached(tmp_path, ask, worker_here):
     run = create_run(small_run(**LONG), root=tmp_path)
-    assert worker.work(run.path, on_record=lambda record: ask(run) if record.step == 20 else None) == "stopped"
+    assert (
+        worker.work(run.path, on_record=lambda record: ask(run) if record.step == 20 else None)
+        == "stopped"
+    )
     assert run.status().state == "stopped" and "is saved" in run.status().message
     assert len(run.records()) == 2 and not run.alive() and run.checkpoint_steps()
 
 
 def test_a_spare_ends_with_whoever_started_it(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.StringIO())  # at its end, as when the other end of the pipe is closed
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO()
+    )  # at its end, as when the other end of the pipe is closed
     assert worker.main(["--spare"]) == 0
     assert capsys.readouterr().out == "ready\n"
 
@@ -103,7 +125,10 @@ def test_a_worker_is_ended_before_its_server_where_memory_runs_out(tmp_path):
     adjusted = Path(f"/proc/{process.pid}/oom_score_adj").read_text(encoding="utf-8")
     run.request_stop()
     process.communicate(timeout=120)
-    assert int(adjusted) == 500 and int(Path("/proc/self/oom_score_adj").read_text(encoding="utf-8")) < 500
+    assert (
+        int(adjusted) == 500
+        and int(Path("/proc/self/oom_score_adj").read_text(encoding="utf-8")) < 500
+    )
 
 
 def test_a_config_that_cannot_run_ends_in_words(run, worker_here):
@@ -130,8 +155,14 @@ def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatc
 def test_the_log_is_whole_before_the_final_status_shows(run, monkeypatch, worker_here, capsys):
     logs = {}
     set_status = Run.set_status
-    monkeypatch.setattr(Run, "set_status", lambda self, state, *words, **more: (
-        logs.update({state: capsys.readouterr().out}), set_status(self, state, *words, **more)))
+    monkeypatch.setattr(
+        Run,
+        "set_status",
+        lambda self, state, *words, **more: (
+            logs.update({state: capsys.readouterr().out}),
+            set_status(self, state, *words, **more),
+        ),
+    )
     assert worker.work(run.path) == "finished"
     assert logs["finished"] == f"finished: {run.status().message}\n"
 

@@ -18,8 +18,13 @@ class Packed(bytes):
 
 def trained(root: Path, **changes) -> Run:
     config = small_run(**changes)
-    run, session = create_run(config, root, name="tiny", parent={"run": "other", "step": 2}), prepare(config)
-    for _, record in zip(range(3), train(config, session), strict=False):  # the final one takes a second
+    run, session = (
+        create_run(config, root, name="tiny", parent={"run": "other", "step": 2}),
+        prepare(config),
+    )
+    for _, record in zip(
+        range(3), train(config, session), strict=False
+    ):  # the final one takes a second
         run.append(record)
         run.save_checkpoint(session, config)
     run.set_status("finished", "Finished.")

@@ -18,18 +18,45 @@ Weather = Callable[[Path], dict[str, str]]
 
 def basic(_folder: Path) -> dict[str, str]:
     """No vector instructions, one thread, ASCII, a day ahead of most places, and a home that can't be written."""
-    return {"ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1", "TZ": "Pacific/Kiritimati", "HOME": "/sys",
-            "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNDEFAULTENCODING": "1"}
+    return {
+        "ATEN_CPU_CAPABILITY": "default",
+        "OMP_NUM_THREADS": "1",
+        "TZ": "Pacific/Kiritimati",
+        "HOME": "/sys",
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONWARNDEFAULTENCODING": "1",
+    }
 
 
 def other(folder: Path) -> dict[str, str]:
     """Vectors of 256 bits, MKL's slowest way, four threads, numbers with commas, and next year."""
-    language, clock = folder / "de_DE.UTF-8", folder.with_name("later.so")  # LD_PRELOAD takes no path with a space
+    language, clock = (
+        folder / "de_DE.UTF-8",
+        folder.with_name("later.so"),
+    )  # LD_PRELOAD takes no path with a space
     run("localedef", "-f", "UTF-8", "-i", "de_DE", str(language))
-    run("cc", "-shared", "-fPIC", "-O1", "-o", str(clock), str(Path(__file__).with_name("later.c")), "-ldl")
-    return {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "4",
-            "OMP_WAIT_POLICY": "PASSIVE", "LOCPATH": str(folder), "LC_ALL": language.name,
-            "LD_PRELOAD": str(clock), "LATER": str(LATER)}
+    run(
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-o",
+        str(clock),
+        str(Path(__file__).with_name("later.c")),
+        "-ldl",
+    )
+    return {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_CBWR": "COMPATIBLE",
+        "OMP_NUM_THREADS": "4",
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "LOCPATH": str(folder),
+        "LC_ALL": language.name,
+        "LD_PRELOAD": str(clock),
+        "LATER": str(LATER),
+    }
 
 
 def noise(_folder: Path) -> dict[str, str]:
@@ -44,14 +71,21 @@ def run(*command: str) -> None:
     try:
         subprocess.run(command, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        sys.exit(f"{command[0]} failed ({error}). On Debian and Ubuntu: apt-get install gcc locales")
+        sys.exit(
+            f"{command[0]} failed ({error}). On Debian and Ubuntu: apt-get install gcc locales"
+        )
 
 
 def checkout(folder: Path) -> Path:
     """A copy of the files of this checkout under a path with spaces, with the installed packages."""
     copy = folder / "attention lab"
-    listed = subprocess.run(("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), cwd=ROOT,
-                            check=True, capture_output=True, encoding="utf-8")
+    listed = subprocess.run(
+        ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
     for name in listed.stdout.split("\0"):
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -66,16 +100,23 @@ def checkout(folder: Path) -> Path:
 def main() -> None:
     arguments = sys.argv[1:]
     cut = arguments.index("--") if "--" in arguments else len(arguments)
-    names, options = arguments[:cut] or list(WEATHERS), arguments[cut + 1:]
+    names, options = arguments[:cut] or list(WEATHERS), arguments[cut + 1 :]
     if unknown := set(names) - WEATHERS.keys():
-        sys.exit(f"no weather is called {', '.join(sorted(unknown))}; choose from {', '.join(WEATHERS)}")
+        sys.exit(
+            f"no weather is called {', '.join(sorted(unknown))}; choose from {', '.join(WEATHERS)}"
+        )
     failed = []
     for name in names:
         with tempfile.TemporaryDirectory(prefix="w") as folder:
             print(f"{name}: {WEATHERS[name].__doc__}", flush=True)
             work = Path(folder, "a b")  # what the tests write has a path with a space, too
             work.mkdir()
-            environment = {**os.environ, "ATTENTION_LAB_WEATHER": name, "TMPDIR": str(work), **WEATHERS[name](work)}
+            environment = {
+                **os.environ,
+                "ATTENTION_LAB_WEATHER": name,
+                "TMPDIR": str(work),
+                **WEATHERS[name](work),
+            }
             where = checkout(work) if name == "other" else ROOT
             command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options)
             failed += [name] * (subprocess.run(command, cwd=where, env=environment).returncode != 0)

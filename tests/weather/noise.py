@@ -36,8 +36,12 @@ def _noisy(product: Callable) -> Callable:
             with np.errstate(all="ignore"):  # NumPy's copies are none of the bytes that tests count
                 values = out.detach().numpy()
                 scaled = values * 1024
-                np.multiply(values, _factors(out.numel(), values.dtype).reshape(values.shape), out=values,
-                            where=scaled != np.floor(scaled))
+                np.multiply(
+                    values,
+                    _factors(out.numel(), values.dtype).reshape(values.shape),
+                    out=values,
+                    where=scaled != np.floor(scaled),
+                )
         return out
 
     return call

@@ -19,16 +19,41 @@ from core.attention.kernels.ssd import SSD
 from core.entries import Axis, Entry
 
 EXACT = Entry(
-    "exact", "Exact", lambda config: exact, r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
-    "Every step is computed as a whole matrix, so every step can be drawn.", "Vaswani et al.", 2017,
-    "https://arxiv.org/abs/1706.03762", short="every cell", traits=SAME, cost=exact_cost)
+    "exact",
+    "Exact",
+    lambda config: exact,
+    r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
+    "Every step is computed as a whole matrix, so every step can be drawn.",
+    "Vaswani et al.",
+    2017,
+    "https://arxiv.org/abs/1706.03762",
+    short="every cell",
+    traits=SAME,
+    cost=exact_cost,
+)
 
 # build(config or None) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
 # kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
 # recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
 # to skip hidden ones; "state" where a decoder can carry one state in place of keys (why_no_state).
 KERNELS = Axis(
-    EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, DELTA,
-    GLA, SSD, GATED_DELTA, LOG_LINEAR, NSA, KDA)
+    EXACT,
+    FUSED,
+    CHUNKED,
+    LOCAL,
+    BLOCK_SPARSE,
+    LINEAR,
+    PERFORMER,
+    LINFORMER,
+    NYSTROM,
+    RETENTION,
+    DELTA,
+    GLA,
+    SSD,
+    GATED_DELTA,
+    LOG_LINEAR,
+    NSA,
+    KDA,
+)
 
 __all__ = ["KERNELS", "AttentionInputs", "Steps", "empty_steps", "exact", "fused", "why_not_fused"]

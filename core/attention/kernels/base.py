@@ -12,7 +12,9 @@ from torch import Tensor
 from core.attention.basics import Product
 from core.attention.kernels.exact import AttentionInputs, submatrix
 
-SAME = frozenset({"same"})  # the trait of a kernel with exact's own weights, so that exact records its steps
+SAME = frozenset(
+    {"same"}
+)  # the trait of a kernel with exact's own weights, so that exact records its steps
 
 
 def spans(length: int, size: int) -> Iterator[slice]:
@@ -21,13 +23,21 @@ def spans(length: int, size: int) -> Iterator[slice]:
 
 
 def slice_inputs(
-    inputs: AttentionInputs, rows: slice, columns: slice | Tensor, q: Tensor, k: Tensor, v: Tensor,
+    inputs: AttentionInputs,
+    rows: slice,
+    columns: slice | Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
 ) -> AttentionInputs:
     """The inputs of some rows and columns, whose queries, keys and values are q, k and v."""
     block = inputs.block
     key_mask = None if block.key_mask is None else block.key_mask[..., columns]
     block = replace(block, **block.coordinates(rows, columns), key_mask=key_mask, q=q, k=k)
-    mask, bias = (None if x is None else submatrix(x, rows, columns) for x in (inputs.call_mask, inputs.call_bias))
+    mask, bias = (
+        None if x is None else submatrix(x, rows, columns)
+        for x in (inputs.call_mask, inputs.call_bias)
+    )
     return replace(inputs, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
 
 

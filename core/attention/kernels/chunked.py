@@ -51,8 +51,12 @@ class Blocks:
 
     def dropout_factor(self, weights: Tensor, rows: slice, columns: slice) -> Tensor:
         """1 / (1 − dropout) where a weight stays, 0 where it is dropped."""
-        generator = torch.Generator(weights.device).manual_seed(hash((self.seed, rows.start, columns.start)))
-        uniform = torch.rand(weights.shape, generator=generator, device=weights.device, dtype=weights.dtype)
+        generator = torch.Generator(weights.device).manual_seed(
+            hash((self.seed, rows.start, columns.start))
+        )
+        uniform = torch.rand(
+            weights.shape, generator=generator, device=weights.device, dtype=weights.dtype
+        )
         return (uniform >= self.inputs.dropout).to(weights.dtype) / (1.0 - self.inputs.dropout)
 
 
@@ -61,7 +65,9 @@ class _Chunked(torch.autograd.Function):
     def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
         """`read` are the position's tables, then the learned tensors."""
         out = q.new_empty(*q.shape[:3], v.shape[-1])
-        norm = to_float32(q.new_empty(*q.shape[:3], 1))  # log of each row's sum: weights = e^(scores − norm)
+        norm = to_float32(
+            q.new_empty(*q.shape[:3], 1)
+        )  # log of each row's sum: weights = e^(scores − norm)
         for rows in spans(q.shape[2], blocks.size):
             out[:, :, rows], norm[:, :, rows] = _rows(blocks, q[:, :, rows], k, v, rows)
         ctx.blocks = blocks
@@ -74,12 +80,16 @@ class _Chunked(torch.autograd.Function):
         q, k, v, out, norm, *read = ctx.saved_tensors
         blocks, learned = with_leaves(ctx.blocks, read)
         grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
-        delta = (to_float32(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij, of the softmax's gradient
+        delta = (to_float32(grad) * out).sum(
+            -1, keepdim=True
+        )  # Σ_j w_ij ∂w_ij, of the softmax's gradient
         for rows in spans(q.shape[2], blocks.size):
             row = (to_float32(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
             for columns in spans(k.shape[2], blocks.size):
                 _add_block(blocks, (q, k, v), learned, grads, row, rows, columns)
-        return None, *(total.to(x.dtype) for total, x in zip(grads, (q, k, v, *learned), strict=True))
+        return None, *(
+            total.to(x.dtype) for total, x in zip(grads, (q, k, v, *learned), strict=True)
+        )
 
 
 def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
@@ -115,8 +125,13 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
 
 
 def _add_block(
-    blocks: Blocks, qkv: tuple[Tensor, Tensor, Tensor], learned: list[Tensor], grads: list[Tensor],
-    row: tuple[Tensor, Tensor, Tensor], rows: slice, columns: slice,
+    blocks: Blocks,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    learned: list[Tensor],
+    grads: list[Tensor],
+    row: tuple[Tensor, Tensor, Tensor],
+    rows: slice,
+    columns: slice,
 ) -> None:
     """Add the gradients of one block to those of q, k, v and the learned tensors."""
     values, (grad, norm, delta) = qkv[2][:, :, columns], row
@@ -131,18 +146,26 @@ def _add_block(
         factor = blocks.dropout_factor(weights, rows, columns)
         weights_grad, dropped = weights_grad * factor, weights * factor
     grads[2][:, :, columns] += dropped.mT @ grad
-    parts = torch.autograd.grad(scores, [q, k, *learned], weights * (weights_grad - delta), allow_unused=True)
-    for total, part in zip((grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:]), parts, strict=True):
+    parts = torch.autograd.grad(
+        scores, [q, k, *learned], weights * (weights_grad - delta), allow_unused=True
+    )
+    for total, part in zip(
+        (grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:]), parts, strict=True
+    ):
         if part is not None:
             total += part
 
 
 def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
     """The tensors beside q and k that the scores read and that require gradients: weights, the bias, x and context."""
-    modules = [module for module in (inputs.score, inputs.position, inputs.mask) if module is not None]
+    modules = [
+        module for module in (inputs.score, inputs.position, inputs.mask) if module is not None
+    ]
     weights = [weight for module in modules for weight in module.parameters()]
     tensors = (*weights, inputs.call_bias, inputs.block.x, inputs.block.context)
-    unique = {id(x): x for x in tensors if x is not None and x.requires_grad}  # the context may be x
+    unique = {
+        id(x): x for x in tensors if x is not None and x.requires_grad
+    }  # the context may be x
     return list(unique.values())
 
 
@@ -169,10 +192,27 @@ def _build(config: LayerConfig) -> Callable[[AttentionInputs], Steps]:
 
 
 CHUNKED = Entry(
-    "chunked", "Chunked", _build,
+    "chunked",
+    "Chunked",
+    _build,
     r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
     r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
     "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
-    "blocks, so memory does not grow with T.", "Rabe & Staats", 2021, "https://arxiv.org/abs/2112.05682", (BLOCK,),
-    short="{block} keys at a time", traits=SAME, cost=chunked_cost,
-    refuse=refuse_when("chunked", not_softmax, adds_values, whole_rows, ranks_keys, multiplies_weights, combines_heads))
+    "blocks, so memory does not grow with T.",
+    "Rabe & Staats",
+    2021,
+    "https://arxiv.org/abs/2112.05682",
+    (BLOCK,),
+    short="{block} keys at a time",
+    traits=SAME,
+    cost=chunked_cost,
+    refuse=refuse_when(
+        "chunked",
+        not_softmax,
+        adds_values,
+        whole_rows,
+        ranks_keys,
+        multiplies_weights,
+        combines_heads,
+    ),
+)

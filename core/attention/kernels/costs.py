@@ -37,7 +37,11 @@ def output_bytes(config: LayerConfig, queries: int) -> float:
 def kernel_cost(config: LayerConfig, area: Area, flops: float, held: float) -> Cost:
     """The cost of a kernel with these FLOPs and this peak, after the heads are prepared."""
     heads = heads_cost(config, area)
-    return Cost(heads.flops + flops, max(heads.bytes, heads.output + held), output_bytes(config, area.queries))
+    return Cost(
+        heads.flops + flops,
+        max(heads.bytes, heads.output + held),
+        output_bytes(config, area.queries),
+    )
 
 
 def heads_cost(config: LayerConfig, area: Area) -> Cost:
@@ -49,8 +53,15 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
     if new_k:
         held += q_bytes + k_bytes
         temporary = k_bytes
-    if config.kv_heads not in (1, config.score_heads):  # a single one serves all heads without a copy
-        held += FLOAT * area.keys * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
+    if config.kv_heads not in (
+        1,
+        config.score_heads,
+    ):  # a single one serves all heads without a copy
+        held += (
+            FLOAT
+            * area.keys
+            * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
+        )
         held -= k_bytes * new_k  # freed once it is repeated
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
     return Cost(tables.flops, held + max(tables.bytes, temporary), held + tables.output)
@@ -58,8 +69,14 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
 
 def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
     """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times, and once for a factor."""
-    products = 2.0 * area.cells * config.score_heads * config.qk_dim if config.has("score", "product") else 0.0
-    choices = sum(axis_cost(axis, config, area).flops for axis in ("score", "position", "normalizer"))
+    products = (
+        2.0 * area.cells * config.score_heads * config.qk_dim
+        if config.has("score", "product")
+        else 0.0
+    )
+    choices = sum(
+        axis_cost(axis, config, area).flops for axis in ("score", "position", "normalizer")
+    )
     weighted_sum = 2.0 * area.cells * config.num_heads * config.v_dim
     masks = mask_reads * axis_cost("mask", config, area).flops + factor_flops(config, area)
     return products + choices + masks + weighted_sum
@@ -68,7 +85,9 @@ def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
 def factor_flops(config: LayerConfig, area: Area) -> float:
     """FLOPs of the factor by which a learned mask multiplies the weights: those of the mask once more."""
     traits = {"reweighs", "learned"}
-    learned = [leaf for leaf in config.mask.leaves() if traits <= find(MASKS, "mask", leaf.key).traits]
+    learned = [
+        leaf for leaf in config.mask.leaves() if traits <= find(MASKS, "mask", leaf.key).traits
+    ]
     return sum(axis_cost("mask", config.with_(mask=leaf), area).flops for leaf in learned)
 
 
@@ -86,9 +105,15 @@ def scoring_steps(config: LayerConfig, area: Area) -> list[float]:
     """Bytes held while mask, q kᵀ, scale and bias are computed."""
     scores, mask = score_bytes(config, area), mask_cost(config, area)
     score, position = axis_cost("score", config, area), axis_cost("position", config, area)
-    unscaled = scores if config.score.key == "cosine" else 0.0  # one scale a head makes a new matrix; a number does not
-    steps = [mask.bytes, mask.output + score.bytes + scores, mask.output + 2 * unscaled,
-             mask.output + unscaled + scores + position.bytes]
+    unscaled = (
+        scores if config.score.key == "cosine" else 0.0
+    )  # one scale a head makes a new matrix; a number does not
+    steps = [
+        mask.bytes,
+        mask.output + score.bytes + scores,
+        mask.output + 2 * unscaled,
+        mask.output + unscaled + scores + position.bytes,
+    ]
     if position.output:
         steps.append(mask.output + unscaled + 2 * scores + position.output)
     return steps
@@ -107,7 +132,9 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
     if config.has("projection", "folds"):
         steps.append(held + scores)
         held += scores / 2
-    values = FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0  # a copy without NaN
+    values = (
+        FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0
+    )  # a copy without NaN
     steps += [held + values, held + values + out * (2 if area.masked else 1)]
     if any(leaf.kwargs.get("values") for leaf in config.position.leaves()):
         steps.append(held + out + position.bytes - position.output)
@@ -116,7 +143,10 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
 
 def chunked_bytes(config: LayerConfig, area: Area) -> float:
     """The peak of the chunked kernel on one block, whose last step holds the masked scores and their exponentials."""
-    return max(*scoring_steps(config, area), 2 * score_bytes(config, area) + 2 * mask_cost(config, area).output)
+    return max(
+        *scoring_steps(config, area),
+        2 * score_bytes(config, area) + 2 * mask_cost(config, area).output,
+    )
 
 
 def weight_factor_bytes(config: LayerConfig, area: Area) -> float:
@@ -124,7 +154,11 @@ def weight_factor_bytes(config: LayerConfig, area: Area) -> float:
     leaves = config.mask.leaves()
     if any(leaf.key == "local_p" for leaf in leaves):
         return score_bytes(config, area)
-    return FLOAT * area.cells if any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves) else 0.0
+    return (
+        FLOAT * area.cells
+        if any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves)
+        else 0.0
+    )
 
 
 def exact_cost(config: LayerConfig, area: Area) -> Cost:
@@ -165,8 +199,14 @@ def tile_bytes(area: Area, dim: int) -> float:
 
 def fused_cost(config: LayerConfig, area: Area) -> Cost:
     """Every cell counts, as in PyTorch's counter, though its causal tiles skip nearly half of them."""
-    built_in_causal = (config.mask.key == "causal" and area.real is None and area.queries == area.keys
-                       and "scores" not in enters(config.position))
+    built_in_causal = (
+        config.mask.key == "causal"
+        and area.real is None
+        and area.queries == area.keys
+        and "scores" not in enters(config.position)
+    )
     held = fused_bytes(config, Area.whole(area.queries, area.keys) if built_in_causal else area)
     padding = 2.0 * area.cells * config.num_heads * widened(config)
-    return kernel_cost(config, area, flops(config, area) + padding, held + output_bytes(config, area.queries))
+    return kernel_cost(
+        config, area, flops(config, area) + padding, held + output_bytes(config, area.queries)
+    )

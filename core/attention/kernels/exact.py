@@ -41,18 +41,21 @@ class Steps:
     raw: Float[Tensor, "B Hs T S"] | None = None  # the score of q and k, before scale and bias
     scores: Float[Tensor, "B Hs T S"] | None = None  # raw · scale + bias
     masked: Float[Tensor, "B Hs T S"] | None = None  # scores, −∞ where the mask is False
-    normalized: Float[Tensor, "B Hs T S"] | None = None  # after the normalizer, where weights differ
+    normalized: Float[Tensor, "B Hs T S"] | None = (
+        None  # after the normalizer, where weights differ
+    )
     weights: Float[Tensor, "B H T S"] | None = None  # what multiplies v, before dropout
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
     merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
     cache: Cache | None = None  # what the layer has stored, where it was called with a cache
-    state: Float[Tensor, "B H R P"] | None = None  # after the last key, where the kernel carries one
+    state: Float[Tensor, "B H R P"] | None = (
+        None  # after the last key, where the kernel carries one
+    )
     indexer_loss: Float[Tensor, ""] | None = None  # of a mask with an indexer, in training
     implied: bool = False  # the kernel never computed these weights; they give its output
 
     def with_(self, **changes: Any) -> Steps:
-        """A copy with some fields changed; dataclasses.replace takes ten times as long, which each decoded token pays.
-        """
+        """A copy with some fields changed; dataclasses.replace takes ten times as long, which each decoded token pays."""
         copy = object.__new__(Steps)
         copy.__dict__.update(self.__dict__, **changes)
         return copy
@@ -141,8 +144,15 @@ def exact(inputs: AttentionInputs) -> Steps:
     if not inputs.record:
         return steps
     masked = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
-    return replace(steps, raw=raw, scores=scores, masked=masked, weights=weights, position_values=added,
-                   normalized=None if normalized is weights else normalized)
+    return replace(
+        steps,
+        raw=raw,
+        scores=scores,
+        masked=masked,
+        weights=weights,
+        position_values=added,
+        normalized=None if normalized is weights else normalized,
+    )
 
 
 def compute_scores(inputs: AttentionInputs) -> tuple[Tensor | None, Tensor | None, Tensor]:
@@ -192,14 +202,32 @@ def empty_steps(inputs: AttentionInputs) -> Steps:
     """The Steps without any query, key or batch: zeros."""
     q, k, v = inputs.q, inputs.k, inputs.v
     scores, weights = (q.new_zeros(*x.shape[:2], q.shape[2], k.shape[2]) for x in (q, v))
-    return Steps(q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
+    return Steps(
+        q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights
+    )
 
 
 def last_rows(steps: Steps, count: int) -> Steps:
     """The Steps of the last queries; keys and values stay whole."""
-    rows = ("q", "bias", "mask", "out", "raw", "scores", "masked", "normalized", "weights", "position_values", "merged")
-    matrices = {name: x for name in rows if (x := getattr(steps, name)) is not None and x.shape[-2] > 1}
-    return replace(steps, **{name: x[..., x.shape[-2] - count:, :] for name, x in matrices.items()})
+    rows = (
+        "q",
+        "bias",
+        "mask",
+        "out",
+        "raw",
+        "scores",
+        "masked",
+        "normalized",
+        "weights",
+        "position_values",
+        "merged",
+    )
+    matrices = {
+        name: x for name in rows if (x := getattr(steps, name)) is not None and x.shape[-2] > 1
+    }
+    return replace(
+        steps, **{name: x[..., x.shape[-2] - count :, :] for name, x in matrices.items()}
+    )
 
 
 def submatrix(matrix: Tensor, rows: slice, columns: slice | Tensor) -> Tensor:

@@ -28,7 +28,9 @@ class StateKernel(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
-            raise ConfigError(f"kernel = {self.key} has learned gates; take Attention(config), or kernel = linear.")
+            raise ConfigError(
+                f"kernel = {self.key} has learned gates; take Attention(config), or kernel = linear."
+            )
         self.chunk = int(config.kernel["chunk"])
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
@@ -51,7 +53,14 @@ class StateKernel(nn.Module):
         return q * scale, k
 
     def output(
-        self, q: Tensor, k: Tensor, v: Tensor, gates: tuple[Tensor, ...], chunk: int, offset: int, past: Tensor | None,
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        gates: tuple[Tensor, ...],
+        chunk: int,
+        offset: int,
+        past: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
         """(B, H, T, E), linear in v where there is no `past`, and the state after the last key, if there is one alone.
 
@@ -63,8 +72,10 @@ class StateKernel(nn.Module):
     def forward(self, inputs: AttentionInputs) -> Steps:
         block = inputs.block
         if block.context is None:
-            raise ConfigError(f"kernel = {self.key} computes its gates from the keys' x, which is not given here; "
-                              "give it, or take kernel = retention.")
+            raise ConfigError(
+                f"kernel = {self.key} computes its gates from the keys' x, which is not given here; "
+                "give it, or take kernel = retention."
+            )
         dtype = next(self.parameters()).dtype  # autocast may give x in half precision
         x, context = None if block.x is None else block.x.to(dtype), block.context.to(dtype)
         real, offset = real_keys(inputs, self.key), block.offset
@@ -75,7 +86,9 @@ class StateKernel(nn.Module):
 
         def weights() -> Tensor:
             """The output is linear in v, so that the identity for v gives the weights."""
-            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(
+                *k.shape[:2], -1, -1
+            )
             return self.output(q, k, identity, gates, chunk, offset, None)[0]
 
         out, state = self.output(q, k, v, gates, chunk, offset, inputs.past)

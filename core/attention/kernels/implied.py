@@ -26,7 +26,9 @@ from core.attention.kernels.refusals import (
 )
 from core.entries import ConfigError
 
-IMPLIED = frozenset({"implied"})  # the trait of a kernel whose weights are another matrix than exact's
+IMPLIED = frozenset(
+    {"implied"}
+)  # the trait of a kernel whose weights are another matrix than exact's
 STATE = frozenset({"state"})  # the trait of a kernel that can carry a state in place of keys
 PADDING_ONLY = ("none", "padding")
 CAUSAL = ("none", "causal", "padding")
@@ -34,12 +36,23 @@ CAUSAL = ("none", "causal", "padding")
 
 def needs_plain_rows(kernel: str, *masks: str) -> Reason:
     """The `refuse` of a kernel that replaces the softmax over dot products, under these masks alone."""
-    return refuse_when(kernel, not_product, not_softmax, enters_scores, multiplies_weights, combines_heads,
-                       drops_weights, mask_beyond(*masks))
+    return refuse_when(
+        kernel,
+        not_product,
+        not_softmax,
+        enters_scores,
+        multiplies_weights,
+        combines_heads,
+        drops_weights,
+        mask_beyond(*masks),
+    )
 
 
-def full_precision(kernel: Callable[[Any, AttentionInputs], Steps]) -> Callable[[Any, AttentionInputs], Steps]:
+def full_precision(
+    kernel: Callable[[Any, AttentionInputs], Steps],
+) -> Callable[[Any, AttentionInputs], Steps]:
     """A kernel whose products autocast leaves in fp32: fp16 overflows where exponentials meet, bf16 loses ranks."""
+
     @wraps(kernel)
     def run(self: Any, inputs: AttentionInputs) -> Steps:
         device = inputs.q.device.type
@@ -69,18 +82,24 @@ def split_scale(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
     """Which keys are real, (B, 1, 1, S); ConfigError for a bias, or a mask that differs between queries or heads."""
     if inputs.call_bias is not None:
-        raise ConfigError(f"kernel = {kernel} computes no scores that a bias could be added to; take kernel = exact.")
+        raise ConfigError(
+            f"kernel = {kernel} computes no scores that a bias could be added to; take kernel = exact."
+        )
     mask, real = inputs.call_mask, inputs.block.key_mask
     if mask is not None:
         if mask.dim() > 1 and mask.shape[-2] > 1 or mask.dim() > 2 and mask.shape[-3] > 1:
-            raise ConfigError(f"kernel = {kernel} computes no scores that a mask of {tuple(mask.shape)} could hide; "
-                              "take a mask of keys alone, (B, 1, 1, S), or kernel = exact.")
+            raise ConfigError(
+                f"kernel = {kernel} computes no scores that a mask of {tuple(mask.shape)} could hide; "
+                "take a mask of keys alone, (B, 1, 1, S), or kernel = exact."
+            )
         mask = mask.reshape(-1, 1, 1, mask.shape[-1])
         real = mask if real is None else real & mask
     return real
 
 
-def in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int) -> tuple[Tensor, Tensor, Tensor]:
+def in_chunks(
+    q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v in chunks, (B, H, n, chunk, D), with zeros before the first query (at `offset`) and at the end."""
     queries, keys = q.shape[2], k.shape[2]
     length = -(-max(offset + queries, keys) // chunk) * chunk
@@ -101,7 +120,9 @@ def chunk_length(inputs: AttentionInputs, chunk: int) -> int:
     return min(chunk, power_of_two(inputs.k.shape[2])) if inputs.carries else chunk
 
 
-def states_before(updates: Tensor, decays: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def states_before(
+    updates: Tensor, decays: Tensor, past: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """The state before each chunk, (B, H, n, D, E), and after the last: it decays over a chunk, which adds its update.
 
     updates (B, H, n, D, E); decays (B, H, n, D or 1, 1), that of each whole chunk; `past` is the first state.
@@ -114,10 +135,24 @@ def states_before(updates: Tensor, decays: Tensor, past: Tensor | None = None) -
 
 
 def steps(
-    inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor], state: Tensor | None = None,
+    inputs: AttentionInputs,
+    out: Tensor,
+    weights: Callable[[], Tensor],
+    state: Tensor | None = None,
 ) -> Steps:
-    """The Steps of an output and of the state after it; with `inputs.record` the mask and the weights that it implies.
-    """
-    mask, implied = (inputs.joined_mask(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
-    return Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, None, mask, out.to(inputs.v.dtype),
-                 weights=implied, state=state if inputs.carries else None, implied=True)
+    """The Steps of an output and of the state after it; with `inputs.record` the mask and the weights that it implies."""
+    mask, implied = (
+        (inputs.joined_mask(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
+    )
+    return Steps(
+        inputs.q,
+        inputs.k,
+        inputs.v,
+        inputs.score.scale,
+        None,
+        mask,
+        out.to(inputs.v.dtype),
+        weights=implied,
+        state=state if inputs.carries else None,
+        implied=True,
+    )

@@ -7,14 +7,20 @@ from core.attention.kernels.refusals import and_parts
 from core.entries import Area, Cost, LayerConfig
 
 
-def summed(config: LayerConfig, area: Area, flops: float, numbers: float, prepared: bool = True) -> Cost:
+def summed(
+    config: LayerConfig, area: Area, flops: float, numbers: float, prepared: bool = True
+) -> Cost:
     """A kernel with these FLOPs a head that holds so many numbers a head at once.
 
     With `prepared` it holds the score's prepared q and k too.
     """
     score = axis_cost("score", config, area)
-    return kernel_cost(config, area, score.flops + config.score_heads * flops,
-                       score.output * prepared + FLOAT * config.score_heads * numbers)
+    return kernel_cost(
+        config,
+        area,
+        score.flops + config.score_heads * flops,
+        score.output * prepared + FLOAT * config.score_heads * numbers,
+    )
 
 
 def power_of_two(size: int) -> int:
@@ -39,8 +45,14 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
     """Two products with a state of R × E and the sums of weights; drawn features take a product of their own."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
     flops = 2.0 * dim * features * (queries + keys) if drawn else 0.0
-    copied = scales(config)  # the scale goes into copies of q and k, and what a score has made of them is let go
-    inputs, features_q, features_k = (queries + keys) * dim * copied, queries * features, keys * features
+    copied = scales(
+        config
+    )  # the scale goes into copies of q and k, and what a score has made of them is let go
+    inputs, features_q, features_k = (
+        (queries + keys) * dim * copied,
+        queries * features,
+        keys * features,
+    )
     made = features_q + features_k
     making = made
     if drawn:  # a feature takes four steps that stand beside one another, and two more for keys that are not real
@@ -49,12 +61,18 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
         making = max(making, made + features_k)
     if not any(part.key == "causal" for part in and_parts(config.mask)):
         flops += 2.0 * features * (queries + value * (queries + keys))
-        return summed(config, area, flops, inputs + max(making, made + queries * (value + 1)), not copied)
+        return summed(
+            config, area, flops, inputs + max(making, made + queries * (value + 1)), not copied
+        )
     chunk, count, length = chunks_of(config, area)
     wide = value + 1
     flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
-    within = max(keys * wide * (keys < length), 2 * length * chunk, length * (chunk + wide),
-                 2 * length * wide + 2 * (count + 1) * features * wide)
+    within = max(
+        keys * wide * (keys < length),
+        2 * length * chunk,
+        length * (chunk + wide),
+        2 * length * wide + 2 * (count + 1) * features * wide,
+    )
     padded = made + length * wide + padding(area, length, features, features)
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
@@ -77,9 +95,16 @@ def retention_cost(config: LayerConfig, area: Area) -> Cost:
     dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
     flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
     states = count * dim * value
-    within = max(2 * length * chunk + 2 * chunk**2, length * (chunk + value), length * (dim + value) + states,
-                 length * value + 3 * states, length * (dim + 2 * value) + states)
-    return summed(config, area, flops, area.keys * dim + padding(area, length, dim, dim + value) + within)
+    within = max(
+        2 * length * chunk + 2 * chunk**2,
+        length * (chunk + value),
+        length * (dim + value) + states,
+        length * value + 3 * states,
+        length * (dim + 2 * value) + states,
+    )
+    return summed(
+        config, area, flops, area.keys * dim + padding(area, length, dim, dim + value) + within
+    )
 
 
 def delta_cost(config: LayerConfig, area: Area) -> Cost:
@@ -88,7 +113,11 @@ def delta_cost(config: LayerConfig, area: Area) -> Cost:
     gates = 2 if config.kernel.key == "gated_delta" else 1
     flops = 2.0 * gates * area.keys * config.d_model + length * corrected_flops(chunk, dim, value)
     a_token = 3 * dim + 3 * chunk + max(3 * chunk, 2 * (chunk + value))  # solving, or going through
-    numbers = (area.queries + area.keys) * dim + padding(area, length, dim, dim + value) + length * a_token
+    numbers = (
+        (area.queries + area.keys) * dim
+        + padding(area, length, dim, dim + value)
+        + length * a_token
+    )
     return summed(config, area, flops, numbers, prepared=False)
 
 
@@ -107,9 +136,15 @@ def linformer_cost(config: LayerConfig, area: Area) -> Cost:
     met = area.queries * rank
     # A product of one table with all heads copies k, then v; tables that are masked for each text are held themselves.
     own = 2 * area.keys * rank / config.score_heads if area.real is not None else 0
-    copy_k, copy_v = (area.keys * size * (config.score_heads > 1 and not own) for size in (dim, value))
-    numbers = own + max(copy_k + 2 * rank * dim, rank * dim + 2 * met, met + copy_v + 2 * rank * value,
-                        met + rank * value + area.queries * value)
+    copy_k, copy_v = (
+        area.keys * size * (config.score_heads > 1 and not own) for size in (dim, value)
+    )
+    numbers = own + max(
+        copy_k + 2 * rank * dim,
+        rank * dim + 2 * met,
+        met + copy_v + 2 * rank * value,
+        met + rank * value + area.queries * value,
+    )
     return summed(config, area, flops, numbers)
 
 
@@ -119,16 +154,34 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     few = int(config.kernel["landmarks"])
     few_q, few_k = min(few, queries), min(few, keys)
     if keys <= few:
-        return summed(config, area, 2.0 * area.cells * (dim + value),
-                      max(queries * dim + (2 if area.real is None else 3) * area.cells, area.cells + queries * value))
+        return summed(
+            config,
+            area,
+            2.0 * area.cells * (dim + value),
+            max(
+                queries * dim + (2 if area.real is None else 3) * area.cells,
+                area.cells + queries * value,
+            ),
+        )
     means = 2.0 * dim * (queries * few_q + keys * few_k)
     met = 2.0 * dim * (queries * few_k + few_q * few_k + few_q * keys)
     mixing = 2.0 * value * (few_q * keys + few_k * few_q + queries * few_k)
     mixing += 0.0 if area.real is None else 2.0 * value * few_k * keys  # as for texts of few keys
     inverting = int(config.kernel["rounds"]) * 4.0 * few_q * few_q * (few_q + few_k)
-    left, right, square, held = queries * few_k, few_q * keys, few_q * (few_q + few_k), 2 if area.real is None else 3
-    softmaxes = max(held * left, left + held * right, left + right + 3 * square, left + right + queries * value)
+    left, right, square, held = (
+        queries * few_k,
+        few_q * keys,
+        few_q * (few_q + few_k),
+        2 if area.real is None else 3,
+    )
+    softmaxes = max(
+        held * left, left + held * right, left + right + 3 * square, left + right + queries * value
+    )
     averages = (few_q * queries + few_k * keys) / config.score_heads  # one for all heads
     making = averages + 2 * few_k * keys / config.score_heads
-    return summed(config, area, means + met + mixing + inverting,
-                  max(making, averages + (few_q + 2 * few_k) * dim + softmaxes))
+    return summed(
+        config,
+        area,
+        means + met + mixing + inverting,
+        max(making, averages + (few_q + 2 * few_k) * dim + softmaxes),
+    )

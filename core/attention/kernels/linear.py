@@ -55,7 +55,12 @@ def linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor) -> Tenso
 
 
 def causal_linear_attention(
-    features_q: Tensor, features_k: Tensor, v: Tensor, chunk: int, offset: int = 0, past: Tensor | None = None,
+    features_q: Tensor,
+    features_k: Tensor,
+    v: Tensor,
+    chunk: int,
+    offset: int = 0,
+    past: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The output, where query i, at position offset + i, sees keys j ≤ offset + i, and the state after the last key.
 
@@ -64,11 +69,15 @@ def causal_linear_attention(
     the quadratic form.
     """
     queries = features_q.shape[2]
-    q, k, v = in_chunks(features_q, features_k, with_ones(v), chunk, offset)  # (B, H, n, chunk, R or E + 1)
+    q, k, v = in_chunks(
+        features_q, features_k, with_ones(v), chunk, offset
+    )  # (B, H, n, chunk, R or E + 1)
     inside = (q @ k.mT).tril() @ v
     start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
-    states = torch.cat((start[:, :, None], k.mT @ v), 2).cumsum(2)  # before each chunk, and after the last
-    sums = inside.add_(q @ states[:, :, :-1]).flatten(2, 3)[:, :, offset:offset + queries]
+    states = torch.cat((start[:, :, None], k.mT @ v), 2).cumsum(
+        2
+    )  # before each chunk, and after the last
+    sums = inside.add_(q @ states[:, :, :-1]).flatten(2, 3)[:, :, offset : offset + queries]
     return divided(sums), states[:, :, -1].clone()
 
 
@@ -83,7 +92,9 @@ class Features:
     """A kernel of feature maps φ(q) and φ(k); causal sums are computed in chunks."""
 
     def __init__(self, config: LayerConfig) -> None:
-        self.causal = config is not None and any(part.key == "causal" for part in and_parts(config.mask))
+        self.causal = config is not None and any(
+            part.key == "causal" for part in and_parts(config.mask)
+        )
         self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
 
     @full_precision
@@ -92,22 +103,45 @@ class Features:
         q, k = split_scale(inputs)
         return self.summed(inputs, elu_features(q), elu_features(k), real)
 
-    def summed(self, inputs: AttentionInputs, features_q: Tensor, features_k: Tensor, real: Tensor | None) -> Steps:
+    def summed(
+        self, inputs: AttentionInputs, features_q: Tensor, features_k: Tensor, real: Tensor | None
+    ) -> Steps:
         if real is not None:
             features_k = features_k.masked_fill(~real.mT, 0.0)
         v, state = to_float32(inputs.v), None
         if self.causal:
-            out, state = causal_linear_attention(features_q, features_k, v, chunk_length(inputs, self.chunk),
-                                                 inputs.block.offset, inputs.past)
+            out, state = causal_linear_attention(
+                features_q,
+                features_k,
+                v,
+                chunk_length(inputs, self.chunk),
+                inputs.block.offset,
+                inputs.past,
+            )
         else:
             out = linear_attention(features_q, features_k, v)
-        return steps(inputs, out, lambda: implied_weights(features_q, features_k, inputs.joined_mask()), state)
+        return steps(
+            inputs,
+            out,
+            lambda: implied_weights(features_q, features_k, inputs.joined_mask()),
+            state,
+        )
 
 
 LINEAR = Entry(
-    "linear", "Linear", Features,
+    "linear",
+    "Linear",
+    Features,
     r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
     r"\quad \phi(x) = \text{elu}(x) + 1",
     "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
-    "from those of softmax.", "Katharopoulos et al.", 2020, "https://arxiv.org/abs/2006.16236",
-    (CHUNK,), short="elu + 1", traits=IMPLIED | STATE, cost=linear_cost, refuse=needs_plain_rows("linear", *CAUSAL))
+    "from those of softmax.",
+    "Katharopoulos et al.",
+    2020,
+    "https://arxiv.org/abs/2006.16236",
+    (CHUNK,),
+    short="elu + 1",
+    traits=IMPLIED | STATE,
+    cost=linear_cost,
+    refuse=needs_plain_rows("linear", *CAUSAL),
+)

@@ -26,30 +26,44 @@ class Linformer(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
-            raise ConfigError("kernel = linformer has weights; take Attention(config), or kernel = linear.")
+            raise ConfigError(
+                "kernel = linformer has weights; take Attention(config), or kernel = linear."
+            )
         self.max_len, rank = int(config.kernel["max_len"]), int(config.kernel["rank"])
         self.to_key, self.to_value = (
-            nn.Parameter(torch.empty(self.max_len, rank).uniform_(-(rank**-0.5), rank**-0.5)) for _ in range(2))
+            nn.Parameter(torch.empty(self.max_len, rank).uniform_(-(rank**-0.5), rank**-0.5))
+            for _ in range(2)
+        )
 
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         length = inputs.k.shape[2]
         if length > self.max_len:
-            raise ConfigError(f"kernel = linformer has max_len = {self.max_len}, but there are {length} keys; take "
-                              f"max_len ≥ {length}, or kernel = nystrom.")
+            raise ConfigError(
+                f"kernel = linformer has max_len = {self.max_len}, but there are {length} keys; take "
+                f"max_len ≥ {length}, or kernel = nystrom."
+            )
         real = real_keys(inputs, "linformer")
         q, k, scale = scaled_qk(inputs)
         v = to_float32(inputs.v)
-        to_key, to_value = self.to_key[:length].to(q.dtype), self.to_value[:length].to(q.dtype)  # (S, r)
+        to_key, to_value = (
+            self.to_key[:length].to(q.dtype),
+            self.to_value[:length].to(q.dtype),
+        )  # (S, r)
         if real is not None:
-            to_key, to_value = to_key.masked_fill(~real.mT, 0.0), to_value.masked_fill(~real.mT, 0.0)
+            to_key, to_value = (
+                to_key.masked_fill(~real.mT, 0.0),
+                to_value.masked_fill(~real.mT, 0.0),
+            )
         weights = (q @ (scale * (to_key.mT @ k)).mT).softmax(-1)  # (B, H, T, r)
         return steps(inputs, weights @ (to_value.mT @ v), lambda: weights @ to_value.mT)
 
 
 def averages(length: int, count: int, real: Tensor | None, like: Tensor) -> Tensor:
     """(B, 1, count, length): row n averages the n-th of `count` stretches of the real tokens; zeros if it is empty."""
-    real = torch.ones(1, 1, 1, length, dtype=torch.bool, device=like.device) if real is None else real
+    real = (
+        torch.ones(1, 1, 1, length, dtype=torch.bool, device=like.device) if real is None else real
+    )
     rank, number = real.cumsum(-1) - 1, real.sum(-1, keepdim=True)
     stretch = torch.div(rank * count, number.clamp(min=1), rounding_mode="floor")
     inside = ((stretch == torch.arange(count, device=like.device)[:, None]) & real).to(like.dtype)
@@ -66,7 +80,11 @@ def inverse(matrix: Tensor, rounds: int) -> Tensor:
     estimate = matrix.mT / largest.clamp(min=torch.finfo(matrix.dtype).tiny)
     for _ in range(rounds):
         both = matrix @ estimate
-        estimate = 0.25 * estimate @ (13 * identity - both @ (15 * identity - both @ (7 * identity - both)))
+        estimate = (
+            0.25
+            * estimate
+            @ (13 * identity - both @ (15 * identity - both @ (7 * identity - both)))
+        )
     return estimate
 
 
@@ -75,7 +93,11 @@ def soft(q: Tensor, k: Tensor, columns: Tensor | None) -> Tensor:
     scores = q @ k.mT
     if columns is None:
         return scores.softmax(-1)
-    return scores.masked_fill(~columns, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~columns, 0.0)
+    return (
+        scores.masked_fill(~columns, torch.finfo(scores.dtype).min)
+        .softmax(-1)
+        .masked_fill(~columns, 0.0)
+    )
 
 
 class Nystrom:
@@ -86,7 +108,9 @@ class Nystrom:
 
     def __init__(self, config: LayerConfig) -> None:
         choice = None if config is None else config.kernel
-        self.landmarks, self.rounds = (int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS))
+        self.landmarks, self.rounds = (
+            int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS)
+        )
 
     @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
@@ -100,17 +124,30 @@ class Nystrom:
         left, middle, right = self.factors(q, k, of_k, scale, real, inputs.block.owns_queries)
         if real is None:
             return steps(inputs, left @ (middle @ (right @ v)), lambda: left @ (middle @ right))
-        few = real.sum(-1, keepdim=True) <= self.landmarks  # a landmark a key, whatever the padding: the softmax itself
-        return steps(inputs, left @ torch.where(few, of_k @ v, middle @ (right @ v)),
-                     lambda: left @ torch.where(few, of_k, middle @ right))
+        few = (
+            real.sum(-1, keepdim=True) <= self.landmarks
+        )  # a landmark a key, whatever the padding: the softmax itself
+        return steps(
+            inputs,
+            left @ torch.where(few, of_k @ v, middle @ (right @ v)),
+            lambda: left @ torch.where(few, of_k, middle @ right),
+        )
 
     def factors(
-        self, q: Tensor, k: Tensor, of_k: Tensor, scale: float | Tensor, real: Tensor | None, own: bool,
+        self,
+        q: Tensor,
+        k: Tensor,
+        of_k: Tensor,
+        scale: float | Tensor,
+        real: Tensor | None,
+        own: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The three matrices, (B, H, T, m), (B, H, m, m), (B, H, m, S); `own` says that the queries are padded too."""
         of_q = averages(q.shape[2], min(self.landmarks, q.shape[2]), real if own else None, q)
         few_q, few_k = of_q @ q, of_k @ k
-        filled = None if real is None else of_k.any(-1).unsqueeze(-2)  # (B, 1, 1, m): fewer tokens leave some empty
+        filled = (
+            None if real is None else of_k.any(-1).unsqueeze(-2)
+        )  # (B, 1, 1, m): fewer tokens leave some empty
         left, right = soft(q, scale * few_k, filled), soft(scale * few_q, k, real)
         middle = soft(few_q, scale * few_k, filled)
         if real is not None:
@@ -121,21 +158,61 @@ class Nystrom:
 POSITIONAL = IMPLIED | {"own positions"}  # rows of E and stretches of landmarks belong to positions
 
 LINFORMER = Entry(
-    "linformer", "Linformer", Linformer, r"\text{softmax}\!\left(q\,(E^\top K)^\top\right) F^\top V",
+    "linformer",
+    "Linformer",
+    Linformer,
+    r"\text{softmax}\!\left(q\,(E^\top K)^\top\right) F^\top V",
     "Learned matrices E and F project all keys and values to r keys and r values before the scores are computed.",
-    "Wang et al.", 2020,
+    "Wang et al.",
+    2020,
     "https://arxiv.org/abs/2006.04768",
-    (Param("rank", "Rank", 32, 1, 1024, 1, meaning="number r of projected keys and values"),
-     Param("max_len", "Longest length", 512, 1, 16384, 1, meaning="largest number of keys that E and F can project")),
-    short="{rank} projected keys", traits=POSITIONAL, cost=linformer_cost,
-    refuse=needs_plain_rows("linformer", *PADDING_ONLY))
-LANDMARKS = Param("landmarks", "Landmarks", 32, 1, 1024, 1, meaning="number m of landmarks, each the mean of "
-                                                                    "neighbouring queries or keys")
-ROUNDS = Param("rounds", "Rounds", 6, 1, 50, 1, meaning="iterations that compute the inverse of the landmarks' weights")
+    (
+        Param("rank", "Rank", 32, 1, 1024, 1, meaning="number r of projected keys and values"),
+        Param(
+            "max_len",
+            "Longest length",
+            512,
+            1,
+            16384,
+            1,
+            meaning="largest number of keys that E and F can project",
+        ),
+    ),
+    short="{rank} projected keys",
+    traits=POSITIONAL,
+    cost=linformer_cost,
+    refuse=needs_plain_rows("linformer", *PADDING_ONLY),
+)
+LANDMARKS = Param(
+    "landmarks",
+    "Landmarks",
+    32,
+    1,
+    1024,
+    1,
+    meaning="number m of landmarks, each the mean of neighbouring queries or keys",
+)
+ROUNDS = Param(
+    "rounds",
+    "Rounds",
+    6,
+    1,
+    50,
+    1,
+    meaning="iterations that compute the inverse of the landmarks' weights",
+)
 NYSTROM = Entry(
-    "nystrom", "Nyström", Nystrom,
+    "nystrom",
+    "Nyström",
+    Nystrom,
     r"\text{softmax}(q \tilde k^\top)\ \text{softmax}(\tilde q \tilde k^\top)^{+}\ \text{softmax}(\tilde q k^\top)",
     "Queries are compared with landmarks, and landmarks with keys. A landmark is the mean of neighbouring tokens.",
-    "Xiong et al.", 2021,
-    "https://arxiv.org/abs/2102.03902", (LANDMARKS, ROUNDS), short="{landmarks} landmarks", traits=POSITIONAL,
-    cost=nystrom_cost, refuse=needs_plain_rows("nystrom", *PADDING_ONLY))
+    "Xiong et al.",
+    2021,
+    "https://arxiv.org/abs/2102.03902",
+    (LANDMARKS, ROUNDS),
+    short="{landmarks} landmarks",
+    traits=POSITIONAL,
+    cost=nystrom_cost,
+    refuse=needs_plain_rows("nystrom", *PADDING_ONLY),
+)

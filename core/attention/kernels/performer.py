@@ -27,8 +27,12 @@ def orthogonal_gaussian(rows: int, dim: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     normal = torch.randn(-(-rows // dim), dim, dim, generator=generator, dtype=torch.float64)
     basis, triangle = torch.linalg.qr(normal)
-    basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # else each first number is negative
-    lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
+    basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(
+        -2
+    )  # else each first number is negative
+    lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(
+        dim=1, keepdim=True
+    )
     return (basis.mT.flatten(0, 1)[:rows] * lengths).float()
 
 
@@ -56,7 +60,11 @@ def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: boo
     products = k @ directions.T
     exponent, hidden = exponents(k, products), None if real is None else ~real.mT
     if not causal:
-        top = products if hidden is None else products.masked_fill(hidden, torch.finfo(products.dtype).min)
+        top = (
+            products
+            if hidden is None
+            else products.masked_fill(hidden, torch.finfo(products.dtype).min)
+        )
         exponent = exponent - top.amax((-1, -2), keepdim=True)
     return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 
@@ -67,10 +75,14 @@ class Performer(nn.Module):
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
-            raise ConfigError("kernel = performer needs random features of the head size; take Attention(config), or "
-                              "kernel = linear.")
+            raise ConfigError(
+                "kernel = performer needs random features of the head size; take Attention(config), or "
+                "kernel = linear."
+            )
         self.features = Features(config)
-        directions = orthogonal_gaussian(int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"]))
+        directions = orthogonal_gaussian(
+            int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"])
+        )
         self.register_buffer("directions", directions)
 
     @full_precision
@@ -78,17 +90,39 @@ class Performer(nn.Module):
         real = real_keys(inputs, "performer")
         q, k = split_scale(inputs)
         directions = self.directions.to(q.dtype)
-        return self.features.summed(inputs, query_features(q, directions),
-                                    key_features(k, directions, real, self.features.causal), real)
+        return self.features.summed(
+            inputs,
+            query_features(q, directions),
+            key_features(k, directions, real, self.features.causal),
+            real,
+        )
 
 
 PERFORMER = Entry(
-    "performer", "Performer", Performer,
+    "performer",
+    "Performer",
+    Performer,
     r"e^{q^\top k} \approx \phi(q)^\top \phi(k),\quad \phi(x) = \tfrac{1}{\sqrt R}\, e^{W x - |x|^2 / 2}",
     "Random orthogonal directions W give features whose dot product equals the exponential of softmax on average. "
-    "More directions give a smaller error.", "Choromanski et al.", 2021, "https://arxiv.org/abs/2009.14794",
-    (Param("features", "Random features", 128, 1, 4096, 1, meaning="number R of random directions; the error falls as "
-                                                                   "1/√R"),
-     Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random directions"), CHUNK),
-    short="{features} random features", traits=IMPLIED | STATE, cost=performer_cost,
-    refuse=needs_plain_rows("performer", *CAUSAL))
+    "More directions give a smaller error.",
+    "Choromanski et al.",
+    2021,
+    "https://arxiv.org/abs/2009.14794",
+    (
+        Param(
+            "features",
+            "Random features",
+            128,
+            1,
+            4096,
+            1,
+            meaning="number R of random directions; the error falls as 1/√R",
+        ),
+        Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random directions"),
+        CHUNK,
+    ),
+    short="{features} random features",
+    traits=IMPLIED | STATE,
+    cost=performer_cost,
+    refuse=needs_plain_rows("performer", *CAUSAL),
+)

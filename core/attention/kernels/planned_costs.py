@@ -23,14 +23,23 @@ from core.masks import make_mask
 from core.score_block import ScoreBlock
 
 
-def gathered_cost(config: LayerConfig, area: Area, plan: list[Stretch], fused: bool, mask_reads: int = 1) -> Cost:
+def gathered_cost(
+    config: LayerConfig, area: Area, plan: list[Stretch], fused: bool, mask_reads: int = 1
+) -> Cost:
     """The cost where each block of queries and its keys of the plan are computed at once, exact or fused."""
     size = int(config.kernel["block"])
     areas, blocks = gathered_areas(area, size, plan), -(-area.queries // size)
     peak = max(fused_bytes(config, each) if fused else exact_bytes(config, each) for each in areas)
-    copied_keys = max((sum(part.stop - part.start for part in keys) for keys in plan if len(keys) > 1), default=0)
-    copies = FLOAT * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim) * copied_keys
-    out, last_out = output_bytes(config, area.queries), output_bytes(config, min(size, area.queries))
+    copied_keys = max(
+        (sum(part.stop - part.start for part in keys) for keys in plan if len(keys) > 1), default=0
+    )
+    copies = (
+        FLOAT * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim) * copied_keys
+    )
+    out, last_out = (
+        output_bytes(config, area.queries),
+        output_bytes(config, min(size, area.queries)),
+    )
     held = max(2 * out, out * (blocks - 1) / blocks + last_out * fused + peak + copies)
     return kernel_cost(config, area, total_flops(config, areas, mask_reads), held)
 
@@ -43,8 +52,12 @@ def chunked_cost(config: LayerConfig, area: Area) -> Cost:
     out, block_out = output_bytes(config, area.queries), output_bytes(config, rows)
     logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
     peak = max((chunked_bytes(config, each) for each in areas), default=0.0)
-    return kernel_cost(config, area, total_flops(config, areas),
-                       out + logarithms + block_out + max(peak, block_out))
+    return kernel_cost(
+        config,
+        area,
+        total_flops(config, areas),
+        out + logarithms + block_out + max(peak, block_out),
+    )
 
 
 def total_flops(config: LayerConfig, areas: Counter[Area], mask_reads: int = 1) -> float:
@@ -54,8 +67,12 @@ def total_flops(config: LayerConfig, areas: Counter[Area], mask_reads: int = 1) 
 def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
     """The blocks of keys that a mask lets each block of queries see; keys from `area.real` on are padding."""
     real = area.keys if area.real is None else area.real
-    whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads,
-                             key_mask=torch.arange(area.keys)[None] < real)
+    whole = ScoreBlock.whole(
+        area.queries,
+        area.keys,
+        num_heads=config.score_heads,
+        key_mask=torch.arange(area.keys)[None] < real,
+    )
     mask = None if config.mask.key == "none" else make_mask(config.mask, config)
 
     def allowed(rows: slice) -> torch.Tensor | None:
@@ -70,14 +87,28 @@ def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
 
 def rectangle(area: Area, rows: slice, first_key: int, last_key: int, keys: int) -> Area:
     """The area of some queries and of so many keys, between the first and the last."""
-    return Area(rows.stop - rows.start, keys, rows.start - last_key, rows.stop - 1 - first_key, area.masked, area.real)
+    return Area(
+        rows.stop - rows.start,
+        keys,
+        rows.start - last_key,
+        rows.stop - 1 - first_key,
+        area.masked,
+        area.real,
+    )
 
 
 def gathered_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
     """How often each area occurs among the blocks of queries, each with all its keys of the plan."""
     return Counter(
-        rectangle(area, rows, keys[0].start, keys[-1].stop - 1, sum(part.stop - part.start for part in keys))
-        for rows, keys in zip(spans(area.queries, size), plan, strict=True))
+        rectangle(
+            area,
+            rows,
+            keys[0].start,
+            keys[-1].stop - 1,
+            sum(part.stop - part.start for part in keys),
+        )
+        for rows, keys in zip(spans(area.queries, size), plan, strict=True)
+    )
 
 
 def block_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:

@@ -14,9 +14,13 @@ from core.attention.kernels.exact import AttentionInputs
 from core.entries import Choice
 from core.score_block import ALL
 
-Reach = tuple[float, float]  # how many keys before and after its own position a query may see at most
+Reach = tuple[
+    float, float
+]  # how many keys before and after its own position a query may see at most
 EVERYTHING: Reach = (math.inf, math.inf)
-NOTHING = (slice(0, 1),)  # for queries that see no key: one key, which the mask hides, so that they give zeros
+NOTHING = (
+    slice(0, 1),
+)  # for queries that see no key: one key, which the mask hides, so that they give zeros
 
 
 def reach(mask: Choice) -> Reach:
@@ -56,14 +60,23 @@ class MaskGeometry:
     @classmethod
     def of(cls, inputs: AttentionInputs) -> MaskGeometry:
         q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
-        reads_content = mask is not None and any(getattr(part, "reads_content", False) for part in mask.modules())
+        reads_content = mask is not None and any(
+            getattr(part, "reads_content", False) for part in mask.modules()
+        )
         fixed = inputs.call_mask is None and inputs.block.key_mask is None and not reads_content
-        return cls(q.shape[2], k.shape[2], inputs.block.offset,
-                   lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(), fixed)
+        return cls(
+            q.shape[2],
+            k.shape[2],
+            inputs.block.offset,
+            lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(),
+            fixed,
+        )
 
 
 Stretch = tuple[slice, ...]
-Plan = Callable[[MaskGeometry, int], list[Stretch]]  # the stretches of keys of each block of queries
+Plan = Callable[
+    [MaskGeometry, int], list[Stretch]
+]  # the stretches of keys of each block of queries
 
 
 @dataclass(frozen=True)
@@ -111,12 +124,24 @@ def touched_blocks(geometry: MaskGeometry, size: int) -> list[Stretch]:
             plan.append((slice(0, keys),))
             continue
         visible = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
-        blocks = F.pad(visible, (0, -keys % size)).unflatten(0, (-1, size)).any(1).nonzero().flatten().tolist()
+        blocks = (
+            F.pad(visible, (0, -keys % size))
+            .unflatten(0, (-1, size))
+            .any(1)
+            .nonzero()
+            .flatten()
+            .tolist()
+        )
         plan.append(merge_blocks(blocks, size, keys) or NOTHING)
     return plan
 
 
-GAPLESS = ("none", "causal", "local", "causal_local")  # masks that show every key within their reach
+GAPLESS = (
+    "none",
+    "causal",
+    "local",
+    "causal_local",
+)  # masks that show every key within their reach
 
 
 def visible_blocks(mask: Choice, geometry: MaskGeometry, size: int, real: int) -> list[Stretch]:
@@ -124,7 +149,10 @@ def visible_blocks(mask: Choice, geometry: MaskGeometry, size: int, real: int) -
     if mask.key not in GAPLESS:
         return touched_blocks(geometry, size)
     band = Band(*reach(mask))(replace(geometry, keys=real), size)
-    return [stretch if stretch is NOTHING else whole_blocks(stretch[0], size, geometry.keys) for stretch in band]
+    return [
+        stretch if stretch is NOTHING else whole_blocks(stretch[0], size, geometry.keys)
+        for stretch in band
+    ]
 
 
 def whole_blocks(keys: slice, size: int, length: int) -> Stretch:

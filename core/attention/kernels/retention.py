@@ -51,7 +51,13 @@ def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.devic
 
 
 def retain(
-    q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, chunk: int, offset: int = 0, past: Tensor | None = None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    slopes: Tensor,
+    chunk: int,
+    offset: int = 0,
+    past: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks, and the state at the last key: the sum with k_jᵀ for q_i·k_j.
 
@@ -67,7 +73,7 @@ def retain(
     until = torch.exp(-rate * (filled - 1 - position[:, None]).clamp(min=0))
     states, state = states_before((k * until).mT @ v, torch.exp(-rate * filled)[None], past)
     out = out + (q * torch.exp(-rate * (position + 1)[:, None])) @ states
-    return out.flatten(2, 3)[:, :, offset:offset + queries], state
+    return out.flatten(2, 3)[:, :, offset : offset + queries], state
 
 
 def decay(slopes: Tensor, distance: Tensor) -> Tensor:
@@ -78,28 +84,61 @@ def decay(slopes: Tensor, distance: Tensor) -> Tensor:
 class Retention:
     def __init__(self, config: LayerConfig) -> None:
         if config is None:
-            raise ConfigError("kernel = retention needs a decay for each head; take Attention(config), or kernel = "
-                              "linear.")
-        self.chunk, self.rule, self.heads = int(config.kernel["chunk"]), str(config.kernel["decay"]), config.score_heads
+            raise ConfigError(
+                "kernel = retention needs a decay for each head; take Attention(config), or kernel = "
+                "linear."
+            )
+        self.chunk, self.rule, self.heads = (
+            int(config.kernel["chunk"]),
+            str(config.kernel["decay"]),
+            config.score_heads,
+        )
 
     @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
         real = real_keys(inputs, "retention")
         q, k, scale = scaled_qk(inputs)
-        k, v, slopes = k * scale, to_float32(inputs.v), slopes_of(self.rule, self.heads, q.dtype, q.device)
+        k, v, slopes = (
+            k * scale,
+            to_float32(inputs.v),
+            slopes_of(self.rule, self.heads, q.dtype, q.device),
+        )
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
-        out, state = retain(q, k, v, slopes, chunk_length(inputs, self.chunk), inputs.block.offset, inputs.past)
-        return steps(inputs, out, lambda: (q @ k.mT) * decay(slopes, (inputs.block.i - inputs.block.j).to(q.dtype)),
-                     state)
+        out, state = retain(
+            q, k, v, slopes, chunk_length(inputs, self.chunk), inputs.block.offset, inputs.past
+        )
+        return steps(
+            inputs,
+            out,
+            lambda: (q @ k.mT) * decay(slopes, (inputs.block.i - inputs.block.j).to(q.dtype)),
+            state,
+        )
 
 
 RETENTION = Entry(
-    "retention", "Retention", Retention, r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
+    "retention",
+    "Retention",
+    Retention,
+    r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
     "Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows may "
     "have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
-    "Sun et al.", 2023, "https://arxiv.org/abs/2307.08621",
-    (Param("decay", "Decay", "retnet", choices=("retnet", "lightning"), labels=("RetNet", "Lightning"),
-           meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope"), CHUNK),
-    short="γ^(i−j)·s", traits=IMPLIED | STATE | {"own positions"}, cost=retention_cost,
-    refuse=needs_plain_rows("retention", *CAUSAL))
+    "Sun et al.",
+    2023,
+    "https://arxiv.org/abs/2307.08621",
+    (
+        Param(
+            "decay",
+            "Decay",
+            "retnet",
+            choices=("retnet", "lightning"),
+            labels=("RetNet", "Lightning"),
+            meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope",
+        ),
+        CHUNK,
+    ),
+    short="γ^(i−j)·s",
+    traits=IMPLIED | STATE | {"own positions"},
+    cost=retention_cost,
+    refuse=needs_plain_rows("retention", *CAUSAL),
+)

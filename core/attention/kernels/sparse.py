@@ -17,7 +17,15 @@ from core.attention.kernels.base import SAME, slice_inputs, spans
 from core.attention.kernels.exact import AttentionInputs, Steps, exact
 from core.attention.kernels.fused import fused, why_not_fused
 from core.attention.kernels.planned_costs import blocks_seen, gathered_cost
-from core.attention.kernels.plans import EVERYTHING, Band, MaskGeometry, Plan, Stretch, Touched, reach
+from core.attention.kernels.plans import (
+    EVERYTHING,
+    Band,
+    MaskGeometry,
+    Plan,
+    Stretch,
+    Touched,
+    reach,
+)
 from core.attention.kernels.refusals import ranks_keys, refuse_when, whole_rows
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
@@ -37,7 +45,9 @@ class Stretches:
             return self.x[:, :, columns]
         first, last = columns.start // self.size, -(-columns.stop // self.size)
         start = columns.start - first * self.size
-        return torch.cat(self.blocks[first:last], dim=2)[:, :, start:start + columns.stop - columns.start]
+        return torch.cat(self.blocks[first:last], dim=2)[
+            :, :, start : start + columns.stop - columns.start
+        ]
 
 
 def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve = fused) -> Steps:
@@ -49,18 +59,33 @@ def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve 
         return solve(inputs)
     q, k, v = inputs.q, inputs.k, inputs.v
     keys, values = Stretches(k, size), Stretches(v, size)
-    planned = zip(spans(q.shape[2], size), q.split(size, dim=2), plan(MaskGeometry.of(inputs), size), strict=True)
-    outs = [solve(restrict(inputs, rows, part_q, keys, values, seen)).out for rows, part_q, seen in planned]
+    planned = zip(
+        spans(q.shape[2], size),
+        q.split(size, dim=2),
+        plan(MaskGeometry.of(inputs), size),
+        strict=True,
+    )
+    outs = [
+        solve(restrict(inputs, rows, part_q, keys, values, seen)).out
+        for rows, part_q, seen in planned
+    ]
     return Steps(q, k, v, inputs.score.scale, None, None, torch.cat(outs, dim=2))
 
 
 def restrict(
-    inputs: AttentionInputs, rows: slice, q: Tensor, keys: Stretches, values: Stretches, seen: Stretch,
+    inputs: AttentionInputs,
+    rows: slice,
+    q: Tensor,
+    keys: Stretches,
+    values: Stretches,
+    seen: Stretch,
 ) -> AttentionInputs:
     """The inputs restricted to some queries and the stretches of keys that they see."""
     if len(seen) == 1:
         return slice_inputs(inputs, rows, seen[0], q, keys[seen[0]], values[seen[0]])
-    columns = torch.cat([torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen])
+    columns = torch.cat(
+        [torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen]
+    )
     k, v = (torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values))
     return slice_inputs(inputs, rows, columns, q, k, v)
 
@@ -109,7 +134,9 @@ def _local_cost(config: LayerConfig, area: Area) -> Cost:
 def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
     """A mask that reads content may show anything, so every block counts; one that multiplies weights, too, is computed
     for the plan and once more."""
-    every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"]))
+    every: list[Stretch] = [(slice(0, area.keys),)] * -(
+        -area.queries // int(config.kernel["block"])
+    )
     content, masks = config.has("mask", "reads content"), 1
     if content and not computes_mask_once(config):
         masks = 2
@@ -118,12 +145,32 @@ def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 LOCAL = Entry(
-    "local", "Local band", _local, r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
+    "local",
+    "Local band",
+    _local,
+    r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
     "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
-    "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150", (BLOCK,), short="only the band", traits=SAME,
-    cost=_local_cost, refuse=refuse_when("local", whole_rows, ranks_keys))
+    "Beltagy et al.",
+    2020,
+    "https://arxiv.org/abs/2004.05150",
+    (BLOCK,),
+    short="only the band",
+    traits=SAME,
+    cost=_local_cost,
+    refuse=refuse_when("local", whole_rows, ranks_keys),
+)
 BLOCK_SPARSE = Entry(
-    "block_sparse", "Block-sparse", _block_sparse, r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
-    "Only the blocks of the score matrix that have an allowed cell are computed.", "Child et al.", 2019,
-    "https://arxiv.org/abs/1904.10509", (BLOCK,), short="only blocks with allowed cells", traits=SAME | {"reads mask"},
-    cost=_block_sparse_cost, refuse=refuse_when("block_sparse", whole_rows))
+    "block_sparse",
+    "Block-sparse",
+    _block_sparse,
+    r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
+    "Only the blocks of the score matrix that have an allowed cell are computed.",
+    "Child et al.",
+    2019,
+    "https://arxiv.org/abs/1904.10509",
+    (BLOCK,),
+    short="only blocks with allowed cells",
+    traits=SAME | {"reads mask"},
+    cost=_block_sparse_cost,
+    refuse=refuse_when("block_sparse", whole_rows),
+)

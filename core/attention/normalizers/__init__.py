@@ -25,6 +25,17 @@ __all__ = ["NORMALIZERS", "Entmax", "Hard", "Normalizer", "Sigmoid", "Softcap", 
 # those of other heads and may be negative. None reads more than the keys that may be seen,
 # so a kernel may leave the others out.
 NORMALIZERS = Axis(
-    SOFTMAX, SOFTCAP, SCALABLE_SOFTMAX, SOFTMAX_ONE, SINK, SIGMOID, SOFTPICK, SPARSEMAX, ENTMAX15, ENTMAX, TOP_K, HARD,
+    SOFTMAX,
+    SOFTCAP,
+    SCALABLE_SOFTMAX,
+    SOFTMAX_ONE,
+    SINK,
+    SIGMOID,
+    SOFTPICK,
+    SPARSEMAX,
+    ENTMAX15,
+    ENTMAX,
+    TOP_K,
+    HARD,
     TALKING_HEADS,
 )

@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 from core.entries import Area, Cost, LayerConfig, Param
 
-TEMPERATURE = Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01,
-                    meaning="number τ that every score is divided by first")
+TEMPERATURE = Param(
+    "temperature",
+    "Temperature",
+    1.0,
+    0.01,
+    100.0,
+    0.01,
+    meaning="number τ that every score is divided by first",
+)
 
 
 def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]:
@@ -15,6 +22,7 @@ def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]
 
     A temperature other than 1 takes one more.
     """
+
     def cost(config: LayerConfig, area: Area) -> Cost:
         scores = 4.0 * config.score_heads * area.cells
         count = (masked if area.masked else plain) + (config.normalizer["temperature"] != 1.0)

@@ -62,12 +62,27 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 HARD = Entry(
-    "hard", "Hard", lambda config: Hard(**config.normalizer.kwargs),
+    "hard",
+    "Hard",
+    lambda config: Hard(**config.normalizer.kwargs),
     r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
     "The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
     "taken. Training uses the gradient of a softmax with this temperature.",
-    "Xu et al.", 2015, "https://arxiv.org/abs/1502.03044",
-    (TEMPERATURE, Param("gradient", "Gradient", STRAIGHT_THROUGH, choices=(STRAIGHT_THROUGH, NONE),
-                        meaning="whether scores get the gradient of a softmax, or none",
-                        labels=("Of the softmax (straight-through)", "None"))),
-    "1 for the largest", traits=SUMS_TO_ONE | {"hard"}, cost=_cost)
+    "Xu et al.",
+    2015,
+    "https://arxiv.org/abs/1502.03044",
+    (
+        TEMPERATURE,
+        Param(
+            "gradient",
+            "Gradient",
+            STRAIGHT_THROUGH,
+            choices=(STRAIGHT_THROUGH, NONE),
+            meaning="whether scores get the gradient of a softmax, or none",
+            labels=("Of the softmax (straight-through)", "None"),
+        ),
+    ),
+    "1 for the largest",
+    traits=SUMS_TO_ONE | {"hard"},
+    cost=_cost,
+)

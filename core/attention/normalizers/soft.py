@@ -103,54 +103,131 @@ def log_of_keys(scores: Tensor, mask: Tensor | None) -> float | Tensor:
 
 
 SOFTMAX = Entry(
-    "softmax", "Softmax", lambda config: Softmax(**config.normalizer.kwargs),
+    "softmax",
+    "Softmax",
+    lambda config: Softmax(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
     "Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
-    "Bahdanau et al.", 2014,
-    "https://arxiv.org/abs/1409.0473", (TEMPERATURE,), "eˢ / Σ eˢ", traits=SUMS_TO_ONE | {"softmax"},
-    cost=matrices(1, 2))
+    "Bahdanau et al.",
+    2014,
+    "https://arxiv.org/abs/1409.0473",
+    (TEMPERATURE,),
+    "eˢ / Σ eˢ",
+    traits=SUMS_TO_ONE | {"softmax"},
+    cost=matrices(1, 2),
+)
 
 SOFTCAP = Entry(
-    "softcap", "Softcap", lambda config: Softcap(**config.normalizer.kwargs),
+    "softcap",
+    "Softcap",
+    lambda config: Softcap(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
-    "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.", "Gemma Team", 2024,
+    "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.",
+    "Gemma Team",
+    2024,
     "https://arxiv.org/abs/2408.00118",
-    (TEMPERATURE, Param("cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="limit c of the scores; 50 in Gemma 2")),
-    "softmax(c·tanh(s / c))", traits=SUMS_TO_ONE, cost=matrices(2, 3))
+    (
+        TEMPERATURE,
+        Param(
+            "cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="limit c of the scores; 50 in Gemma 2"
+        ),
+    ),
+    "softmax(c·tanh(s / c))",
+    traits=SUMS_TO_ONE,
+    cost=matrices(2, 3),
+)
 
 SCALABLE_SOFTMAX = Entry(
-    "scalable_softmax", "Scalable softmax",
+    "scalable_softmax",
+    "Scalable softmax",
     lambda config: ScalableSoftmax(num_heads=config.score_heads, **config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
     "Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a learned "
-    "number of the head. So a softmax over many keys does not become flat.", "Nakanishi", 2025,
+    "number of the head. So a softmax over many keys does not become flat.",
+    "Nakanishi",
+    2025,
     "https://arxiv.org/abs/2501.19399",
-    (TEMPERATURE, Param("start", "Initial factor", 0.5, 0.0, 4.0, 0.05, meaning="initial value of c in every head; "
-                                                                               "with c·log n = 1 it is softmax")),
-    "softmax(c·log n·s)", traits=SUMS_TO_ONE, cost=matrices(2, 3))
+    (
+        TEMPERATURE,
+        Param(
+            "start",
+            "Initial factor",
+            0.5,
+            0.0,
+            4.0,
+            0.05,
+            meaning="initial value of c in every head; with c·log n = 1 it is softmax",
+        ),
+    ),
+    "softmax(c·log n·s)",
+    traits=SUMS_TO_ONE,
+    cost=matrices(2, 3),
+)
 
 SOFTMAX_ONE = Entry(
-    "softmax_one", "Softmax-one", lambda config: SoftmaxOne(**config.normalizer.kwargs),
+    "softmax_one",
+    "Softmax-one",
+    lambda config: SoftmaxOne(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
-    "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.", "Miller", 2023,
-    "https://www.evanmiller.org/attention-is-off-by-one.html", (TEMPERATURE,), "eˢ / (1 + Σ eˢ)", traits=AT_MOST_ONE,
-    cost=matrices(2, 3))
+    "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
+    "Miller",
+    2023,
+    "https://www.evanmiller.org/attention-is-off-by-one.html",
+    (TEMPERATURE,),
+    "eˢ / (1 + Σ eˢ)",
+    traits=AT_MOST_ONE,
+    cost=matrices(2, 3),
+)
 
 SINK = Entry(
-    "sink", "Sink", lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
+    "sink",
+    "Sink",
+    lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
     "Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its weight goes "
-    "to no key.", "OpenAI", 2025,
+    "to no key.",
+    "OpenAI",
+    2025,
     "https://arxiv.org/abs/2508.10925",
-    (TEMPERATURE, Param("start", "Initial sink", 0.0, -20.0, 20.0, 0.5, meaning="initial value of b in every head")),
-    "eˢ / (eᵇ + Σ eˢ)", traits=AT_MOST_ONE, cost=matrices(2, 3))
+    (
+        TEMPERATURE,
+        Param(
+            "start",
+            "Initial sink",
+            0.0,
+            -20.0,
+            20.0,
+            0.5,
+            meaning="initial value of b in every head",
+        ),
+    ),
+    "eˢ / (eᵇ + Σ eˢ)",
+    traits=AT_MOST_ONE,
+    cost=matrices(2, 3),
+)
 
 SIGMOID = Entry(
-    "sigmoid", "Sigmoid", lambda config: Sigmoid(**config.normalizer.kwargs),
+    "sigmoid",
+    "Sigmoid",
+    lambda config: Sigmoid(**config.normalizer.kwargs),
     r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
     "Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, for the S "
     "keys that a query may attend to, makes the first sums about 1.",
-    "Ramapuram et al.", 2024, "https://arxiv.org/abs/2409.04431",
-    (TEMPERATURE, Param("bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="number that is added to every score"),
-     Param("by_length", "− log S", True, meaning="whether the logarithm of the number of keys is subtracted")),
-    "σ(s + b − log S)", cost=matrices(2, 3))
+    "Ramapuram et al.",
+    2024,
+    "https://arxiv.org/abs/2409.04431",
+    (
+        TEMPERATURE,
+        Param(
+            "bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="number that is added to every score"
+        ),
+        Param(
+            "by_length",
+            "− log S",
+            True,
+            meaning="whether the logarithm of the number of keys is subtracted",
+        ),
+    ),
+    "σ(s + b − log S)",
+    cost=matrices(2, 3),
+)

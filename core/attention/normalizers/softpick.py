@@ -25,14 +25,24 @@ class Softpick(Normalizer):
             return scores
         highest = scores.detach().amax(-1, keepdim=True).clamp(min=0.0)
         excess = (scores - highest).exp() - (-highest).exp()  # (eˢ − 1) / e^m
-        excess = excess.masked_fill(scores == torch.finfo(scores.dtype).min, 0.0)  # masked: not in the sum
+        excess = excess.masked_fill(
+            scores == torch.finfo(scores.dtype).min, 0.0
+        )  # masked: not in the sum
         return excess.relu() / (excess.abs().sum(-1, keepdim=True) + EPSILON)
 
 
 SOFTPICK = Entry(
-    "softpick", "Softpick", lambda config: Softpick(**config.normalizer.kwargs),
+    "softpick",
+    "Softpick",
+    lambda config: Softpick(**config.normalizer.kwargs),
     r"w_{ij} = \frac{\max(0,\, e^{s_{ij}/\tau} - 1)}{\sum_m \lvert e^{s_{im}/\tau} - 1 \rvert}",
     "A key with a negative score gets weight 0, and a row of negative scores gives no weight at all. So a head does "
-    "not need a token that takes the weight it does not use.", "Zuhri et al.", 2025,
-    "https://arxiv.org/abs/2504.20966", (TEMPERATURE,), "max(0, eˢ − 1) / Σ |eˢ − 1|", traits=AT_MOST_ONE,
-    cost=matrices(3, 4))
+    "not need a token that takes the weight it does not use.",
+    "Zuhri et al.",
+    2025,
+    "https://arxiv.org/abs/2504.20966",
+    (TEMPERATURE,),
+    "max(0, eˢ − 1) / Σ |eˢ − 1|",
+    traits=AT_MOST_ONE,
+    cost=matrices(3, 4),
+)

@@ -25,7 +25,11 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
     """
     tau = (z.mean(-1, keepdim=True) - z.shape[-1] ** (-1.0 / power)).clamp_(min=-1.0)
     close = 8 * torch.finfo(z.dtype).eps
-    gap, total, compiling = torch.empty_like(z), torch.empty_like(tau), torch.compiler.is_compiling()
+    gap, total, compiling = (
+        torch.empty_like(z),
+        torch.empty_like(tau),
+        torch.compiler.is_compiling(),
+    )
     for _ in range(MOST_STEPS):
         torch.sub(z, tau, out=gap).clamp_(min=0.0)
         if power == 1.0:
@@ -53,7 +57,9 @@ def sorted_threshold(z: Tensor, power: float) -> Tensor:
     count = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     total = largest.cumsum(-1)
     if power == 1.0:
-        return (total - 1.0).div_(count).amax(-1, keepdim=True)  # the right k has the largest (Σ z − 1) / k
+        return (
+            (total - 1.0).div_(count).amax(-1, keepdim=True)
+        )  # the right k has the largest (Σ z − 1) / k
     inside = total.square().sub_(count * (largest.square().cumsum(-1) - 1.0))
     roots = total.sub_(inside.clamp_(min=0.0).sqrt_()).div_(count)
     return roots.masked_fill_(roots > largest, -1.0).amax(-1, keepdim=True)
@@ -63,7 +69,9 @@ def entmax_rows(scores: Tensor, power: float) -> Tensor:
     """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
     z = (scores - scores.amax(-1, keepdim=True)).contiguous()
     z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # a score lower by 1 gets no weight
-    whole = torch.compiler.is_compiling() or z.device.type != "cpu"  # a graph is one for all lengths; a GPU would wait
+    whole = (
+        torch.compiler.is_compiling() or z.device.type != "cpu"
+    )  # a graph is one for all lengths; a GPU would wait
     if power in (1.0, 2.0) and whole:
         gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
         return gap if power == 1.0 else gap.square_()
@@ -92,7 +100,7 @@ class _Entmax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        weights, = ctx.saved_tensors
+        (weights,) = ctx.saved_tensors
         if ctx.power == 1.0:
             inner = weights.sign()
         else:
@@ -142,34 +150,74 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
 
 SPARSEMAX = Entry(
-    "sparsemax", "Sparsemax", lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
+    "sparsemax",
+    "Sparsemax",
+    lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
     r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
     "The weights are the nearest point of the simplex to the scores. Keys with a score below the row's threshold t "
     "get weight 0.",
-    "Martins and Astudillo", 2016, "https://arxiv.org/abs/1602.02068", (TEMPERATURE,), "max(s − t, 0)",
-    traits=SUMS_TO_ONE, cost=_cost)
+    "Martins and Astudillo",
+    2016,
+    "https://arxiv.org/abs/1602.02068",
+    (TEMPERATURE,),
+    "max(s − t, 0)",
+    traits=SUMS_TO_ONE,
+    cost=_cost,
+)
 
 ENTMAX15 = Entry(
-    "entmax15", "Entmax 1.5", lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
+    "entmax15",
+    "Entmax 1.5",
+    lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
     r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
     "Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
-    *_PETERS, (TEMPERATURE,), "max(s/2 − t, 0)²", traits=SUMS_TO_ONE, cost=_cost)
+    *_PETERS,
+    (TEMPERATURE,),
+    "max(s/2 − t, 0)²",
+    traits=SUMS_TO_ONE,
+    cost=_cost,
+)
 
 ENTMAX = Entry(
-    "entmax", "Entmax α", lambda config: Entmax(**config.normalizer.kwargs),
+    "entmax",
+    "Entmax α",
+    lambda config: Entmax(**config.normalizer.kwargs),
     r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
     r",\quad \textstyle\sum_m w_{im} = 1",
     "A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights of 0.",
     *_PETERS,
-    (TEMPERATURE, Param("alpha", "α", 1.25, 1.05, 2.0, 0.05, meaning="how sparse the weights are: 1.5 is entmax 1.5, "
-                                                                     "2 is sparsemax")),
-    "max((α − 1)s − t, 0)^(1/(α − 1))", traits=SUMS_TO_ONE, cost=_cost)
+    (
+        TEMPERATURE,
+        Param(
+            "alpha",
+            "α",
+            1.25,
+            1.05,
+            2.0,
+            0.05,
+            meaning="how sparse the weights are: 1.5 is entmax 1.5, 2 is sparsemax",
+        ),
+    ),
+    "max((α − 1)s − t, 0)^(1/(α − 1))",
+    traits=SUMS_TO_ONE,
+    cost=_cost,
+)
 
 TOP_K = Entry(
-    "top_k", "Top-k", lambda config: TopK(**config.normalizer.kwargs),
+    "top_k",
+    "Top-k",
+    lambda config: TopK(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
     "Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to the "
     "k-th largest are included.",
-    "Zhao et al.", 2019, "https://arxiv.org/abs/1912.11637",
-    (TEMPERATURE, Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight")),
-    "softmax of the k largest", traits=SUMS_TO_ONE, cost=matrices(2, 3))
+    "Zhao et al.",
+    2019,
+    "https://arxiv.org/abs/1912.11637",
+    (
+        TEMPERATURE,
+        Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight"),
+    ),
+    "softmax of the k largest",
+    traits=SUMS_TO_ONE,
+    cost=matrices(2, 3),
+)

@@ -33,7 +33,9 @@ class TalkingHeads(Normalizer):
         return mix_heads(weights, self.after)
 
 
-def mix_heads(x: Float[Tensor, "B H T S"], matrix: Float[Tensor, "G H"]) -> Float[Tensor, "B G T S"]:
+def mix_heads(
+    x: Float[Tensor, "B H T S"], matrix: Float[Tensor, "G H"]
+) -> Float[Tensor, "B G T S"]:
     """Head g of the result is Σ_h matrix[g, h] · head h."""
     return torch.einsum("gh,bhts->bgts", matrix.to(x.dtype), x)
 
@@ -45,13 +47,29 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 TALKING_HEADS = Entry(
-    "talking_heads", "Talking heads",
+    "talking_heads",
+    "Talking heads",
     lambda config: TalkingHeads(num_heads=config.score_heads, **config.normalizer.kwargs),
     r"w_{hij} = \sum_g P^w_{hg}\, \mathrm{softmax}_j\Big(\textstyle\sum_{g'} P^l_{gg'}\, s_{g'ij}/\tau\Big)",
     "A learned matrix mixes the scores of all heads before the softmax, and another mixes their weights after it. A "
-    "weight may be negative, and a row may have any sum.", "Shazeer et al.", 2020,
+    "weight may be negative, and a row may have any sum.",
+    "Shazeer et al.",
+    2020,
     "https://arxiv.org/abs/2003.02436",
-    (TEMPERATURE, Param("mix", "Initial mixing", 0.25, 0.0, 1.0, 0.05,
-                        meaning="share of the mean of all heads in each head before training; with 0 each head begins "
-                                "alone")),
-    "P·softmax(P·s)", traits=frozenset({"mixes heads"}), cost=_cost)
+    (
+        TEMPERATURE,
+        Param(
+            "mix",
+            "Initial mixing",
+            0.25,
+            0.0,
+            1.0,
+            0.05,
+            meaning="share of the mean of all heads in each head before training; with 0 each head begins "
+            "alone",
+        ),
+    ),
+    "P·softmax(P·s)",
+    traits=frozenset({"mixes heads"}),
+    cost=_cost,
+)

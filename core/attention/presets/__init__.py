@@ -8,8 +8,12 @@ from core.attention.presets.today import TODAY
 from core.attention.presets.variants import VARIANTS
 from core.entries import ConfigError, quote
 
-PRESETS: tuple[Preset, ...] = tuple(sorted(
-    (*RECURRENT, *TRANSFORMERS, *LONG, *TODAY, *VARIANTS, *SELECTIVE), key=lambda item: item.year))
+PRESETS: tuple[Preset, ...] = tuple(
+    sorted(
+        (*RECURRENT, *TRANSFORMERS, *LONG, *TODAY, *VARIANTS, *SELECTIVE),
+        key=lambda item: item.year,
+    )
+)
 
 __all__ = ["AXIS_NAMES", "PRESETS", "Preset", "preset"]
 
@@ -19,4 +23,6 @@ def preset(key: str) -> Preset:
     for candidate in PRESETS:
         if candidate.key == key:
             return candidate
-    raise ConfigError(f"preset = {quote(key)}; expected one of {', '.join(p.key for p in PRESETS)}.")
+    raise ConfigError(
+        f"preset = {quote(key)}; expected one of {', '.join(p.key for p in PRESETS)}."
+    )

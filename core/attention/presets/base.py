@@ -9,8 +9,14 @@ from core.attention.config import AXES, AttentionConfig, entry
 from core.entries import Choice, Value
 
 Choices = Mapping[str, str | Choice]
-AXIS_NAMES = {"projection": "Projections", "score": "Scores", "position": "Positions", "mask": "Masks",
-              "normalizer": "Normalizer", "kernel": "Kernel"}
+AXIS_NAMES = {
+    "projection": "Projections",
+    "score": "Scores",
+    "position": "Positions",
+    "mask": "Masks",
+    "normalizer": "Normalizer",
+    "kernel": "Kernel",
+}
 VASWANI: Choices = {"projection": "multi_head", "score": "scaled_dot", "position": "sinusoidal"}
 JOINED = {"and": " and ", "or": " or "}
 
@@ -42,12 +48,19 @@ class Preset:
         """A sentence for each axis on which it differs from Vaswani 2017, and its own; nothing for that one itself."""
         own = self.config(d_model, num_heads)
         usual = _config(VASWANI, own.d_model, own.num_heads)
-        sentences = {axis: sentence(axis, getattr(own, axis), getattr(usual, axis)) for axis in AXES
-                     if getattr(own, axis) != getattr(usual, axis)}
+        sentences = {
+            axis: sentence(axis, getattr(own, axis), getattr(usual, axis))
+            for axis in AXES
+            if getattr(own, axis) != getattr(usual, axis)
+        }
         if own.has("projection", "own positions"):
-            sentences["position"] = f"{AXIS_NAMES['position']}: only those of {name('projection', own.projection)}."
+            sentences["position"] = (
+                f"{AXIS_NAMES['position']}: only those of {name('projection', own.projection)}."
+            )
         elif own.has("kernel", "own positions") and own.position.key == "none":
-            sentences["position"] = f"{AXIS_NAMES['position']}: only those of {name('kernel', own.kernel)}."
+            sentences["position"] = (
+                f"{AXIS_NAMES['position']}: only those of {name('kernel', own.kernel)}."
+            )
         return (*sentences.values(), self.meaning) if sentences else ()
 
 
@@ -59,10 +72,17 @@ def sentence(axis: str, own: Choice, usual: Choice) -> str:
     """How the choice on an axis differs from the usual one, and what it does, from the entries alone."""
     if own.key == usual.key and not own.parts:
         before, now = dict(usual.params), dict(own.params)
-        changes = [words(axis, own.key, key, now[key], before[key]) for key in now if now[key] != before[key]]
+        changes = [
+            words(axis, own.key, key, now[key], before[key])
+            for key in now
+            if now[key] != before[key]
+        ]
         return f"{AXIS_NAMES[axis]}: {name(axis, own)}, {', '.join(changes)}."
-    meaning = entry(axis, own.key).meaning if not own.parts else " ".join(
-        entry(axis, part.key).meaning for part in own.parts)
+    meaning = (
+        entry(axis, own.key).meaning
+        if not own.parts
+        else " ".join(entry(axis, part.key).meaning for part in own.parts)
+    )
     instead = "" if usual.key == "none" else f" instead of {name(axis, usual)}"
     return f"{AXIS_NAMES[axis]}: {name(axis, own, full=True)}{instead}. {meaning}"
 
@@ -74,8 +94,12 @@ def name(axis: str, choice: Choice, full: bool = False) -> str:
         parts = [name(axis, part, full) for part in choice.parts]
         return f"not {parts[0]}" if choice.key == "not" else JOINED[choice.key].join(parts)
     values = dict(choice.params)
-    own = [words(axis, choice.key, param.key, values[param.key]) for param in item.params
-           if param.key in values and (values[param.key] != param.default or f"{{{param.key}}}" in item.short)]
+    own = [
+        words(axis, choice.key, param.key, values[param.key])
+        for param in item.params
+        if param.key in values
+        and (values[param.key] != param.default or f"{{{param.key}}}" in item.short)
+    ]
     return f"{item.name} ({', '.join(own)})" if own and full else item.name
 
 
@@ -85,15 +109,24 @@ def words(axis: str, key: str, param: str, value: Value, before: Value | None = 
     label = item.name[:1].lower() + item.name[1:]
     if isinstance(value, bool):
         return f"{'with' if value else 'without'} {label}"
-    numbers = [item.label(one) if isinstance(one, str) else f"{one:,.0f}" if float(one).is_integer() else f"{one:g}"
-               for one in (value, before) if one is not None]
+    numbers = [
+        item.label(one)
+        if isinstance(one, str)
+        else f"{one:,.0f}"
+        if float(one).is_integer()
+        else f"{one:g}"
+        for one in (value, before)
+        if one is not None
+    ]
     return f"{label} {' instead of '.join(numbers)}"
 
 
 def share_heads(queries: int, **more: Value) -> Callable[[int, int], Choices]:
     """Grouped-query heads in which each key head serves that many queries, or the nearest number that divides."""
+
     def fit(d_model: int, num_heads: int) -> Choices:
         groups = max(1, num_heads // queries)
         fits = max(number for number in range(1, groups + 1) if num_heads % number == 0)
         return {"projection": Choice.of("grouped_query", kv_heads=fits, **more)}
+
     return fit

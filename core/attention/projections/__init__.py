@@ -15,7 +15,18 @@ from core.entries import Axis
 # heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself, "one sequence"
 # where x and context must be one, "shares keys" where it can take another layer's keys and values.
 PROJECTIONS = Axis(
-    IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, GROUPED_TIED, TENSOR_PRODUCT,
-    KEYS_AS_VALUES, DIFFERENTIAL, GATED, EXCLUSIVE, SHORT_CONV)
+    IDENTITY,
+    MULTI_HEAD,
+    MULTI_QUERY,
+    GROUPED_QUERY,
+    LATENT,
+    GROUPED_TIED,
+    TENSOR_PRODUCT,
+    KEYS_AS_VALUES,
+    DIFFERENTIAL,
+    GATED,
+    EXCLUSIVE,
+    SHORT_CONV,
+)
 
 __all__ = ["PROJECTIONS", "Differential", "GroupedQuery", "Latent", "MultiHead"]

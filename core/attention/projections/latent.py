@@ -31,8 +31,17 @@ class Latent(Projection):
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, latent: int, rope: int, query_latent: int, base: float, layout: str,
-        head_dim: int = 0, groups: int = 1, absorbs: bool = True,
+        self,
+        d_model: int,
+        num_heads: int,
+        latent: int,
+        rope: int,
+        query_latent: int,
+        base: float,
+        layout: str,
+        head_dim: int = 0,
+        groups: int = 1,
+        absorbs: bool = True,
     ) -> None:
         super().__init__()
         self.absorbs, self.groups = absorbs, groups
@@ -41,11 +50,15 @@ class Latent(Projection):
         query_size = num_heads * (content + rope)
         self.query_down: nn.Module = nn.Identity()
         if query_latent:
-            self.query_down = nn.Sequential(linear(d_model, query_latent), nn.RMSNorm(query_latent, EPSILON))
+            self.query_down = nn.Sequential(
+                linear(d_model, query_latent), nn.RMSNorm(query_latent, EPSILON)
+            )
         self.query = linear(query_latent or d_model, query_size)
         self.down, self.norm = linear(d_model, latent), PartsNorm(latent, groups)
         self.turned_key = linear(d_model, rope) if rope else None
-        self.key, self.value = (linear(latent // groups, num_heads * content) for _ in range(2))  # W_uk and W_uv
+        self.key, self.value = (
+            linear(latent // groups, num_heads * content) for _ in range(2)
+        )  # W_uk and W_uv
         self.output = linear(num_heads * content, d_model)
         self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 
@@ -79,49 +92,73 @@ class Latent(Projection):
         latent, shared = self.latents(context, offset)
         return (torch.cat((latent[:, None], shared), -1),)
 
-    def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        return (torch.cat(self.queries_at(x, offset), -1), *self.keys_values(*self.latents(context)))
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
+    ) -> Heads:
+        return (
+            torch.cat(self.queries_at(x, offset), -1),
+            *self.keys_values(*self.latents(context)),
+        )
 
-    def keys_values(self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]) -> tuple[Tensor, Tensor]:
+    def keys_values(
+        self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]
+    ) -> tuple[Tensor, Tensor]:
         """The keys and values of all heads, from the latent and the shared rotated key."""
         keys, values = self.expand_latent(self.key, latent), self.expand_latent(self.value, latent)
         return torch.cat((keys, shared.expand(-1, self.num_heads, -1, -1)), -1), values
 
-    def expand_latent(self, up: nn.Linear, latent: Float[Tensor, "B S R"]) -> Float[Tensor, "B H S D"]:
+    def expand_latent(
+        self, up: nn.Linear, latent: Float[Tensor, "B S R"]
+    ) -> Float[Tensor, "B H S D"]:
         """W_uk c or W_uv c of each head, from its part of the latent."""
         if self.groups == 1:
             return split_heads(up(latent), self.num_heads)
         maps = self.per_head(up).unflatten(0, (self.groups, -1))  # (G, H / G, D, R / G)
         return (split_heads(latent, self.groups).unsqueeze(2) @ maps.mT).flatten(1, 2)
 
-    def extend(self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any) -> Extended:
+    def extend(
+        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
+    ) -> Extended:
         (content, plain), (latent, plain_key) = self.plain_queries(x), self.plain_latents(x)
         both = self.rotate(torch.cat((plain, plain_key), 1), offset)  # one rotation instead of two
         rotated, shared = both.split((self.num_heads, 1), dim=1)
-        keys, = append(stored, (torch.cat((latent[:, None], shared), -1),))
+        (keys,) = append(stored, (torch.cat((latent[:, None], shared), -1),))
         if not self.absorbs:
             latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
-            return torch.cat((content, rotated), -1), *self.keys_values(latent[:, 0], shared), (keys,)
+            return (
+                torch.cat((content, rotated), -1),
+                *self.keys_values(latent[:, 0], shared),
+                (keys,),
+            )
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
         parts = keys if self.groups == 1 else self.key_of_groups(keys)
-        return torch.cat((content, rotated), -1), parts, parts, (keys,)  # as values too: fused wants equal sizes
+        return (
+            torch.cat((content, rotated), -1),
+            parts,
+            parts,
+            (keys,),
+        )  # as values too: fused wants equal sizes
 
     def key_of_groups(self, stored: Float[Tensor, "B 1 S RP"]) -> Float[Tensor, "B G S P"]:
         """Each group's part of the latent, with the shared key after it."""
         latent, shared = stored.split((stored.shape[-1] - self.rope, self.rope), dim=-1)
-        return torch.cat((split_heads(latent[:, 0], self.groups), shared.expand(-1, self.groups, -1, -1)), -1)
+        return torch.cat(
+            (split_heads(latent[:, 0], self.groups), shared.expand(-1, self.groups, -1, -1)), -1
+        )
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         if not self.absorbs:
             return out
-        latent = out[..., :out.shape[-1] - self.rope]
+        latent = out[..., : out.shape[-1] - self.rope]
         return latent @ self.per_head(self.value).mT  # Σ w (W_uv c) = W_uv Σ w c
 
     def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
         """The rows of W_uk or W_uv by head, which read R / groups numbers."""
         return up.weight.view(self.num_heads, self.content, -1)
 
-    def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+    def merge(
+        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
 
 
@@ -144,10 +181,12 @@ class PartsNorm(nn.RMSNorm):
 
 
 def _build(config: LayerConfig) -> Latent:
-    """It absorbs under a plain dot product and its own weights, without positions that read heads or add to the output.
-    """
-    plain = (config.score.key in ("dot", "scaled_dot") and config.position.key in BESIDE_ABSORBED
-             and config.has("kernel", "same"))
+    """It absorbs under a plain dot product and its own weights, without positions that read heads or add to the output."""
+    plain = (
+        config.score.key in ("dot", "scaled_dot")
+        and config.position.key in BESIDE_ABSORBED
+        and config.has("kernel", "same")
+    )
     return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
@@ -160,36 +199,97 @@ def _sizes(config: LayerConfig) -> HeadSizes:
 def _refuse(config: LayerConfig) -> str | None:
     rope, position = int(config.projection["rope"]), config.position.key
     groups = int(config.projection["groups"])
-    for name, number in (("num_heads", config.num_heads), ("latent", int(config.projection["latent"]))):
+    for name, number in (
+        ("num_heads", config.num_heads),
+        ("latent", int(config.projection["latent"])),
+    ):
         if number % groups:
-            return (f"projection = latent cuts heads and latent into groups, but groups = {groups} does not divide "
-                    f"{name} = {number}; take groups = 1, or projection = multi_query.")
+            return (
+                f"projection = latent cuts heads and latent into groups, but groups = {groups} does not divide "
+                f"{name} = {number}; take groups = 1, or projection = multi_query."
+            )
     if rope % 2:
-        return (f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} "
-                f"or {rope + 1}, or rope = 0 for no rotation.")
+        return (
+            f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} "
+            f"or {rope + 1}, or rope = 0 for no rotation."
+        )
     if "q, k" in enters(config.position):
-        return (f"projection = latent has rotary positions already, and position = {position} would be a second "
-                "position; take position = none, or projection = grouped_query.")
+        return (
+            f"projection = latent has rotary positions already, and position = {position} would be a second "
+            "position; take position = none, or projection = grouped_query."
+        )
     return None
 
 
 _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for queries
 
 LATENT = Entry(
-    "latent", "Latent (MLA)", _build,
+    "latent",
+    "Latent (MLA)",
+    _build,
     r"c_j = x_j W_c,\quad k^{(h)}_j = [c_j W^{(h)}_{uk};\ R_j(x_j W_r)],\quad v^{(h)}_j = c_j W^{(h)}_{uv}",
     "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
     "Order enters through one rotated key that all heads share.",
-    "DeepSeek-AI", 2024, "https://arxiv.org/abs/2405.04434",
-    (Param("latent", "Latent size", 32, 1, _SIZE, 1, meaning="size R of the latent vector that is cached for each "
-                                                             "token"),
-     Param("rope", "Rotary size", 8, 0, 256, 2,
-           meaning="dimensions of the shared key, which are rotated by position; an even number"),
-     Param("query_latent", "Query latent", 0, 0, _SIZE, 1,
-           meaning="size of the latent vector that queries are computed from; 0 for none"),
-     Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
-     Param("layout", "Layout", "interleaved", choices=("halves", "interleaved", "none"),
-           meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing"), HEAD_SIZE,
-     Param("groups", "Groups", 1, 1, MOST_KV_HEADS, 1,
-           meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA")),
-    "k, v from {latent} numbers", traits=frozenset({"own positions"}), sizes=_sizes, refuse=_refuse)
+    "DeepSeek-AI",
+    2024,
+    "https://arxiv.org/abs/2405.04434",
+    (
+        Param(
+            "latent",
+            "Latent size",
+            32,
+            1,
+            _SIZE,
+            1,
+            meaning="size R of the latent vector that is cached for each token",
+        ),
+        Param(
+            "rope",
+            "Rotary size",
+            8,
+            0,
+            256,
+            2,
+            meaning="dimensions of the shared key, which are rotated by position; an even number",
+        ),
+        Param(
+            "query_latent",
+            "Query latent",
+            0,
+            0,
+            _SIZE,
+            1,
+            meaning="size of the latent vector that queries are computed from; 0 for none",
+        ),
+        Param(
+            "base",
+            "Base",
+            10000.0,
+            2.0,
+            1e7,
+            1.0,
+            meaning="ratio of the longest wavelength to the shortest",
+        ),
+        Param(
+            "layout",
+            "Layout",
+            "interleaved",
+            choices=("halves", "interleaved", "none"),
+            meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing",
+        ),
+        HEAD_SIZE,
+        Param(
+            "groups",
+            "Groups",
+            1,
+            1,
+            MOST_KV_HEADS,
+            1,
+            meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA",
+        ),
+    ),
+    "k, v from {latent} numbers",
+    traits=frozenset({"own positions"}),
+    sizes=_sizes,
+    refuse=_refuse,
+)

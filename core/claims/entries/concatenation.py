@@ -32,7 +32,9 @@ class Reverser(nn.Module):
         self.positions = nn.Embedding(LENGTH, of_positions) if of_positions else None
         self.attention = Attention(AttentionConfig(WIDTH, HEADS))
         self.norm = nn.LayerNorm(WIDTH)
-        self.output = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, LETTERS))
+        self.output = nn.Sequential(
+            nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, LETTERS)
+        )
 
     def forward(self, letters: Tensor) -> Tensor:
         """Logits (B, T, V) of letters (B, T)."""
@@ -56,7 +58,11 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     fit(model, loss, int(settings["steps"]), 3e-3, stop)
     lines = torch.randint(LETTERS, (HELD_OUT, LENGTH), generator=draw)
     with torch.no_grad():
-        yield ACCURACY, float((model.eval()(lines).argmax(-1) == lines.flip(1)).float().mean()), None
+        yield (
+            ACCURACY,
+            float((model.eval()(lines).argmax(-1) == lines.flip(1)).float().mean()),
+            None,
+        )
     yield PARAMETERS, sum(weight.numel() for weight in model.parameters()), None
 
 
@@ -76,23 +82,52 @@ CONCATENATION = Claim(
     statement="Positions are added to the tokens' vectors rather than concatenated, and nothing is lost by it.",
     source=at(VASWANI, "section 3.5"),
     refutation="At equal width the model that adds is more than 2 points less accurate than the one that "
-               "concatenates; or the model without positions learns the task as well.",
-    guess=Pick("Both models have 32 numbers a token. One adds position to letter, one keeps 16 for each. Which "
-               "reverses lines better?",
-               ("The one that adds", "Both the same, within 2 points", "The one that concatenates"), _answer),
-    settings=(Param("steps", "Training steps", 500, 50, 3000, 50, meaning="how long each model learns to reverse"),),
+    "concatenates; or the model without positions learns the task as well.",
+    guess=Pick(
+        "Both models have 32 numbers a token. One adds position to letter, one keeps 16 for each. Which "
+        "reverses lines better?",
+        ("The one that adds", "Both the same, within 2 points", "The one that concatenates"),
+        _answer,
+    ),
+    settings=(
+        Param(
+            "steps",
+            "Training steps",
+            500,
+            50,
+            3000,
+            50,
+            meaning="how long each model learns to reverse",
+        ),
+    ),
     conditions=lambda settings: (ADDED, JOINED, NONE),
     measure=measure,
     parts=(
-        Part("Adding loses nothing against concatenating.", _difference, "accuracy added − concatenated", low=-0.02,
-             unit="gain", resolution=0.003, learned=LEARNED),
-        Part("Without positions the task cannot be learned.", lambda seed: seed.one(NONE, ACCURACY), "accuracy",
-             high=0.5, unit="share", resolution=0.003, learned=LEARNED),
+        Part(
+            "Adding loses nothing against concatenating.",
+            _difference,
+            "accuracy added − concatenated",
+            low=-0.02,
+            unit="gain",
+            resolution=0.003,
+            learned=LEARNED,
+        ),
+        Part(
+            "Without positions the task cannot be learned.",
+            lambda seed: seed.one(NONE, ACCURACY),
+            "accuracy",
+            high=0.5,
+            unit="share",
+            resolution=0.003,
+            learned=LEARNED,
+        ),
     ),
-    figures=(Figure("Accuracy on reversed lines", ACCURACY, unit="share"),
-             Figure("Parameters", PARAMETERS, unit="positive")),
+    figures=(
+        Figure("Accuracy on reversed lines", ACCURACY, unit="share"),
+        Figure("Parameters", PARAMETERS, unit="positive"),
+    ),
     limits="Learned positions, lines of 16 letters, one layer of width 32. With 26 letters, 16 numbers a letter are "
-           "plenty; a large vocabulary may need the whole width.",
+    "plenty; a large vocabulary may need the whole width.",
     tried="A pilot with 2 seeds and 50 steps, to see that it runs.",
     no_published="The paper adds without a comparison and prints no figure.",
     scope=f"in models of d_model {WIDTH} with 1 layer that reverse {LENGTH} letters",

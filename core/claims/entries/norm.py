@@ -7,7 +7,17 @@ from functools import partial
 
 import torch
 
-from core.claims.base import Claim, ClaimSettings, Figure, Learned, Number, Part, Pick, Published, Stop
+from core.claims.base import (
+    Claim,
+    ClaimSettings,
+    Figure,
+    Learned,
+    Number,
+    Part,
+    Pick,
+    Published,
+    Stop,
+)
 from core.claims.experiment import TEXT_BITS, session_of, train_whole
 from core.claims.results import Results, SeedValues
 from core.claims.sources import XIONG
@@ -41,11 +51,24 @@ class NoResidual(Residual):
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
     """The gradient of each layer before the first step, then the bits a character after training."""
     steps, layers = int(settings["steps"]), int(settings["layers"])
-    model = ModelConfig.transformer(32, 2, layers, kind="decoder", position="sinusoidal",
-                                    norm="post" if condition in (POST, POST_WARM) else "pre")
+    model = ModelConfig.transformer(
+        32,
+        2,
+        layers,
+        kind="decoder",
+        position="sinusoidal",
+        norm="post" if condition in (POST, POST_WARM) else "pre",
+    )
     warmup = steps // 4 if condition in (POST_WARM, PRE_WARM) else 0
-    config = RunConfig(TaskConfig.of("topics", length=32), model, steps=steps, batch_size=BATCH, warmup=warmup,
-                       record_every=steps, decode_every=2)
+    config = RunConfig(
+        TaskConfig.of("topics", length=32),
+        model,
+        steps=steps,
+        batch_size=BATCH,
+        warmup=warmup,
+        record_every=steps,
+        decode_every=2,
+    )
     session = session_of(config, seed)
     if condition == BARE:
         remove_residuals(session.model)
@@ -96,9 +119,13 @@ def _learned(seed: SeedValues) -> float:
 
 
 def _answer(results: Results) -> int:
-    post, pre = (results.mean_of(partial(_gain_of_warmup, cold, warm))
-                 for cold, warm in ((POST, POST_WARM), (PRE, PRE_WARM)))
-    return {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}[post >= MATTERS, pre >= MATTERS]
+    post, pre = (
+        results.mean_of(partial(_gain_of_warmup, cold, warm))
+        for cold, warm in ((POST, POST_WARM), (PRE, PRE_WARM))
+    )
+    return {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}[
+        post >= MATTERS, pre >= MATTERS
+    ]
 
 
 NORM = Claim(
@@ -106,14 +133,18 @@ NORM = Claim(
     name="Post-norm, pre-norm and warm-up",
     subject="Training",
     statement="Post-norm needs warm-up, for its gradients grow towards the output; pre-norm needs none; without "
-              "residual connections a deep stack does not train.",
+    "residual connections a deep stack does not train.",
     source=XIONG,
     refutation="Before training, the last post-norm layer has less than twice the gradient of the first, or the last "
-               "pre-norm layer a larger one than the first; warm-up wins a post-norm model less than 0.1 bits a "
-               "character, or a pre-norm model 0.1 or more; a pre-norm model without residual connections predicts a "
-               "text 0.1 bits better than the frequencies of the characters do.",
-    guess=Pick("Deep models learn a text, with and without warm-up. Which ones need it: which are 0.1 bits a "
-               "character better with it?", ("Post-norm", "Pre-norm", "Both", "Neither"), _answer),
+    "pre-norm layer a larger one than the first; warm-up wins a post-norm model less than 0.1 bits a "
+    "character, or a pre-norm model 0.1 or more; a pre-norm model without residual connections predicts a "
+    "text 0.1 bits better than the frequencies of the characters do.",
+    guess=Pick(
+        "Deep models learn a text, with and without warm-up. Which ones need it: which are 0.1 bits a "
+        "character better with it?",
+        ("Post-norm", "Pre-norm", "Both", "Neither"),
+        _answer,
+    ),
     settings=(
         Param("steps", "Training steps", 200, 40, 2000, 20, meaning="how long each model learns"),
         Param("layers", "Layers", 8, 2, 12, 1, meaning="depth of the models"),
@@ -121,32 +152,68 @@ NORM = Claim(
     conditions=lambda settings: CONDITIONS,
     measure=measure,
     parts=(
-        Part("Post-norm gradients grow towards the output.", lambda seed: _growth(POST, seed),
-             "gradient of the last layer over the first", low=2.0, unit="times"),
-        Part("Pre-norm gradients do not.", lambda seed: _growth(PRE, seed),
-             "gradient of the last layer over the first", high=1.0, unit="times"),
-        Part("Post-norm needs warm-up.", lambda seed: _gain_of_warmup(POST, POST_WARM, seed),
-             "bits won by warm-up", low=MATTERS, learned=LEARNED),
-        Part("Pre-norm does not.", lambda seed: _gain_of_warmup(PRE, PRE_WARM, seed), "bits won by warm-up",
-             high=MATTERS, learned=LEARNED),
-        Part("Without residual connections the stack does not train.", _learned,
-             "bits below the frequencies of the characters", high=MATTERS, learned=LEARNED),
+        Part(
+            "Post-norm gradients grow towards the output.",
+            lambda seed: _growth(POST, seed),
+            "gradient of the last layer over the first",
+            low=2.0,
+            unit="times",
+        ),
+        Part(
+            "Pre-norm gradients do not.",
+            lambda seed: _growth(PRE, seed),
+            "gradient of the last layer over the first",
+            high=1.0,
+            unit="times",
+        ),
+        Part(
+            "Post-norm needs warm-up.",
+            lambda seed: _gain_of_warmup(POST, POST_WARM, seed),
+            "bits won by warm-up",
+            low=MATTERS,
+            learned=LEARNED,
+        ),
+        Part(
+            "Pre-norm does not.",
+            lambda seed: _gain_of_warmup(PRE, PRE_WARM, seed),
+            "bits won by warm-up",
+            high=MATTERS,
+            learned=LEARNED,
+        ),
+        Part(
+            "Without residual connections the stack does not train.",
+            _learned,
+            "bits below the frequencies of the characters",
+            high=MATTERS,
+            learned=LEARNED,
+        ),
     ),
-    figures=(Figure("Bits a character of unseen text", BITS, unit="positive"),
-             Figure("Norm of each layer's gradient before training", GRADIENT, "layer", "positive", "y")),
+    figures=(
+        Figure("Bits a character of unseen text", BITS, unit="positive"),
+        Figure("Norm of each layer's gradient before training", GRADIENT, "layer", "positive", "y"),
+    ),
     limits="One text, one rate (0.003 with AdamW, a cosine, gradients clipped at 1) and one batch size: a smaller rate "
-           "can take the place of warm-up. Weights start as the lab starts them, Glorot uniform in the attention and "
-           "as PyTorch does in the feed-forward network, where Xiong et al. assume other ones.",
+    "can take the place of warm-up. Weights start as the lab starts them, Glorot uniform in the attention and "
+    "as PyTorch does in the feed-forward network, where Xiong et al. assume other ones.",
     tried="First reversing letters: after 50 steps, with one seed and 15 s of a core, no model got more than 12 % "
-          "right, warm-up or not, so a text took its place, on which losses differ early. A pilot on the text with "
-          "one seed and 50 steps, 10 s: 4.83 bits (post-norm), 4.85 (with warm-up), 4.55 (pre-norm), 4.70 (with "
-          "warm-up), 4.84 (no residuals), the frequencies 4.79; gradients of the last layer over the first 0.6 "
-          "(post-norm) and 0.5 (pre-norm). Then 200 steps, as many as five seeds can take within 180 s of a core.",
-    published=(Published(
-        "abstract", "https://arxiv.org/abs/1910.05895", ("Data", "With pre-norm"),
-        (("five low-resource pairs of TED talks", "+1.1 BLEU on average, together with two other changes, without "
-                                                  "warm-up"),
-         ("WMT 2014, English to German", "worse")),
-        "Nguyen and Salazar 2019, partly a counter-example; Xiong et al. print curves."),),
+    "right, warm-up or not, so a text took its place, on which losses differ early. A pilot on the text with "
+    "one seed and 50 steps, 10 s: 4.83 bits (post-norm), 4.85 (with warm-up), 4.55 (pre-norm), 4.70 (with "
+    "warm-up), 4.84 (no residuals), the frequencies 4.79; gradients of the last layer over the first 0.6 "
+    "(post-norm) and 0.5 (pre-norm). Then 200 steps, as many as five seeds can take within 180 s of a core.",
+    published=(
+        Published(
+            "abstract",
+            "https://arxiv.org/abs/1910.05895",
+            ("Data", "With pre-norm"),
+            (
+                (
+                    "five low-resource pairs of TED talks",
+                    "+1.1 BLEU on average, together with two other changes, without warm-up",
+                ),
+                ("WMT 2014, English to German", "worse"),
+            ),
+            "Nguyen and Salazar 2019, partly a counter-example; Xiong et al. print curves.",
+        ),
+    ),
     scope="in models of d_model 32 with 8 layers that read characters",
 )

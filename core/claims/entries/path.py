@@ -38,7 +38,9 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         yield SECONDS, seconds, length
         yield FLOPS, flops(condition, length, SIZE), length
         if length == LENGTHS[3]:
-            at_once = forward_seconds(layer, x.transpose(0, 1).contiguous(), int(settings["rounds"]))
+            at_once = forward_seconds(
+                layer, x.transpose(0, 1).contiguous(), int(settings["rounds"])
+            )
             yield WAITING, seconds / at_once, None
 
 
@@ -61,9 +63,11 @@ def build(condition: str, seed: int) -> Layer:
 
 def gradients(layer: Layer, seed: int) -> dict[int, float]:
     """The norm of the gradient from the last output to the input so many positions before, over that at distance 1."""
-    x = seeded_normal(32, max(DISTANCES) + 1, SIZE, seed=seed, name="claim.gradient").requires_grad_()
+    x = seeded_normal(
+        32, max(DISTANCES) + 1, SIZE, seed=seed, name="claim.gradient"
+    ).requires_grad_()
     toward = seeded_normal(32, SIZE, seed=seed, name="claim.toward")
-    gradient, = torch.autograd.grad((layer(x)[:, -1] * toward).sum(), x)
+    (gradient,) = torch.autograd.grad((layer(x)[:, -1] * toward).sum(), x)
     norms = gradient.norm(dim=(0, 2))
     return {distance: float(norms[-1 - distance] / norms[-2]) for distance in DISTANCES}
 
@@ -118,45 +122,101 @@ PATH = Claim(
     name="Path length and parallelism",
     subject="Why attention",
     statement="Attention connects all positions by a path of length 1 and works on them in parallel; it is faster than "
-              "a recurrent layer where a sequence is shorter than the model is wide: n² d against n d².",
+    "a recurrent layer where a sequence is shorter than the model is wide: n² d against n d².",
     source=at(VASWANI, "section 4 and table 1"),
     refutation="At a distance of 64 a recurrent layer keeps 1 % of the gradient at distance 1, or attention less than "
-               "10 %; a recurrent layer takes less than twice the seconds for 256 tokens in a row as for 256 at once; "
-               "attention is not faster where n = d; its seconds do not grow by at least 2.5 times from 4,096 to "
-               "8,192 tokens, or those of a recurrent layer by 2.5 times; attention begins to take longer at a length "
-               "that is not within half and twice d.",
-    guess=Pick("A layer of width d = 64: from which length on does attention take longer than a recurrent layer, on "
-               "one core of a CPU?", ("From fewer than 32 tokens on", "From 32 to 128 tokens on",
-                                      "Only from more than 128 tokens on"), _answer),
+    "10 %; a recurrent layer takes less than twice the seconds for 256 tokens in a row as for 256 at once; "
+    "attention is not faster where n = d; its seconds do not grow by at least 2.5 times from 4,096 to "
+    "8,192 tokens, or those of a recurrent layer by 2.5 times; attention begins to take longer at a length "
+    "that is not within half and twice d.",
+    guess=Pick(
+        "A layer of width d = 64: from which length on does attention take longer than a recurrent layer, on "
+        "one core of a CPU?",
+        (
+            "From fewer than 32 tokens on",
+            "From 32 to 128 tokens on",
+            "Only from more than 128 tokens on",
+        ),
+        _answer,
+    ),
     settings=(Param("rounds", "Rounds", 9, 3, 50, 1, meaning="calls of which the fastest counts"),),
     conditions=lambda settings: (ATTENTION, RECURRENT),
     measure=measure,
     parts=(
-        Part("A recurrent layer loses the gradient over distance.", lambda seed: _left(RECURRENT, seed),
-             "gradient at distance 64 over that at 1", high=0.01, unit="positive"),
-        Part("Attention keeps it.", lambda seed: _left(ATTENTION, seed), "gradient at distance 64 over that at 1",
-             low=0.1, unit="times"),
-        Part("A recurrent layer waits for each token.", lambda seed: seed.one(RECURRENT, WAITING),
-             "seconds of 256 tokens in a row over 256 at once", low=2.0, unit="times"),
-        Part("Where n = d, attention is faster.", _speed, "seconds of the recurrent layer over attention's", low=1.0,
-             unit="times"),
-        Part("Attention's seconds grow faster than the length.", lambda seed: _growth(ATTENTION, seed),
-             "seconds at 8,192 tokens over 4,096", low=2.5, unit="times"),
-        Part("A recurrent layer's grow with the length.", lambda seed: _growth(RECURRENT, seed),
-             "seconds at 8,192 tokens over 4,096", high=2.5, unit="times"),
-        Part("They cross near n = d.", lambda seed: crossing(seed, SECONDS) / SIZE,
-             "measured crossing over d", 0.5, 2.0, unit="times"),
+        Part(
+            "A recurrent layer loses the gradient over distance.",
+            lambda seed: _left(RECURRENT, seed),
+            "gradient at distance 64 over that at 1",
+            high=0.01,
+            unit="positive",
+        ),
+        Part(
+            "Attention keeps it.",
+            lambda seed: _left(ATTENTION, seed),
+            "gradient at distance 64 over that at 1",
+            low=0.1,
+            unit="times",
+        ),
+        Part(
+            "A recurrent layer waits for each token.",
+            lambda seed: seed.one(RECURRENT, WAITING),
+            "seconds of 256 tokens in a row over 256 at once",
+            low=2.0,
+            unit="times",
+        ),
+        Part(
+            "Where n = d, attention is faster.",
+            _speed,
+            "seconds of the recurrent layer over attention's",
+            low=1.0,
+            unit="times",
+        ),
+        Part(
+            "Attention's seconds grow faster than the length.",
+            lambda seed: _growth(ATTENTION, seed),
+            "seconds at 8,192 tokens over 4,096",
+            low=2.5,
+            unit="times",
+        ),
+        Part(
+            "A recurrent layer's grow with the length.",
+            lambda seed: _growth(RECURRENT, seed),
+            "seconds at 8,192 tokens over 4,096",
+            high=2.5,
+            unit="times",
+        ),
+        Part(
+            "They cross near n = d.",
+            lambda seed: crossing(seed, SECONDS) / SIZE,
+            "measured crossing over d",
+            0.5,
+            2.0,
+            unit="times",
+        ),
     ),
-    figures=(Figure("Gradient from the last output to an input before it", GRADIENT, "distance", "positive", "xy"),
-             Figure("CPU seconds a sequence", SECONDS, "length", "positive", "xy"),
-             Figure("FLOPs a sequence, in closed form: 12 n d² against 8 n d² + 4 n² d", FLOPS, "length", "positive",
-                    "xy")),
+    figures=(
+        Figure(
+            "Gradient from the last output to an input before it",
+            GRADIENT,
+            "distance",
+            "positive",
+            "xy",
+        ),
+        Figure("CPU seconds a sequence", SECONDS, "length", "positive", "xy"),
+        Figure(
+            "FLOPs a sequence, in closed form: 12 n d² against 8 n d² + 4 n² d",
+            FLOPS,
+            "length",
+            "positive",
+            "xy",
+        ),
+    ),
     limits="Untrained layers: training can keep a recurrent layer's gradient alive, and can make attention forget. One "
-           "core, one sequence, width 64; on a GPU the steps that must wait cost far more. In closed form the two "
-           "cross exactly at n = d, as both kinds of layer have their projections; the seconds differ by what each "
-           "call costs beside its products.",
+    "core, one sequence, width 64; on a GPU the steps that must wait cost far more. In closed form the two "
+    "cross exactly at n = d, as both kinds of layer have their projections; the seconds differ by what each "
+    "call costs beside its products.",
     tried="A pilot with one seed and lengths up to 2,048, 0.7 s of a core: attention took 0.1 ms against 0.7 ms at 64 "
-          "tokens and 11 against 26 ms at 2,048, so that the curves did not cross; two longer lengths were added.",
+    "tokens and 11 against 26 ms at 2,048, so that the curves did not cross; two longer lengths were added.",
     no_published="Vaswani et al. give table 1 in orders of growth, without a measurement.",
     timed=True,
     scope="in one untrained layer of d_model 64",

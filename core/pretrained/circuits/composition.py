@@ -43,8 +43,14 @@ class Composer:
     def __init__(self, heads: Sequence[HeadMatrices]) -> None:
         self.heads = heads
         self._writers: list[tuple[Tensor, Tensor]] = []
-        counts = [sum(len(heads[earlier].w_v) * len(one.w_v) for later, one in enumerate(heads)
-                      for earlier in self._earlier(later, kind)) for kind in KINDS]
+        counts = [
+            sum(
+                len(heads[earlier].w_v) * len(one.w_v)
+                for later, one in enumerate(heads)
+                for earlier in self._earlier(later, kind)
+            )
+            for kind in KINDS
+        ]
         self._copies = math.ceil(LEAST_PAIRS / min(filter(None, counts), default=LEAST_PAIRS))
 
     def into(self, later: int) -> Compositions:
@@ -73,13 +79,20 @@ class Composer:
             written = _written(self.heads[one])
             heads, rank, size = written.shape
             copies = max(1, min(self._copies, MOST_NUMBERS // written.numel()))
-            drawn = torch.randn(copies * heads, size, rank, generator=torch.Generator().manual_seed(SEED + one))
-            turned = written.norm(dim=-1, keepdim=True).repeat(copies, 1, 1) * torch.linalg.qr(drawn).Q.mT
+            drawn = torch.randn(
+                copies * heads, size, rank, generator=torch.Generator().manual_seed(SEED + one)
+            )
+            turned = (
+                written.norm(dim=-1, keepdim=True).repeat(copies, 1, 1)
+                * torch.linalg.qr(drawn).Q.mT
+            )
             self._writers.append((written, turned))
         return self._writers[index]
 
 
-def composition(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind) -> Float[Tensor, "H I"] | None:
+def composition(
+    earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind
+) -> Float[Tensor, "H I"] | None:
     """‖A B‖/(‖A‖ ‖B‖) (Frobenius) of each head's A = W_V W_O with B, what each head of a later layer reads it by.
 
     B is W_Q W_Kᵀ for Q, its transpose for K, and W_V W_O for V: what the later head's queries, keys or values take of
@@ -89,11 +102,16 @@ def composition(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKin
     return None if reads is None else _norms(_written(earlier), reads)
 
 
-def compositions(heads: Sequence[HeadMatrices]) -> dict[tuple[CompositionKind, int, int], Float[Tensor, "H I"]]:
+def compositions(
+    heads: Sequence[HeadMatrices],
+) -> dict[tuple[CompositionKind, int, int], Float[Tensor, "H I"]]:
     """Compositions less the random level, by kind and by the indices of the earlier and the later attention."""
     composer = Composer(heads)
-    return {(kind, earlier, later): score for later in range(len(heads))
-            for (kind, earlier), score in composer.into(later).scores.items()}
+    return {
+        (kind, earlier, later): score
+        for later in range(len(heads))
+        for (kind, earlier), score in composer.into(later).scores.items()
+    }
 
 
 def random_composition(size: int) -> float:
@@ -101,7 +119,7 @@ def random_composition(size: int) -> float:
 
     It holds for any singular values if the directions of the two are random.
     """
-    return size ** -0.5
+    return size**-0.5
 
 
 def _meets(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind) -> bool:

@@ -75,8 +75,14 @@ class NormCalls:
 
     def making(self, heads: Float[Tensor, "N T H E"]) -> tuple[Any, Tensor]:
         """The norm whose output these are, of all heads together (N, T, H·E) or of each, and its input; else they."""
-        return next(((norm, given) for norm, given, out in reversed(self.calls)
-                     if out.data_ptr() == heads.data_ptr() and out.numel() == heads.numel()), (None, heads))
+        return next(
+            (
+                (norm, given)
+                for norm, given, out in reversed(self.calls)
+                if out.data_ptr() == heads.data_ptr() and out.numel() == heads.numel()
+            ),
+            (None, heads),
+        )
 
     def after(self, states: Tensor) -> Any:
         """The norm whose input these states are."""
@@ -92,40 +98,70 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
     _, whole = forward(pretrained, batch, with_qkv=True)
     modules = [call.module for call in whole.calls]
     if not modules:
-        raise PretrainedError(f"{pretrained.name} has no layer whose matrices can be read. Take a model such as BERT, "
-                              "GPT-2 or Llama.")
+        raise PretrainedError(
+            f"{pretrained.name} has no layer whose matrices can be read. Take a model such as BERT, "
+            "GPT-2 or Llama."
+        )
     if any(hasattr(module, "lambda_init") for module in modules):
-        raise PretrainedError(f"{pretrained.name} subtracts the weights of one head from those of another, so no head "
-                              "has a circuit of its own. Take a model such as BERT, GPT-2 or Llama.")
+        raise PretrainedError(
+            f"{pretrained.name} subtracts the weights of one head from those of another, so no head "
+            "has a circuit of its own. Take a model such as BERT, GPT-2 or Llama."
+        )
     norms, inputs = NormCalls(), list[_Probe]()
-    first = {name: values[:, :1] if values.dtype == torch.long else values for name, values in batch.items()}
+    first = {
+        name: values[:, :1] if values.dtype == torch.long else values
+        for name, values in batch.items()
+    }
     try:
-        _, recorder = forward(pretrained, first, with_qkv=True, hooks=_probes(pretrained.model, modules, norms, inputs))
+        _, recorder = forward(
+            pretrained,
+            first,
+            with_qkv=True,
+            hooks=_probes(pretrained.model, modules, norms, inputs),
+        )
     except PretrainedError as error:
-        raise PretrainedError(f"The attention of {pretrained.name} takes more than the state of one token, so its "
-                              "matrices cannot be read from unit vectors. Take a model such as BERT, GPT-2 or "
-                              "Llama.") from error
+        raise PretrainedError(
+            f"The attention of {pretrained.name} takes more than the state of one token, so its "
+            "matrices cannot be read from unit vectors. Take a model such as BERT, GPT-2 or "
+            "Llama."
+        ) from error
     numbers = numbers_by_layer(pretrained.model, whole.calls)
-    return tuple(_matrices(pretrained, replace(call, kind=one.kind, layer=one.layer), numbers[one.kind, one.layer],
-                           norms, probe) for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True))
+    return tuple(
+        _matrices(
+            pretrained,
+            replace(call, kind=one.kind, layer=one.layer),
+            numbers[one.kind, one.layer],
+            norms,
+            probe,
+        )
+        for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True)
+    )
 
 
 def blank_batch(pretrained: Pretrained) -> Batch:
     """A few letters, a blank picture, or silence: something to run the model on, which no result depends on."""
-    inputs = ModelInputs("a b c", target="a b c", picture=Array.of(np.zeros((16, 16), np.float32)),
-                         sound=Array.of(np.zeros(16_000, np.float32)))
+    inputs = ModelInputs(
+        "a b c",
+        target="a b c",
+        picture=Array.of(np.zeros((16, 16), np.float32)),
+        sound=Array.of(np.zeros(16_000, np.float32)),
+    )
     return encode(pretrained, inputs)[0]
 
 
 @contextmanager
 def watch_norms(model: Any, norms: NormCalls) -> Iterator[None]:
     """Note each norm that runs in a pass."""
+
     def watch(module: Any, args: tuple[Any, ...], output: Any) -> None:
         if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
             norms.calls.append((module, args[0], output))
 
-    with hooked(module.register_forward_hook(watch) for module in model.modules()
-                if "norm" in type(module).__name__.lower() and not list(module.children())):
+    with hooked(
+        module.register_forward_hook(watch)
+        for module in model.modules()
+        if "norm" in type(module).__name__.lower() and not list(module.children())
+    ):
         yield
 
 
@@ -139,12 +175,17 @@ class _Probe:
 
 
 @contextmanager
-def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[_Probe]) -> Iterator[None]:
+def _probes(
+    model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[_Probe]
+) -> Iterator[None]:
     """While a pass runs, give each attention a row of zeros, the unit vectors, and one more vector.
 
     What it adds to the model is that of the first row alone, so that all else runs on one row.
     """
-    def enter(module: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+
+    def enter(
+        module: Any, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         states = args[0] if args else options[STATES]
         other = next((name for name in MEMORY if options.get(name) is not None), None)
         inputs.append(_Probe(states, states if other is None else options[other]))
@@ -160,8 +201,11 @@ def _probes(model: Any, modules: Sequence[Any], norms: NormCalls, inputs: list[_
         return (out[:1], *others) if isinstance(output, tuple) else out[:1]
 
     attentions = list(dict.fromkeys(modules))
-    with (hooked(module.register_forward_pre_hook(enter, with_kwargs=True) for module in attentions),
-          hooked(module.register_forward_hook(leave) for module in attentions), watch_norms(model, norms)):
+    with (
+        hooked(module.register_forward_pre_hook(enter, with_kwargs=True) for module in attentions),
+        hooked(module.register_forward_hook(leave) for module in attentions),
+        watch_norms(model, norms),
+    ):
         yield
 
 
@@ -169,7 +213,7 @@ def _unit_rows(rows: int, states: Float[Tensor, "1 T C"]) -> Float[Tensor, "N 1 
     """Zeros, a unit vector for each dimension, zeros up to the number of rows, and at the end `_mixture`."""
     size = states.shape[-1]
     units = states.new_zeros(rows, 1, size)
-    units[1:size + 1, 0], units[-1, 0] = torch.eye(size), _mixture(size)
+    units[1 : size + 1, 0], units[-1, 0] = torch.eye(size), _mixture(size)
     return units
 
 
@@ -192,9 +236,11 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
     w_q, w_k, w_v = matrix(call.q, "states"), matrix(call.k, "memory"), matrix(call.v, "memory")
     w_o = output_matrix(call)
     if w_v is None or w_o is None:
-        raise PretrainedError(f"{pretrained.name} makes its values, or its heads' outputs, by more than one matrix, so "
-                              "its circuits cannot be read from the weights. Take a model such as BERT, GPT-2 or "
-                              "Llama.")
+        raise PretrainedError(
+            f"{pretrained.name} makes its values, or its heads' outputs, by more than one matrix, so "
+            "its circuits cannot be read from the weights. Take a model such as BERT, GPT-2 or "
+            "Llama."
+        )
     assert call.out is not None and call.gated is not None
     norm, given = norms.making(call.gated)
     if norm is not None:
@@ -205,14 +251,23 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         w_o = fold_gain(w_o.mT, after).mT
     scale = call.options.get("scaling")
     linear = w_q is not None and w_k is not None
-    return HeadMatrices(call.kind, call.layer, w_q if linear else None, w_k if linear else None, w_v, w_o.float(),
-                        call.k.shape[1], number, None if scale is None else float(scale),
-                        not torch.equal(call.out[:len(given)], given.reshape(-1, *call.out.shape[1:])))
+    return HeadMatrices(
+        call.kind,
+        call.layer,
+        w_q if linear else None,
+        w_k if linear else None,
+        w_v,
+        w_o.float(),
+        call.k.shape[1],
+        number,
+        None if scale is None else float(scale),
+        not torch.equal(call.out[: len(given)], given.reshape(-1, *call.out.shape[1:])),
+    )
 
 
 def _linear(values: Float[Tensor, "N H D"], size: int) -> Float[Tensor, "H C D"] | None:
     """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
-    rows, last = (values[1:size + 1] - values[0]).float(), (values[-1] - values[0]).float()
+    rows, last = (values[1 : size + 1] - values[0]).float(), (values[-1] - values[0]).float()
     expected = torch.einsum("c,chd->hd", _mixture(size), rows)
     return rows.transpose(0, 1) if bool((expected - last).norm() <= LINEAR * last.norm()) else None
 
@@ -234,9 +289,15 @@ def norm_gain(norm: Any, size: int) -> tuple[Float[Tensor, " C"], bool]:
     values = 1000.0 * (1 - 2 * (torch.arange(size) % 2))
     with torch.no_grad():
         device = next(norm.parameters(), values).device
-        plus, minus, moved = norm(torch.stack([values, -values, values + 1000]).to(device)).float().cpu()
+        plus, minus, moved = (
+            norm(torch.stack([values, -values, values + 1000]).to(device)).float().cpu()
+        )
     centers = torch.allclose(plus, moved, atol=1e-3)
-    unit = (values - values.mean()) / values.std(correction=0) if centers else values / values.square().mean().sqrt()
+    unit = (
+        (values - values.mean()) / values.std(correction=0)
+        if centers
+        else values / values.square().mean().sqrt()
+    )
     return (plus - minus) / (2 * unit), centers
 
 

@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from core.hooks import hooked
 from core.pretrained.base import Pretrained
-from core.pretrained.circuits.heads import LINEAR, HeadMatrices, NormCalls, blank_batch, fold_gain, watch_norms
+from core.pretrained.circuits.heads import (
+    LINEAR,
+    HeadMatrices,
+    NormCalls,
+    blank_batch,
+    fold_gain,
+    watch_norms,
+)
 from core.pretrained.layers import STACK, output_embeddings
 from core.pretrained.reading import forward
 from core.trace import Kind
@@ -30,15 +37,24 @@ class Vocabularies:
     """
 
     embeddings: dict[Kind, Float[Tensor, "V C"]]
-    unembeddings: dict[Kind, Float[Tensor, "W U"]]  # W is 2C where a model reads its two streams together
+    unembeddings: dict[
+        Kind, Float[Tensor, "W U"]
+    ]  # W is 2C where a model reads its two streams together
     by_embedding: frozenset[Kind]
-    _between: dict[tuple[Kind, Kind], Float[Tensor, "C X"]] = field(default_factory=dict, repr=False)
+    _between: dict[tuple[Kind, Kind], Float[Tensor, "C X"]] = field(
+        default_factory=dict, repr=False
+    )
 
     def serves(self, heads: HeadMatrices) -> bool:
         """Whether tokens can be put in and read out; pictures and sound have none."""
         source, target = self.embeddings.get(heads.reads), self.unembeddings.get(heads.writes)
-        return (source is not None and target is not None and source.shape[1] == heads.w_v.shape[1]
-                and target.shape[0] == heads.w_o.shape[2] and len(source) == target.shape[1])
+        return (
+            source is not None
+            and target is not None
+            and source.shape[1] == heads.w_v.shape[1]
+            and target.shape[0] == heads.w_o.shape[2]
+            and len(source) == target.shape[1]
+        )
 
     def between(self, writes: Kind, reads: Kind) -> Float[Tensor, "C X"]:
         """W_U W_E, from the stream that a head writes to the one that it reads; the same for all layers."""
@@ -72,12 +88,18 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     parts: dict[Kind, Any] = {"self": model, "causal": model}
     if two:
         parts = {"self": model.get_encoder(), "causal": model.get_decoder()}
-    embeddings = {kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
-                  for kind, part in parts.items() if (table := _table(partial(INPUT, part))) is not None}
+    embeddings = {
+        kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
+        for kind, part in parts.items()
+        if (table := _table(partial(INPUT, part))) is not None
+    }
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
     output = _table(partial(output_embeddings, model))
     if output is not None:
-        last = next((norm for norm, _, out in reversed(norms.calls) if out.shape[-1] == output.shape[1]), None)
+        last = next(
+            (norm for norm, _, out in reversed(norms.calls) if out.shape[-1] == output.shape[1]),
+            None,
+        )
         unembeddings |= dict.fromkeys(("causal",) if two else embeddings, fold_gain(output.T, last))
     by_embedding = {kind for kind in embeddings if output is None or (two and kind == "self")}
     return Vocabularies(embeddings, unembeddings, frozenset(by_embedding))
@@ -89,7 +111,11 @@ def _table(getter: Callable[[], Any]) -> Float[Tensor, "V C"] | None:
         module = getter()
     except (AttributeError, NotImplementedError):  # classes without words
         return None
-    return module.weight.detach().cpu().float() if isinstance(module, nn.Embedding | nn.Linear) else None
+    return (
+        module.weight.detach().cpu().float()
+        if isinstance(module, nn.Embedding | nn.Linear)
+        else None
+    )
 
 
 def _scale(pretrained: Pretrained, part: Any) -> float:
@@ -98,8 +124,11 @@ def _scale(pretrained: Pretrained, part: Any) -> float:
     1 where it moves in another direction, as where a norm comes first.
     """
     embedding, batch = part.get_input_embeddings(), blank_batch(pretrained)
-    firsts = [module for name, module in part.named_modules()
-              if (match := STACK.fullmatch(name)) is not None and match["number"] == "0"]
+    firsts = [
+        module
+        for name, module in part.named_modules()
+        if (match := STACK.fullmatch(name)) is not None and match["number"] == "0"
+    ]
     rows: list[Tensor] = []
     inputs: list[dict[Any, Tensor]] = []
 
@@ -124,6 +153,8 @@ def _scale(pretrained: Pretrained, part: Any) -> float:
         row = next((one for one in rows if one.shape == moved.shape), None)
         if row is not None and bool(moved.any()):
             scale = float((moved * row).sum() / row.square().sum())
-            linear = (moved - scale * row).norm() <= LINEAR * moved.norm() and abs(scale - 1) > LINEAR
+            linear = (moved - scale * row).norm() <= LINEAR * moved.norm() and abs(
+                scale - 1
+            ) > LINEAR
             return scale if linear else 1.0
     return 1.0

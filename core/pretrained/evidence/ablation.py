@@ -33,8 +33,10 @@ def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
     PretrainedError when the model's attention cannot be reached.
     """
     if not baseline.pretrained.recordable:
-        raise PretrainedError(f"{baseline.pretrained.name} computes attention in its own code, so its heads cannot be "
-                              "switched off. Its weights, rollout and flow can be shown.")
+        raise PretrainedError(
+            f"{baseline.pretrained.name} computes attention in its own code, so its heads cannot be "
+            "switched off. Its weights, rollout and flow can be shown."
+        )
     return _effect(baseline, baseline.rerun(off=off))
 
 
@@ -58,19 +60,25 @@ def _without(baseline: Baseline, token: int) -> Batch:
     batch = dict(baseline.batch)
     if baseline.pretrained.reads_text:
         mask = batch.get("attention_mask")
-        batch["attention_mask"] = torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
+        batch["attention_mask"] = (
+            torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
+        )
         batch["attention_mask"][0, token] = 0
         return batch
     grid = baseline.source.grid
     if "pixel_values" not in batch or grid is None:
-        raise PretrainedError("Parts of a sound are not masked here: neighbouring parts contain the same sounds.")
+        raise PretrainedError(
+            "Parts of a sound are not masked here: neighbouring parts contain the same sounds."
+        )
     patch = token - (len(baseline.source) - grid[0] * grid[1])
     if patch >= 0:
         pixels = batch["pixel_values"] = batch["pixel_values"].clone()
         high, wide = pixels.shape[-2] // grid[0], pixels.shape[-1] // grid[1]
         row, column = divmod(patch, grid[1])
         mean_colour = pixels.mean((-2, -1), keepdim=True)
-        pixels[..., row * high:(row + 1) * high, column * wide:(column + 1) * wide] = mean_colour
+        pixels[..., row * high : (row + 1) * high, column * wide : (column + 1) * wide] = (
+            mean_colour
+        )
     return batch
 
 
@@ -82,16 +90,25 @@ def _effect(baseline: Baseline, answer: Answer) -> Effect:
 
 def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
     """Each head of a trace alone, then each whole layer that has more than one head."""
-    heads = tuple(frozenset({(item.kind, item.layer, head)}) for item in trace.maps
-                  for head in range(len(item.weights)))
-    layers = tuple(frozenset({(item.kind, item.layer, None)}) for item in trace.maps if len(item.weights) > 1)
+    heads = tuple(
+        frozenset({(item.kind, item.layer, head)})
+        for item in trace.maps
+        for head in range(len(item.weights))
+    )
+    layers = tuple(
+        frozenset({(item.kind, item.layer, None)}) for item in trace.maps if len(item.weights) > 1
+    )
     return heads + layers
 
 
 def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int], Effect]:
     """The effects of one head alone, by (kind, layer, head)."""
     alone = {next(iter(off)): effect for off, effect in effects.items() if len(off) == 1}
-    return {(kind, layer, head): effect for (kind, layer, head), effect in alone.items() if head is not None}
+    return {
+        (kind, layer, head): effect
+        for (kind, layer, head), effect in alone.items()
+        if head is not None
+    }
 
 
 def largest_effects(effects: Mapping[T, Effect], count: int) -> list[tuple[T, Effect]]:

@@ -102,22 +102,30 @@ def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None
     return result
 
 
-def attribute_passes(baseline: Baseline, output: int, contrast: int | None = None) -> Iterator[Attribution | None]:
+def attribute_passes(
+    baseline: Baseline, output: int, contrast: int | None = None
+) -> Iterator[Attribution | None]:
     """The same pass by pass: None after each of PASSES forward passes but the last one, which gives the parts."""
     pretrained = baseline.pretrained
     if baseline.answer.kind not in ("next", "mask"):
-        raise PretrainedError(f"The answer of {pretrained.name} is no token but "
-                              f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
-                              "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5.")
+        raise PretrainedError(
+            f"The answer of {pretrained.name} is no token but "
+            f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
+            "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5."
+        )
     calls = forward(pretrained, baseline.batch, with_qkv=True)[1].calls
     for call in calls:
         if call.gated is None:
-            raise PretrainedError(f"The output projection of {call.name} in {pretrained.name} was not found, so what "
-                                  "its heads write is unknown. Take a model such as GPT-2, Llama or T5.")
+            raise PretrainedError(
+                f"The output projection of {call.name} in {pretrained.name} was not found, so what "
+                "its heads write is unknown. Take a model such as GPT-2, Llama or T5."
+            )
     yield None
     stream = _Stream()
     try:
-        passed, _ = forward(pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, calls, stream))
+        passed, _ = forward(
+            pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, calls, stream)
+        )
     except PretrainedError as error:  # a hook changed what the family's code needs
         raise PretrainedError(_nonlinear(baseline)) from error
     logit = _logit(baseline, passed, output, contrast)
@@ -132,10 +140,16 @@ def attribute_passes(baseline: Baseline, output: int, contrast: int | None = Non
     yield result
 
 
-def _stream_parts(model: Any, calls: Sequence[AttentionCall], stream: _Stream, logit: Tensor) -> list[Part]:
+def _stream_parts(
+    model: Any, calls: Sequence[AttentionCall], stream: _Stream, logit: Tensor
+) -> list[Part]:
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
     held = [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)]
-    slopes = torch.autograd.grad(logit, held, allow_unused=True) if logit.requires_grad else [None] * len(held)
+    slopes = (
+        torch.autograd.grad(logit, held, allow_unused=True)
+        if logit.requires_grad
+        else [None] * len(held)
+    )
     sums: dict[tuple[str, LayerKey | None, int | None, str], float] = {}
     for write, slope in zip(stream.writes, slopes, strict=False):
         if slope is not None:
@@ -143,15 +157,25 @@ def _stream_parts(model: Any, calls: Sequence[AttentionCall], stream: _Stream, l
                 same = part.role, part.key, part.head, part.name
                 sums[same] = sums.get(same, 0.0) + part.value
     parts = [Part(role, value, key, head, name) for (role, key, head, name), value in sums.items()]
-    return [*parts, *(Part(role, float((slope * bias).sum())) for (role, bias, _), slope
-                      in zip(stream.biases, slopes[len(stream.writes):], strict=True) if slope is not None)]
+    return [
+        *parts,
+        *(
+            Part(role, float((slope * bias).sum()))
+            for (role, bias, _), slope in zip(
+                stream.biases, slopes[len(stream.writes) :], strict=True
+            )
+            if slope is not None
+        ),
+    ]
 
 
 def _nonlinear(baseline: Baseline) -> str:
-    return (f"The logits of {baseline.pretrained.name} are no sum of what its embeddings, heads and feed-forward "
-            "networks write through norms and matrices: something else adds to them or changes them, such as a cap on "
-            "the logits, several streams, or positions without an embedding. Take a model such as GPT-2, BERT, Llama "
-            "or T5.")
+    return (
+        f"The logits of {baseline.pretrained.name} are no sum of what its embeddings, heads and feed-forward "
+        "networks write through norms and matrices: something else adds to them or changes them, such as a cap on "
+        "the logits, several streams, or positions without an embedding. Take a model such as GPT-2, BERT, Llama "
+        "or T5."
+    )
 
 
 def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -> Tensor:
@@ -162,7 +186,9 @@ def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -
 
 def _embedding_name(module: str) -> str:
     name = module.rpartition(".")[2].lower()
-    return "position" if "pos" in name or name == "wpe" else "segment" if "type" in name else "token"
+    return (
+        "position" if "pos" in name or name == "wpe" else "segment" if "type" in name else "token"
+    )
 
 
 def _block(name: str) -> str:
@@ -187,29 +213,46 @@ def _hold(model: Any, calls: Sequence[AttentionCall], stream: _Stream) -> Iterat
         inside = STACK.match(name) is not None or name.startswith(blocks)
         if "Norm" in type(module).__name__:
             norms.append(module)
-        elif module in outputs or _embeds(module) or (inside and name not in around and (
-                any(one.ndim > 1 for one in module.parameters(recurse=False)) or _writes(name, module))):
+        elif (
+            module in outputs
+            or _embeds(module)
+            or (
+                inside
+                and name not in around
+                and (
+                    any(one.ndim > 1 for one in module.parameters(recurse=False))
+                    or _writes(name, module)
+                )
+            )
+        ):
             cut[name] = module
         elif isinstance(module, nn.Linear) and not inside and module is not last:
             after.append(module)
-    with (hooked(module.register_forward_hook(partial(_cut, stream, name, module in outputs))
-                 for name, module in cut.items()),
-          hooked(module.register_forward_hook(partial(_transformed, stream)) for module in after),
-          hooked(module.register_forward_pre_hook(partial(_gated, stream)) for module in norms),
-          hooked(module.register_forward_hook(partial(_held, stream)) for module in norms)):
+    with (
+        hooked(
+            module.register_forward_hook(partial(_cut, stream, name, module in outputs))
+            for name, module in cut.items()
+        ),
+        hooked(module.register_forward_hook(partial(_transformed, stream)) for module in after),
+        hooked(module.register_forward_pre_hook(partial(_gated, stream)) for module in norms),
+        hooked(module.register_forward_hook(partial(_held, stream)) for module in norms),
+    ):
         yield
 
 
 def _embeds(module: nn.Module) -> bool:
     """Whether a module is an embedding, learned or of sines."""
-    sines = re.search("Position\\w*Embedding", type(module).__name__) and not any(True for _ in module.parameters())
+    sines = re.search("Position\\w*Embedding", type(module).__name__) and not any(
+        True for _ in module.parameters()
+    )
     return isinstance(module, nn.Embedding) or bool(sines)
 
 
 def _writes(name: str, module: nn.Module) -> bool:
     """Whether a part of a layer is a whole feed-forward network, or a mixer, so that gates inside it are its own."""
-    return name.rpartition(".")[2] in FEED_FORWARD or any(re.fullmatch(rule, type(module).__name__)
-                                                          for rule, _ in SUBSTITUTES[1:])
+    return name.rpartition(".")[2] in FEED_FORWARD or any(
+        re.fullmatch(rule, type(module).__name__) for rule, _ in SUBSTITUTES[1:]
+    )
 
 
 def _prefixes(name: str) -> list[str]:
@@ -218,8 +261,11 @@ def _prefixes(name: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(len(parts) + 1)]
 
 
-def _cut(stream: _Stream, name: str, attends: bool, module: nn.Module, inputs: Any, output: Any) -> Any:
+def _cut(
+    stream: _Stream, name: str, attends: bool, module: nn.Module, inputs: Any, output: Any
+) -> Any:
     """The same output without its gradient, with probes of zeros added."""
+
     def detached(values: Tensor) -> Tensor:
         if not values.is_floating_point():
             return values
@@ -256,7 +302,9 @@ def _close(values: Tensor, others: Tensor) -> bool:
 
 def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
-    if not inputs or not all(isinstance(one, Tensor) and one.is_floating_point() for one in (inputs[0], output)):
+    if not inputs or not all(
+        isinstance(one, Tensor) and one.is_floating_point() for one in (inputs[0], output)
+    ):
         return None
     whole = inputs[0].shape == output.shape and inputs[0].numel() > 0
     scaled = _scaled_copy(norm, inputs[0], output.detach()) if whole else None
@@ -278,14 +326,18 @@ def _scaled_copy(norm: Any, x: Tensor, output: Tensor) -> Tensor | None:
     # A layer norm, an RMS norm, Gemma's and Nemotron's.
     for wide, centred in ((gain, True), (gain, False), (1 + gain, False), (1 + gain, True)):
         scaled = wide * (x - x.mean(-1, keepdim=True) if centred else x)
-        scale = (linear * scaled).sum(-1, keepdim=True) / (scaled * scaled).sum(-1, keepdim=True).clamp(min=1e-30)
+        scale = (linear * scaled).sum(-1, keepdim=True) / (scaled * scaled).sum(
+            -1, keepdim=True
+        ).clamp(min=1e-30)
         scaled = scaled * scale.detach()
         if _close(scaled, linear):
             return scaled
     return None
 
 
-def _parts(model: Any, calls: Sequence[AttentionCall], write: _Write, slope: Tensor) -> Iterator[Part]:
+def _parts(
+    model: Any, calls: Sequence[AttentionCall], write: _Write, slope: Tensor
+) -> Iterator[Part]:
     """What a module wrote towards the logit; an output projection by its heads, and its bias."""
     if write.heads is not None:
         call = calls[write.calls - 1]
@@ -293,7 +345,10 @@ def _parts(model: Any, calls: Sequence[AttentionCall], write: _Write, slope: Ten
         assert matrix is not None
         inputs = write.heads.cpu().reshape(*slope.shape[:-1], *matrix.shape[:2])
         by_head = torch.einsum("...he,hec,...c->h", inputs, matrix, slope.cpu())
-        yield from (Part("head", float(value), (call.kind, call.layer), head) for head, value in enumerate(by_head))
+        yield from (
+            Part("head", float(value), (call.kind, call.layer), head)
+            for head, value in enumerate(by_head)
+        )
         if bias is not None:
             yield Part("bias", float((slope * bias).sum()), (call.kind, call.layer))
         return
@@ -303,26 +358,43 @@ def _parts(model: Any, calls: Sequence[AttentionCall], write: _Write, slope: Ten
         yield Part("embedding", value, name=_embedding_name(write.name))
         return
     block = _block(write.name)
-    around = [type(model.get_submodule(name)).__name__ for name in _prefixes(write.name)
-              if name.startswith(f"{block}.")]
+    around = [
+        type(model.get_submodule(name)).__name__
+        for name in _prefixes(write.name)
+        if name.startswith(f"{block}.")
+    ]
     mixes = any(re.fullmatch(rule, name) for rule, _ in MIXERS for name in around) or any(
-        write.name.startswith(f"{call.name}.") for call in calls)
-    here = [(index, call) for index, call in enumerate(calls) if f"{write.name}.".startswith(f"{_block(call.name)}.")
-            and call.kind != "cross"]
+        write.name.startswith(f"{call.name}.") for call in calls
+    )
+    here = [
+        (index, call)
+        for index, call in enumerate(calls)
+        if f"{write.name}.".startswith(f"{_block(call.name)}.") and call.kind != "cross"
+    ]
     before = [call for index, call in here if index < write.calls]
-    key = next(((call.kind, call.layer) for call in (*before[-1:], *(call for _, call in here))), None)
+    key = next(
+        ((call.kind, call.layer) for call in (*before[-1:], *(call for _, call in here))), None
+    )
     match = STACK.match(write.name)
-    yield Part("mixer" if mixes else "feed-forward", value, key,
-               name="" if key is not None or match is None else f"L{match['number']}")
+    yield Part(
+        "mixer" if mixes else "feed-forward",
+        value,
+        key,
+        name="" if key is not None or match is None else f"L{match['number']}",
+    )
 
 
 def _constant(baseline: Baseline, output: int, contrast: int | None) -> float:
     """What the unembedding adds whatever it reads: its logit of a state of zeros."""
-    passed, _ = forward(baseline.pretrained, baseline.batch, hooks=_without_states(baseline.pretrained.model))
+    passed, _ = forward(
+        baseline.pretrained, baseline.batch, hooks=_without_states(baseline.pretrained.model)
+    )
     return float(_logit(baseline, passed, output, contrast))
 
 
 @contextmanager
 def _without_states(model: Any) -> Iterator[None]:
-    with output_embeddings(model).register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0])):
+    with output_embeddings(model).register_forward_pre_hook(
+        lambda module, inputs: torch.zeros_like(inputs[0])
+    ):
         yield

@@ -61,20 +61,38 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     free, maps = free_memory(), maps_bytes(baseline.pretrained.model, len(baseline.source))
     out_of_memory = baseline.has_gradient and free is not None and GRADIENT_MEMORY * maps > free
     with_gradients = baseline.has_gradient and not out_of_memory
-    output, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients)
-    norms = {(call.kind, call.layer): lengths for call in recorder.calls if (lengths := value_norms(call)) is not None}
+    output, recorder = forward(
+        baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients
+    )
+    norms = {
+        (call.kind, call.layer): lengths
+        for call in recorder.calls
+        if (lengths := value_norms(call)) is not None
+    }
     gradients: dict[LayerKey, np.ndarray] = {}
     if with_gradients:
         target = baseline.target_value(baseline.answer_in(baseline.batch, output))
         probes = [call.probe for call in recorder.calls if call.probe is not None]
         slopes = torch.autograd.grad(target, probes, allow_unused=True)
-        gradients = {(call.kind, call.layer): to_numpy((call.weights.detach() * slope.cpu())[0])
-                     for call, slope in zip(recorder.calls, slopes, strict=True) if slope is not None}
+        gradients = {
+            (call.kind, call.layer): to_numpy((call.weights.detach() * slope.cpu())[0])
+            for call, slope in zip(recorder.calls, slopes, strict=True)
+            if slope is not None
+        }
     return Contributions(norms, gradients, out_of_memory)
 
 
-def value_norms(call: AttentionCall) -> Float[np.ndarray, (H #T S
-)] | None:
+def value_norms(
+    call: AttentionCall,
+) -> (
+    Float[
+        np.ndarray,
+        (
+            H  # T S
+        ),
+    ]
+    | None
+):
     """‖v·W_O‖ of each head and key. Kobayashi et al. 2020, equation 6. None where W_O is unknown.
 
     What stands between the heads and W_O multiplies each dimension of a row: a gate by its value, a norm by its gain
@@ -83,10 +101,17 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, (H #T S
     matrix = output_matrix(call)
     if matrix is None or call.v is None or call.out is None or call.gated is None:
         return None
-    values, out, gated = repeat_kv(call.v, len(matrix))[0].detach(), call.out[0].detach(), call.gated[0].detach()
+    values, out, gated = (
+        repeat_kv(call.v, len(matrix))[0].detach(),
+        call.out[0].detach(),
+        call.gated[0].detach(),
+    )
     if torch.equal(out, gated):
         return to_numpy(torch.einsum("hse,hec->hsc", values, matrix).norm(dim=-1)[:, None])
-    if any(isinstance(one, nn.LayerNorm) or type(one).__name__.endswith(MIXES) for one in call.module.children()):
+    if any(
+        isinstance(one, nn.LayerNorm) or type(one).__name__.endswith(MIXES)
+        for one in call.module.children()
+    ):
         return None
     factors = torch.where(out == 0, 0.0, gated / out).transpose(0, 1)  # (H, T, E)
     root = torch.linalg.qr(matrix.mT).R.mT  # (H, E, E), which keeps the lengths of x W_O

@@ -24,7 +24,9 @@ from core.pretrained.reading import forward
 
 TOP = 5
 CELLS = 2**23  # logits in one pass: 34 MB
-Part = tuple[Tensor, Tensor, Tensor]  # of the lens of some states, one after another: top, probabilities and entropy
+Part = tuple[
+    Tensor, Tensor, Tensor
+]  # of the lens of some states, one after another: top, probabilities and entropy
 CLOSE = 1e-3  # of a probability, within which the lens of the last layer must equal the model's own output
 
 
@@ -66,8 +68,11 @@ def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> Lo
     PretrainedError for a model without tokens as its answer, and for one whose layers or last steps cannot be read.
     """
     stream = read_stream(baseline, start, stop)
-    return join_parts(baseline.pretrained, stream, [read_part(baseline, stream, part)
-                                                    for part in range(count_parts(baseline, stream))])
+    return join_parts(
+        baseline.pretrained,
+        stream,
+        [read_part(baseline, stream, part) for part in range(count_parts(baseline, stream))],
+    )
 
 
 def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> Stream:
@@ -84,26 +89,39 @@ def count_parts(baseline: Baseline, stream: Stream) -> int:
 def read_part(baseline: Baseline, stream: Stream, part: int) -> Part:
     """The states that one pass reads, by its index. PretrainedError as in `forward`."""
     size = _part_size(baseline, stream.logits.shape[-1])
-    likely = _readout(baseline, stream.states.flatten(0, 1)[part * size:(part + 1) * size]).log_softmax(-1)
+    likely = _readout(
+        baseline, stream.states.flatten(0, 1)[part * size : (part + 1) * size]
+    ).log_softmax(-1)
     best = likely.topk(min(TOP, likely.shape[-1]))
     return best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / math.log(2)
 
 
 def join_parts(pretrained: Pretrained, stream: Stream, parts: Sequence[Part]) -> LogitLens:
     """The lens of all parts of a stream. PretrainedError where that of the last layer is not the model's own output."""
-    lens = LogitLens(stream.start, stream.states, *(torch.cat(values).unflatten(0, stream.states.shape[:2])
-                                                    for values in zip(*parts, strict=True)))
+    lens = LogitLens(
+        stream.start,
+        stream.states,
+        *(
+            torch.cat(values).unflatten(0, stream.states.shape[:2])
+            for values in zip(*parts, strict=True)
+        ),
+    )
     _check(pretrained, lens, stream.logits)
     return lens
 
 
-def follow_tokens(baseline: Baseline, lens: LogitLens, position: int, tokens: Sequence[int]) -> Trajectories:
+def follow_tokens(
+    baseline: Baseline, lens: LogitLens, position: int, tokens: Sequence[int]
+) -> Trajectories:
     """The probabilities and ranks of tokens after each layer, at a position of the lens.
 
     PretrainedError as in `forward`.
     """
     assert baseline.answer.logits is not None
-    states, size = lens.states[:, position - lens.start], _part_size(baseline, len(baseline.answer.logits))
+    states, size = (
+        lens.states[:, position - lens.start],
+        _part_size(baseline, len(baseline.answer.logits)),
+    )
     read = torch.cat([_readout(baseline, part) for part in states.split(size)])
     values = read[:, list(tokens)]
     ranks = (read[:, None] > values[..., None]).sum(-1) + 1
@@ -128,8 +146,10 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
         if match := STACK.match(name):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None
     if not stacks:
-        raise PretrainedError(f"The layers of {pretrained.name} are not one numbered list, so their states cannot be "
-                              "read one by one. Take a model such as GPT-2, BERT or T5.")
+        raise PretrainedError(
+            f"The layers of {pretrained.name} are not one numbered list, so their states cannot be "
+            "read one by one. Take a model such as GPT-2, BERT or T5."
+        )
     decoder = set(model.get_decoder().modules())  # in ModernBERT that is its last matrix
     inside = [stack for stack in stacks if model.get_submodule(stack) in decoder] or list(stacks)
     return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
@@ -139,13 +159,17 @@ def _states(baseline: Baseline) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "
     """The residual stream before the first layer and after each, and the model's own logits."""
     pretrained = baseline.pretrained
     if pretrained.head not in ("masked", "next", "seq2seq"):
-        raise PretrainedError(f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
-                              "tokens. Take a model that fills masks or writes text.")
+        raise PretrainedError(
+            f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
+            "tokens. Take a model that fills masks or writes text."
+        )
     names, states = layers_of(pretrained), dict[str, Tensor]()
-    output, _ = forward(pretrained, baseline.batch, hooks=_read_stream(pretrained.model, names, states))
+    output, _ = forward(
+        pretrained, baseline.batch, hooks=_read_stream(pretrained.model, names, states)
+    )
     logits = output.logits[0]
     try:
-        read = torch.stack([states[name][0, :len(logits)].cpu() for name in ("", *names)])
+        read = torch.stack([states[name][0, : len(logits)].cpu() for name in ("", *names)])
         if read.ndim != 3 or read.shape[1] != len(logits):
             raise IndexError("other axes")
         return read, logits
@@ -154,18 +178,24 @@ def _states(baseline: Baseline) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "
 
 
 def _no_vectors(pretrained: Pretrained) -> str:
-    return (f"The layers of {pretrained.name} pass on something else than one vector a token, so they cannot be read "
-            "one by one. Take a model such as GPT-2, BERT or T5.")
+    return (
+        f"The layers of {pretrained.name} pass on something else than one vector a token, so they cannot be read "
+        "one by one. Take a model such as GPT-2, BERT or T5."
+    )
 
 
 @contextmanager
 def _read_stream(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
     """Store what goes into the first of the layers, under the name "", and what comes out of each."""
+
     def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         states[""] = inputs[0] if inputs else named["hidden_states"]
 
     first = model.get_submodule(names[0])
-    with first.register_forward_pre_hook(hook, with_kwargs=True), read_outputs(model, names, states):
+    with (
+        first.register_forward_pre_hook(hook, with_kwargs=True),
+        read_outputs(model, names, states),
+    ):
         yield
 
 
@@ -180,8 +210,10 @@ def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, 
     pretrained, length = baseline.pretrained, len(baseline.target or baseline.source)
     rows = -(-len(states) // length)
     full = states.new_zeros(rows * length, states.shape[-1])
-    full[:len(states)] = states.flip(0)
-    hooks = _last_output(pretrained.model, layers_of(pretrained)[-1], full.unflatten(0, (rows, length)))
+    full[: len(states)] = states.flip(0)
+    hooks = _last_output(
+        pretrained.model, layers_of(pretrained)[-1], full.unflatten(0, (rows, length))
+    )
     try:
         output, _ = forward(pretrained, baseline.batch, hooks=hooks)
     except PretrainedError as error:
@@ -189,16 +221,17 @@ def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, 
             raise PretrainedError(_no_vectors(pretrained)) from error
         # What follows the last layer of some families counts the rows of the inputs.
         return torch.cat([_readout(baseline, part) for part in states.split(length)])
-    return output.logits.flatten(0, 1)[:len(states)].flip(0)
+    return output.logits.flatten(0, 1)[: len(states)].flip(0)
 
 
 @contextmanager
 def _last_output(model: Any, name: str, states: Float[Tensor, "R T C"]) -> Iterator[None]:
     """Let a layer give R rows of states, whatever it computed from the one that it got."""
+
     def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
         own = states_of(output)
         rows = own.new_zeros(len(states), *own.shape[1:])  # some families pad the tokens
-        rows[:, :states.shape[1]] = states
+        rows[:, : states.shape[1]] = states
         return with_states(output, rows)
 
     with model.get_submodule(name).register_forward_hook(hook):
@@ -209,5 +242,7 @@ def _check(pretrained: Pretrained, lens: LogitLens, logits: Float[Tensor, "T V"]
     """PretrainedError unless the lens of the last layer is the model's own output."""
     own = logits.softmax(-1).gather(-1, lens.top[-1])
     if (lens.probabilities[-1] - own).abs().max() > CLOSE:
-        raise PretrainedError(f"{pretrained.name} does more with its last layer's states than to read each one by "
-                              "itself, so earlier states cannot be read in the same way.")
+        raise PretrainedError(
+            f"{pretrained.name} does more with its last layer's states than to read each one by "
+            "itself, so earlier states cannot be read in the same way."
+        )

@@ -31,9 +31,13 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
     """
     text = text.strip()
     if answer.logits is None:
-        raise PretrainedError(f"The output of {pretrained.name} is an embedding: it has no classes and no tokens.")
+        raise PretrainedError(
+            f"The output of {pretrained.name} is an embedding: it has no classes and no tokens."
+        )
     if not text:
-        raise PretrainedError("Type a class." if answer.kind == "class" else "Type a token of the vocabulary.")
+        raise PretrainedError(
+            "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
+        )
     by_name = _class(pretrained, text) if answer.kind == "class" else _token(pretrained, text)
     if by_name is not None and by_name < len(answer.logits):
         return by_name
@@ -43,8 +47,10 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
         raise PretrainedError(_no_token(pretrained, text))
     names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
     more = ", …" if len(answer.logits) > LISTED else ""
-    raise PretrainedError(f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
-                          f"{', '.join(names)}{more}; a number such as #0 also names one.")
+    raise PretrainedError(
+        f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
+        f"{', '.join(names)}{more}; a number such as #0 also names one."
+    )
 
 
 def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
@@ -52,8 +58,10 @@ def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
     assert answer.logits is not None
     if not 0 <= output < len(answer.logits):
         what = "class" if answer.kind == "class" else "token"
-        raise PretrainedError(f"{pretrained.name} has no {what} #{output}; the numbers are 0 to "
-                              f"{len(answer.logits) - 1:,}.")
+        raise PretrainedError(
+            f"{pretrained.name} has no {what} #{output}; the numbers are 0 to "
+            f"{len(answer.logits) - 1:,}."
+        )
     return output
 
 
@@ -72,7 +80,13 @@ def _token(pretrained: Pretrained, text: str) -> int | None:
     spelled = [text]
     if marks_words(tokenizer):
         begins = [f"{start}{text}" for start in STARTS_WORD]
-        spelled = [text, piece] if piece != text else [*begins, text] if text.isalnum() else [text, *begins]
+        spelled = (
+            [text, piece]
+            if piece != text
+            else [*begins, text]
+            if text.isalnum()
+            else [text, *begins]
+        )
     for one in spelled:
         number = tokenizer.convert_tokens_to_ids(one)
         if number is not None and tokenizer.convert_ids_to_tokens(number) == one:
@@ -90,8 +104,14 @@ def _encoded(pretrained: Pretrained, text: str) -> list[int]:
 def _no_token(pretrained: Pretrained, text: str) -> str:
     ids = _encoded(pretrained, text)
     if ids in ([], [tokenizer_of(pretrained).unk_token_id]):
-        return (f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
-                "such as #17.")
-    pieces = ", ".join(display_tokens(tokenizer_of(pretrained), ids[:LISTED])) + (", …" if len(ids) > LISTED else "")
-    return (f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer cuts it into {len(ids)} ({pieces}). "
-            "Type one token, or its number, such as #17.")
+        return (
+            f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
+            "such as #17."
+        )
+    pieces = ", ".join(display_tokens(tokenizer_of(pretrained), ids[:LISTED])) + (
+        ", …" if len(ids) > LISTED else ""
+    )
+    return (
+        f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer cuts it into {len(ids)} ({pieces}). "
+        "Type one token, or its number, such as #17."
+    )

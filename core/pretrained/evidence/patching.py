@@ -21,7 +21,13 @@ from core.pretrained.answers import answer_of
 from core.pretrained.attention_recorder import AttentionCall, Patch
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.evidence.question import Baseline, Question, ask
-from core.pretrained.evidence.sites import Block, Replacement, blocks_of, read_outputs, replace_outputs
+from core.pretrained.evidence.sites import (
+    Block,
+    Replacement,
+    blocks_of,
+    read_outputs,
+    replace_outputs,
+)
 from core.pretrained.reading import forward, tokenizer_of
 from core.trace import Kind, to_numpy
 
@@ -79,32 +85,50 @@ class PatchSource:
     def effect(self, key: LayerKey) -> LayerEffect:
         """The effect of each part of a layer. PretrainedError as in `forward`."""
         out, block = self.calls[key].replaceable[0], self.blocks.get(key)
-        parts: list[Patch | Replacement] = [(0, *key, head, out) for head in (*range(out.shape[1]), None)]
+        parts: list[Patch | Replacement] = [
+            (0, *key, head, out) for head in (*range(out.shape[1]), None)
+        ]
         heads, tokens = out.shape[1], 0
         if block is not None:
             states = self.states[block.name][0]
             tokens = len(states)
             parts += [Replacement(block.name, 0, token, states) for token in range(tokens)]
             if block.feed_forward is not None:
-                parts.append(Replacement(block.feed_forward, 0, None, self.states[block.feed_forward][0]))
+                parts.append(
+                    Replacement(block.feed_forward, 0, None, self.states[block.feed_forward][0])
+                )
         values = _run(self.pair, self.base, parts)
-        return LayerEffect(np.array(values[:heads]), values[heads],
-                           values[-1] if len(values) > heads + 1 + tokens else None,
-                           np.array(values[heads + 1:heads + 1 + tokens]))
+        return LayerEffect(
+            np.array(values[:heads]),
+            values[heads],
+            values[-1] if len(values) > heads + 1 + tokens else None,
+            np.array(values[heads + 1 : heads + 1 + tokens]),
+        )
 
 
-def ranked(effects: Mapping[LayerKey, LayerEffect], direction: Direction) -> list[tuple[LayerKey, int, float]]:
+def ranked(
+    effects: Mapping[LayerKey, LayerEffect], direction: Direction
+) -> list[tuple[LayerKey, int, float]]:
     """Each head with its effect, the largest first; when noising, the largest loss first."""
-    rows = [(key, head, float(value)) for key, effect in effects.items() for head, value in enumerate(effect.heads)]
+    rows = [
+        (key, head, float(value))
+        for key, effect in effects.items()
+        for head, value in enumerate(effect.heads)
+    ]
     return sorted(rows, key=lambda row: -row[2] if direction == "denoise" else row[2])
 
 
-def agreement(effects: Mapping[LayerKey, LayerEffect], estimates: Mapping[LayerKey, np.ndarray]) -> float | None:
+def agreement(
+    effects: Mapping[LayerKey, LayerEffect], estimates: Mapping[LayerKey, np.ndarray]
+) -> float | None:
     """The correlation of the heads' estimates with their effects; None where one of them does not vary."""
     keys = [key for key in effects if key in estimates]
     if not keys:
         return None
-    exact, fast = np.concatenate([effects[key].heads for key in keys]), np.concatenate([estimates[key] for key in keys])
+    exact, fast = (
+        np.concatenate([effects[key].heads for key in keys]),
+        np.concatenate([estimates[key] for key in keys]),
+    )
     return float(np.corrcoef(exact, fast)[0, 1]) if exact.std() > 0 and fast.std() > 0 else None
 
 
@@ -116,38 +140,65 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
     its two outputs first differ. PretrainedError where the texts differ in length, or the model's answers do not.
     """
     if not pretrained.recordable:
-        raise PretrainedError(f"{pretrained.name} computes attention in its own code, so the outputs of its heads "
-                              "cannot be replaced. Take a model such as BERT, GPT-2 or Llama.")
+        raise PretrainedError(
+            f"{pretrained.name} computes attention in its own code, so the outputs of its heads "
+            "cannot be replaced. Take a model such as BERT, GPT-2 or Llama."
+        )
     first, second = (ask(pretrained, Question(inputs, position)) for inputs in (clean, corrupted))
     if first.target is not None and second.target is not None and clean.target is None:
         outputs = first.target.ids[1:], second.target.ids[1:]
-        same = next((index for index, (a, b) in enumerate(zip(*outputs, strict=False)) if a != b),
-                    min(map(len, outputs)))
+        same = next(
+            (index for index, (a, b) in enumerate(zip(*outputs, strict=False)) if a != b),
+            min(map(len, outputs)),
+        )
         target = tokenizer_of(pretrained).decode(list(outputs[0]), skip_special_tokens=True)
         at = same if position is None else position
-        first, second = (ask(pretrained, Question(replace(inputs, target=target), at)) for inputs in (clean, corrupted))
-    for name, lines in (("texts", (first.source, second.source)), ("targets", (first.target, second.target))):
+        first, second = (
+            ask(pretrained, Question(replace(inputs, target=target), at))
+            for inputs in (clean, corrupted)
+        )
+    for name, lines in (
+        ("texts", (first.source, second.source)),
+        ("targets", (first.target, second.target)),
+    ):
         lengths = [0 if line is None else len(line) for line in lines]
         if lengths[0] != lengths[1]:
-            raise PretrainedError(f"The {name} have {lengths[0]} and {lengths[1]} tokens. Patching puts what one "
-                                  "computes at a token into the same token of the other: write texts of equal length.")
+            raise PretrainedError(
+                f"The {name} have {lengths[0]} and {lengths[1]} tokens. Patching puts what one "
+                "computes at a token into the same token of the other: write texts of equal length."
+            )
     if first.answer.logits is None:
         return _checked(TextPair(first, replace(second, reference=first.reference)))
     assert second.answer.logits is not None
-    answers = [int(one.logits.argmax()) for one in (first.answer, second.answer) if one.logits is not None]
+    answers = [
+        int(one.logits.argmax()) for one in (first.answer, second.answer) if one.logits is not None
+    ]
     followed = answers[0] if output is None else output
     if contrast is None and followed == answers[1]:
-        raise PretrainedError(f"{pretrained.name} gives the same answer to both texts, so there is nothing to bring "
-                              "back. Name two answers, or change the second text.")
+        raise PretrainedError(
+            f"{pretrained.name} gives the same answer to both texts, so there is nothing to bring "
+            "back. Name two answers, or change the second text."
+        )
     other = answers[1] if contrast is None else contrast
-    return _checked(TextPair(*(ask(pretrained, replace(one.question, output=followed, quantity="difference",
-                                                       contrast=other)) for one in (first, second))))
+    return _checked(
+        TextPair(
+            *(
+                ask(
+                    pretrained,
+                    replace(one.question, output=followed, quantity="difference", contrast=other),
+                )
+                for one in (first, second)
+            )
+        )
+    )
 
 
 def _checked(pair: TextPair) -> TextPair:
     if abs(pair.gap) < LEAST:
-        raise PretrainedError("Both texts have the same difference between the two answers, so there is nothing that a "
-                              "part could bring back. Change the second text, or name other answers.")
+        raise PretrainedError(
+            "Both texts have the same difference between the two answers, so there is nothing that a "
+            "part could bring back. Change the second text, or name other answers."
+        )
     return pair
 
 
@@ -162,10 +213,19 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
     blocks = blocks_of(model, recorder.calls)
     names = [name for block in blocks for name in (block.name, block.feed_forward) if name]
     forward(other.pretrained, other.batch, hooks=read_outputs(model, names, states))
-    whole = {name for name, values in states.items() if values.ndim == 3}  # experts flatten the tokens
-    known = {(block.kind, block.layer): block if block.feed_forward in whole else replace(block, feed_forward=None)
-             for block in blocks if block.name in whole}
-    return PatchSource(pair, base, {(call.kind, call.layer): call for call in recorder.calls}, known, states)
+    whole = {
+        name for name, values in states.items() if values.ndim == 3
+    }  # experts flatten the tokens
+    known = {
+        (block.kind, block.layer): block
+        if block.feed_forward in whole
+        else replace(block, feed_forward=None)
+        for block in blocks
+        if block.name in whole
+    }
+    return PatchSource(
+        pair, base, {(call.kind, call.layer): call for call in recorder.calls}, known, states
+    )
 
 
 def patch(pair: TextPair, direction: Direction = "denoise") -> dict[LayerKey, LayerEffect]:
@@ -188,13 +248,19 @@ def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"
     output, recorder = forward(base.pretrained, base.batch, with_qkv=True, probe=True)
     calls = [call for call in recorder.calls if call.replaceable.requires_grad]
     value = base.target_value(base.answer_in(base.batch, output))
-    slopes = torch.autograd.grad(value, [call.replaceable for call in calls], allow_unused=True) if calls else ()
+    slopes = (
+        torch.autograd.grad(value, [call.replaceable for call in calls], allow_unused=True)
+        if calls
+        else ()
+    )
     estimates = {}
     for call, slope in zip(calls, slopes, strict=True):
         if slope is not None:
             other = source.calls[call.kind, call.layer].replaceable
             change = ((other - call.replaceable.detach()) * slope)[0].sum((0, 2))  # (H,)
-            estimates[call.kind, call.layer] = (to_numpy(change) + base.value - pair.corrupted.value) / pair.gap
+            estimates[call.kind, call.layer] = (
+                to_numpy(change) + base.value - pair.corrupted.value
+            ) / pair.gap
     return estimates
 
 
@@ -203,17 +269,25 @@ def _run(pair: TextPair, base: Baseline, changes: Sequence[Patch | Replacement])
     length = max(len(base.source), len(base.target or ()))
     rows = max(1, min(ROWS, NUMBERS // (length * length)))
     try:
-        return [value for start in range(0, len(changes), rows)
-                for value in _run_batch(pair, base, changes[start:start + rows])]
+        return [
+            value
+            for start in range(0, len(changes), rows)
+            for value in _run_batch(pair, base, changes[start : start + rows])
+        ]
     except PretrainedError:
         return [value for one in changes for value in _run_batch(pair, base, [one])]
 
 
 def _run_batch(pair: TextPair, base: Baseline, part: Sequence[Patch | Replacement]) -> list[float]:
-    batch = {name: values.expand(len(part), *values.shape[1:]) for name, values in base.batch.items()}
+    batch = {
+        name: values.expand(len(part), *values.shape[1:]) for name, values in base.batch.items()
+    }
     patches = [(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)]
     moved = [replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)]
     hooks = replace_outputs(base.pretrained.model, moved)
     output, _ = forward(base.pretrained, batch, patches=patches, hooks=hooks)
-    answers = (answer_of(base.pretrained, batch, output, base.question.position, row) for row in range(len(part)))
+    answers = (
+        answer_of(base.pretrained, batch, output, base.question.position, row)
+        for row in range(len(part))
+    )
     return [pair.recovered(float(base.target_value(answer))) for answer in answers]

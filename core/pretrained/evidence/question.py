@@ -54,7 +54,9 @@ class Baseline:
     quantity: Quantity = "probability"
     contrast: int | None = None
 
-    def rerun(self, batch: Batch | None = None, off: HeadSet = NO_HEADS, uniform: HeadSet = NO_HEADS) -> Answer:
+    def rerun(
+        self, batch: Batch | None = None, off: HeadSet = NO_HEADS, uniform: HeadSet = NO_HEADS
+    ) -> Answer:
         """The answer to another batch, or with heads off or with uniform weights."""
         batch = self.batch if batch is None else batch
         output, _ = forward(self.pretrained, batch, off=off, uniform=uniform)
@@ -69,7 +71,11 @@ class Baseline:
         if answer.logits is not None:
             assert self.id is not None
             values = quantity_values(answer, self.quantity)
-            return values[self.id] if self.contrast is None else values[self.id] - values[self.contrast]
+            return (
+                values[self.id]
+                if self.contrast is None
+                else values[self.id] - values[self.contrast]
+            )
         assert answer.vector is not None and self.reference is not None
         return answer.vector @ self.reference
 
@@ -81,12 +87,18 @@ class Baseline:
     @property
     def word(self) -> str | None:
         """The name of the target token or class; None for an embedding."""
-        return None if self.id is None else display_names(self.pretrained, self.answer, [self.id])[0]
+        return (
+            None if self.id is None else display_names(self.pretrained, self.answer, [self.id])[0]
+        )
 
     @property
     def other(self) -> str | None:
         """The name of the contrast token or class; None where there is none."""
-        return None if self.contrast is None else display_names(self.pretrained, self.answer, [self.contrast])[0]
+        return (
+            None
+            if self.contrast is None
+            else display_names(self.pretrained, self.answer, [self.contrast])[0]
+        )
 
     @property
     def is_top(self) -> bool:
@@ -96,7 +108,9 @@ class Baseline:
     @property
     def has_gradient(self) -> bool:
         """Whether the target value has a gradient: an embedding's cosine with itself has none."""
-        return self.pretrained.recordable and (self.answer.vector is None or bool(self.question.against.strip()))
+        return self.pretrained.recordable and (
+            self.answer.vector is None or bool(self.question.against.strip())
+        )
 
 
 def ask(pretrained: Pretrained, question: Question) -> Baseline:
@@ -107,16 +121,22 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
     batch, source, target, _ = encode(pretrained, question.inputs)
     length = len(target or source)
     if question.position is not None and not -length <= question.position < length:
-        raise PretrainedError(f"The sequence has no position {question.position}; its {length} positions are 0 to "
-                              f"{length - 1}.")
+        raise PretrainedError(
+            f"The sequence has no position {question.position}; its {length} positions are 0 to "
+            f"{length - 1}."
+        )
     output, _ = forward(pretrained, batch)
     full = answer_of(pretrained, batch, output, question.position)
     if full.logits is not None:
         defaults = _target(pretrained, question, full)
-        return Baseline(pretrained, question, batch, source, target, full, defaults[0], None, *defaults[1:])
+        return Baseline(
+            pretrained, question, batch, source, target, full, defaults[0], None, *defaults[1:]
+        )
     if (question.output, question.quantity, question.contrast) != (None, None, None):
-        raise PretrainedError(f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
-                              "no output, quantity or contrast.")
+        raise PretrainedError(
+            f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
+            "no output, quantity or contrast."
+        )
     against = question.against.strip()
     reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
     return Baseline(pretrained, question, batch, source, target, full, None, reference)
@@ -135,19 +155,31 @@ def default_quantity(answer: Answer) -> Quantity:
     return "logit" if float(answer.probabilities.max()) > CONFIDENT else "probability"
 
 
-def _target(pretrained: Pretrained, question: Question, answer: Answer) -> tuple[int, Quantity, int | None]:
+def _target(
+    pretrained: Pretrained, question: Question, answer: Answer
+) -> tuple[int, Quantity, int | None]:
     """The output, quantity and contrast of a question, with defaults filled in."""
     assert answer.logits is not None
     best = answer.logits.topk(min(2, len(answer.logits))).indices.tolist()
-    output = best[0] if question.output is None else check_output(pretrained, answer, question.output)
+    output = (
+        best[0] if question.output is None else check_output(pretrained, answer, question.output)
+    )
     quantity = question.quantity or default_quantity(answer)
     if quantity != "difference":
         return output, quantity, None
     rest = [one for one in best if one != output]
     if not rest:
-        raise PretrainedError(f"{pretrained.name} has only one output, so there is no difference of logits; choose "
-                              "the logit.")
-    contrast = rest[0] if question.contrast is None else check_output(pretrained, answer, question.contrast)
+        raise PretrainedError(
+            f"{pretrained.name} has only one output, so there is no difference of logits; choose "
+            "the logit."
+        )
+    contrast = (
+        rest[0]
+        if question.contrast is None
+        else check_output(pretrained, answer, question.contrast)
+    )
     if contrast == output:
-        raise PretrainedError("The difference of a logit and itself is always 0; choose two different outputs.")
+        raise PretrainedError(
+            "The difference of a logit and itself is always 0; choose two different outputs."
+        )
     return output, quantity, contrast

@@ -66,11 +66,19 @@ def _feed_forward(model: Any, block: str, calls: Sequence[AttentionCall]) -> str
     module = model.get_submodule(block)
     for name, child in module.named_children():
         if name in FEED_FORWARD:
-            return f"{block}.{name}" if any(weight.numel() for weight in child.parameters()) else None
-    inside = tuple(f"{call.name.rpartition('.')[0] if '.' in call.name[len(block) + 1:] else call.name}."
-                   for call in calls if call.name.startswith(f"{block}."))
-    maps = [f"{block}.{name}" for name, child in module.named_modules()
-            if isinstance(child, nn.Linear) and not f"{block}.{name}".startswith(inside)]
+            return (
+                f"{block}.{name}" if any(weight.numel() for weight in child.parameters()) else None
+            )
+    inside = tuple(
+        f"{call.name.rpartition('.')[0] if '.' in call.name[len(block) + 1 :] else call.name}."
+        for call in calls
+        if call.name.startswith(f"{block}.")
+    )
+    maps = [
+        f"{block}.{name}"
+        for name, child in module.named_modules()
+        if isinstance(child, nn.Linear) and not f"{block}.{name}".startswith(inside)
+    ]
     return maps[-1] if maps else None
 
 
@@ -87,6 +95,7 @@ def with_states(output: Any, states: Tensor) -> Any:
 @contextmanager
 def read_outputs(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
     """Store the outputs (B, T, C) of modules by their names while a pass runs."""
+
     def keep(name: str) -> Any:
         return lambda module, inputs, output: states.__setitem__(name, states_of(output))
 
@@ -100,7 +109,10 @@ def replace_outputs(model: Any, replacements: Sequence[Replacement]) -> Iterator
     by_module: dict[str, list[Replacement]] = {}
     for one in replacements:
         by_module.setdefault(one.module, []).append(one)
-    with hooked(model.get_submodule(name).register_forward_hook(_replacing(ones)) for name, ones in by_module.items()):
+    with hooked(
+        model.get_submodule(name).register_forward_hook(_replacing(ones))
+        for name, ones in by_module.items()
+    ):
         yield
 
 

@@ -31,8 +31,9 @@ def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
     return rows / rows.sum()
 
 
-def token_scores(baseline: Baseline, trace: AttentionTrace,
-                 contributions: Contributions) -> dict[str, Float[np.ndarray, " S"]]:
+def token_scores(
+    baseline: Baseline, trace: AttentionTrace, contributions: Contributions
+) -> dict[str, Float[np.ndarray, " S"]]:
     """The score of each source token by each measure, not normalized.
 
     "weights" and "written" are means over the layers and heads at the rows that answer, "gradient" sums α·∂answer/∂α
@@ -44,12 +45,18 @@ def token_scores(baseline: Baseline, trace: AttentionTrace,
     scores = {"weights": _mean([rows @ np.abs(item.weights[:, :, :size]) for item in maps])}
     norms = [contributions.norm_map(item.kind, item.layer, item.weights) for item in maps]
     if all(one is not None for one in norms):
-        shares = [one[:, :, :size] / np.maximum(one[:, :, :size].sum(-1, keepdims=True), 1e-12)
-                  for one in norms if one is not None]
+        shares = [
+            one[:, :, :size] / np.maximum(one[:, :, :size].sum(-1, keepdims=True), 1e-12)
+            for one in norms
+            if one is not None
+        ]
         scores["written"] = _mean([rows @ share for share in shares])
     if contributions.gradients:
-        gradients = [one for (kind, _), one in contributions.gradients.items()
-                     if baseline.target is None or kind != "causal"]
+        gradients = [
+            one
+            for (kind, _), one in contributions.gradients.items()
+            if baseline.target is None or kind != "causal"
+        ]
         scores["gradient"] = np.abs(np.sum([one.sum((0, 1))[:size] for one in gradients], 0))
     through = graph(trace, kind, maps[-1].layer)
     scores["rollout"] = rows @ rollout(through)[:, :size]

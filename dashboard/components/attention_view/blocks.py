@@ -44,19 +44,23 @@ class Blocks:
         """The mean (or the largest) of the unmasked cells in each block of (…, T, S); 0 where all are masked."""
         values = np.asarray(self._cut(weights), dtype=np.float32)
         if pool == "max":
-            return self._each(np.maximum, values if mask is None else np.where(self._cut(mask), values, 0.0))
+            return self._each(
+                np.maximum, values if mask is None else np.where(self._cut(mask), values, 0.0)
+            )
         if mask is None:
             sizes = np.diff(self.rows)[:, None] * np.diff(self.columns)[None, :]
             return self._each(np.add, values) / sizes.astype(np.float32)
         allowed = self._cut(np.broadcast_to(mask, weights.shape))
-        return self._each(np.add, values * allowed) / np.maximum(self._each(np.add, allowed.astype(np.float32)), 1.0)
+        return self._each(np.add, values * allowed) / np.maximum(
+            self._each(np.add, allowed.astype(np.float32)), 1.0
+        )
 
     def pool_mask(self, mask: np.ndarray) -> np.ndarray:
         """Which blocks of a bool mask (…, T, S) hold an unmasked cell."""
         return self._each(np.logical_or, self._cut(mask))
 
     def _cut(self, array: np.ndarray) -> np.ndarray:
-        return array[..., self.rows[0]:self.rows[-1], self.columns[0]:self.columns[-1]]
+        return array[..., self.rows[0] : self.rows[-1], self.columns[0] : self.columns[-1]]
 
     def _each(self, reduce: np.ufunc, values: np.ndarray) -> np.ndarray:
         down = reduce.reduceat(values, self.rows[:-1] - self.rows[0], axis=-2)
@@ -68,5 +72,7 @@ class Blocks:
 
 def names(tokens: Sequence[str], ends: np.ndarray) -> list[str]:
     """The name of each block: its token's, or its first and last token's."""
-    return [tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
-            for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    return [
+        tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
+        for start, stop in zip(ends[:-1], ends[1:], strict=True)
+    ]

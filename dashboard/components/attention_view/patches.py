@@ -41,5 +41,11 @@ class Patches:
             pixels = np.repeat(pixels[..., None], 3, axis=-1)
         thin = -(-max(pixels.shape[:2]) // LIMIT)
         pixels = pixels[::thin, ::thin]
-        return {"wide": int(pixels.shape[1]), "high": int(pixels.shape[0]), "rows": self.rows, "cols": self.columns,
-                "first": self.first, "bytes": encode(pixels)}
+        return {
+            "wide": int(pixels.shape[1]),
+            "high": int(pixels.shape[0]),
+            "rows": self.rows,
+            "cols": self.columns,
+            "first": self.first,
+            "bytes": encode(pixels),
+        }

@@ -13,13 +13,17 @@ from core.tokens import token_text
 from dashboard.components.attention_view.blocks import Blocks, Pool, edges, names
 
 THUMB_PIXELS = 68  # 34 px on a screen of two device pixels each: finer than this is never seen
-EXACT_CELLS = 65_536  # up to here every head of the layer travels as float32, so [ and ] need no rerun
+EXACT_CELLS = (
+    65_536  # up to here every head of the layer travels as float32, so [ and ] need no rerun
+)
 FRAME_CELLS = 262_144  # more cells than this in all frames: one byte each
 MASKED = 255  # the byte of a masked cell in a thumbnail; weights take 0 to 254
 
 READS = dict.fromkeys(("self", "causal"), "query (row) attends to → key (column)") | {
-    "cross": "output (row) attends to → input (column)", "sentences": "document (row) attends to → sentence (column)",
-    "words": "sentence (row) attends to → word (column)"}
+    "cross": "output (row) attends to → input (column)",
+    "sentences": "document (row) attends to → sentence (column)",
+    "words": "sentence (row) attends to → word (column)",
+}
 
 
 def encode(array: np.ndarray) -> str:
@@ -80,9 +84,14 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
         if item.mask is not None:
             cells = np.where(_visible(item.mask, item.weights.shape), cells, np.uint8(MASKED))
         parts.append(cells)
-    return {"shapes": [[int(size) for size in cells.shape] for cells in parts], "layers": list(range(len(maps))),
-            "pooled": is_pooled, "low": float(low), "high": float(high),
-            "bytes": encode(np.concatenate([cells.ravel() for cells in parts]))}
+    return {
+        "shapes": [[int(size) for size in cells.shape] for cells in parts],
+        "layers": list(range(len(maps))),
+        "pooled": is_pooled,
+        "low": float(low),
+        "high": float(high),
+        "bytes": encode(np.concatenate([cells.ravel() for cells in parts])),
+    }
 
 
 def _planes(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -96,7 +105,9 @@ def _visible(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     # A block of cells counts as masked only when all of it is.
     planes = _planes(mask, shape)
     for axis in (-2, -1):
-        planes = np.logical_or.reduceat(planes, edges(0, planes.shape[axis], THUMB_PIXELS)[:-1], axis=axis)
+        planes = np.logical_or.reduceat(
+            planes, edges(0, planes.shape[axis], THUMB_PIXELS)[:-1], axis=axis
+        )
     return planes
 
 
@@ -108,10 +119,17 @@ def packed(values: np.ndarray, exact: bool) -> dict[str, Any]:
         return {"type": "f4", "low": 0.0, "step": 1.0, "bytes": encode(values.astype("<f4"))}
     low, high = min(float(values.min(initial=0)), 0.0), max(float(values.max(initial=0)), 1.0)
     step = (high - low) / 65_535
-    return {"type": "u2", "low": low, "step": step, "bytes": encode(np.rint((values - low) / step).astype("<u2"))}
+    return {
+        "type": "u2",
+        "low": low,
+        "step": step,
+        "bytes": encode(np.rint((values - low) / step).astype("<u2")),
+    }
 
 
-def allowed_bits(mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequence[int]) -> dict[str, Any] | None:
+def allowed_bits(
+    mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequence[int]
+) -> dict[str, Any] | None:
     """The unmasked cells, one bit a cell: one plane when all heads share it, else one each."""
     if mask is None or bool(np.all(mask)):
         return None
@@ -121,7 +139,9 @@ def allowed_bits(mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequenc
     return {"planes": len(planes), "bytes": encode(np.packbits(planes.reshape(-1)))}
 
 
-def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool = "mean") -> dict[str, Any]:
+def one_map(
+    attention: Any, head: int, blocks: Blocks | None = None, pool: Pool = "mean"
+) -> dict[str, Any]:
     """The numbers of the drawn head, or of all heads of a small layer; with ``blocks`` those of the blocks."""
     weights = np.asarray(attention.weights)
     small = blocks is None and weights.size <= EXACT_CELLS
@@ -133,14 +153,21 @@ def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool 
         values, ends = blocks.weights(values, mask, pool), blocks.payload()
         mask = None if mask is None else blocks.pool_mask(mask)
     shape = (len(weights) if blocks is None else 1, *values.shape[1:])
-    return {"heads": heads, "rows": int(values.shape[1]), "cols": int(values.shape[2]), "edges": ends,
-            "values": packed(values, small or values.size <= EXACT_CELLS),
-            "mask": allowed_bits(mask, shape, heads if blocks is None else [0])}
+    return {
+        "heads": heads,
+        "rows": int(values.shape[1]),
+        "cols": int(values.shape[2]),
+        "edges": ends,
+        "values": packed(values, small or values.size <= EXACT_CELLS),
+        "mask": allowed_bits(mask, shape, heads if blocks is None else [0]),
+    }
 
 
 def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
     """The names of the drawn rows and columns."""
-    rows, columns = ([token_text(str(name)) for name in line] for line in (attention.queries, attention.keys))
+    rows, columns = (
+        [token_text(str(name)) for name in line] for line in (attention.queries, attention.keys)
+    )
     if blocks is None:
         return {"queries": rows, "keys": columns}
     return {"queries": names(rows, blocks.rows), "keys": names(columns, blocks.columns)}
@@ -149,10 +176,16 @@ def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
 def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
     """Maps over training steps, all (T, S), oldest first."""
     stack = np.stack([np.asarray(values, dtype=np.float32) for _, values in frames])
-    return {"steps": [int(step) for step, _ in frames], "rows": int(stack.shape[1]), "cols": int(stack.shape[2]),
-            "values": packed(stack, stack.size <= FRAME_CELLS)}
+    return {
+        "steps": [int(step) for step, _ in frames],
+        "rows": int(stack.shape[1]),
+        "cols": int(stack.shape[2]),
+        "values": packed(stack, stack.size <= FRAME_CELLS),
+    }
 
 
 def role_list(roles: Mapping[tuple[int, int], int] | None) -> list[list[int]]:
     """Roles as [layer, head, category] rows: JSON has no tuple keys."""
-    return [[int(layer), int(head), int(category)] for (layer, head), category in (roles or {}).items()]
+    return [
+        [int(layer), int(head), int(category)] for (layer, head), category in (roles or {}).items()
+    ]

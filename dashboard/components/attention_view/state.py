@@ -39,7 +39,9 @@ def settle(store: MutableMapping[str, Any], name: str, field: str, page_value: A
     return store[field]
 
 
-def settle_pin(store: MutableMapping[str, Any], name: str, pin: Pair | None, shape: tuple[int, int]) -> Pair | None:
+def settle_pin(
+    store: MutableMapping[str, Any], name: str, pin: Pair | None, shape: tuple[int, int]
+) -> Pair | None:
     """The settled pin, removed where a map of that shape has no such cell."""
     pinned = settle(store, name, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
     if pinned is not None and not inside([pinned], shape):

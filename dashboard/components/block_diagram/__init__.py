@@ -39,13 +39,23 @@ class Block:
     lines: tuple[str, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"title": self.title, "about": self.about, "numbers": self.numbers, "lines": self.lines}
+        data: dict[str, Any] = {
+            "title": self.title,
+            "about": self.about,
+            "numbers": self.numbers,
+            "lines": self.lines,
+        }
         if self.vectors is not None:
             values = self.vectors[:MAX_ROWS, :MAX_COLUMNS]
             largest = float(np.abs(values).max()) or 1.0
-            data["vectors"] = {"rows": values.shape[0], "cols": values.shape[1], "largest": largest,
-                               "tokens": self.tokens[:MAX_ROWS], "whole": self.vectors.shape,
-                               "bytes": _bytes((values / largest + 1) / 2)}
+            data["vectors"] = {
+                "rows": values.shape[0],
+                "cols": values.shape[1],
+                "largest": largest,
+                "tokens": self.tokens[:MAX_ROWS],
+                "whole": self.vectors.shape,
+                "bytes": _bytes((values / largest + 1) / 2),
+            }
         if self.maps is not None:
             heads, rows, cols = self.maps.shape
             data["maps"] = {"heads": heads, "rows": rows, "cols": cols, "bytes": _bytes(self.maps)}
@@ -57,28 +67,54 @@ def _bytes(unit: np.ndarray) -> str:
     return encode(np.round(255 * np.clip(unit, 0, 1)).astype(np.uint8))
 
 
-def block_diagram(stacks: Sequence[Mapping[str, Any]], blocks: Mapping[str, Block], *, key: str, pre_norm: bool,
-                  chosen: str, on_pick: Callable[[], None], label: str, pending: bool = False) -> None:
+def block_diagram(
+    stacks: Sequence[Mapping[str, Any]],
+    blocks: Mapping[str, Block],
+    *,
+    key: str,
+    pre_norm: bool,
+    chosen: str,
+    on_pick: Callable[[], None],
+    label: str,
+    pending: bool = False,
+) -> None:
     """Draw the stacks; `chosen` is the block that is open first ("": the input), `label` is read aloud.
 
     `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path. While vectors and
     maps are `pending`, the panel stays as high as it is.
     """
-    data = {"stacks": list(stacks), "blocks": {path: block.payload() for path, block in blocks.items()},
-            "pre": pre_norm, "chosen": chosen, "label": label, "pending": pending}
-    add(key, lambda: DrawnPicture("Blocks of the model", ("part", "title", "what it does"),
-                                  tuple((path, block.title, block.about) for path, block in blocks.items()),
-                                  stacks_svg(stacks, pre_norm)))
+    data = {
+        "stacks": list(stacks),
+        "blocks": {path: block.payload() for path, block in blocks.items()},
+        "pre": pre_norm,
+        "chosen": chosen,
+        "label": label,
+        "pending": pending,
+    }
+    add(
+        key,
+        lambda: DrawnPicture(
+            "Blocks of the model",
+            ("part", "title", "what it does"),
+            tuple((path, block.title, block.about) for path, block in blocks.items()),
+            stacks_svg(stacks, pre_norm),
+        ),
+    )
     draw("block_diagram", "bd", data, key=key, on_pick_change=on_pick)
 
 
 def stacks_of(tree: Part) -> list[dict[str, Any]]:
     """The model's stacks in the order of computing: encoder and decoder, or the only one there is."""
     parts = [part for part in tree.children if not part.path.endswith("itself")]
-    encoder = [part for part in parts if part.path.split(".")[0] in ("source", "source_places", "encoder")]
+    encoder = [
+        part for part in parts if part.path.split(".")[0] in ("source", "source_places", "encoder")
+    ]
     rest = [part for part in parts if part not in encoder]
     if encoder and any(part.path.startswith("layers") for part in rest):
-        return [{"name": "Encoder", "nodes": _nodes(encoder)}, {"name": "Decoder", "nodes": _nodes(rest)}]
+        return [
+            {"name": "Encoder", "nodes": _nodes(encoder)},
+            {"name": "Decoder", "nodes": _nodes(rest)},
+        ]
     return [{"name": "Encoder" if encoder else "Decoder", "nodes": _nodes(parts)}]
 
 
@@ -86,7 +122,9 @@ def paths_of(stacks: Sequence[Mapping[str, Any]]) -> set[str]:
     """The paths of all blocks that the stacks can show, and of the layers that open."""
     nodes = [node for stack in stacks for node in stack["nodes"]]
     sublayers = [part for node in nodes for part in node.get("sublayers", ())]
-    return {node["path"] for node in nodes} | {part[way] for part in sublayers for way in ("path", "around")}
+    return {node["path"] for node in nodes} | {
+        part[way] for part in sublayers for way in ("path", "around")
+    }
 
 
 def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
@@ -104,7 +142,9 @@ def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
                 nodes[-1]["kind"] = kinds.setdefault(kind, len(kinds))
         else:
             adds = part.path.endswith("places")  # the stack's name says of what
-            nodes.append({"path": part.path, "title": "Positions" if adds else part.title, "adds": adds})
+            nodes.append(
+                {"path": part.path, "title": "Positions" if adds else part.title, "adds": adds}
+            )
     return nodes
 
 
@@ -116,12 +156,17 @@ def _sublayers(layer: Part) -> list[dict[str, Any]]:
         above, _, last = child.path.rpartition(".")
         if is_attention(child.path) or last == "feed_forward":
             around = f"{above}.around_{last}"
-            result.append({"path": child.path, "title": child.title, "type": _type(child.path),
-                           "around": around if around in paths else ""})
+            result.append(
+                {
+                    "path": child.path,
+                    "title": child.title,
+                    "type": _type(child.path),
+                    "around": around if around in paths else "",
+                }
+            )
     return result
 
 
 def _type(path: str) -> str:
     last = path.rpartition(".")[2]
     return "feed" if last == "feed_forward" else "cross" if last == "cross" else "attention"
-

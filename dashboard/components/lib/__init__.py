@@ -30,8 +30,17 @@ STORE = """(globalThis.attentionLab ??= (() => {
 })())"""
 
 
-def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | Literal["stretch"] = "stretch",
-         height: int | Literal["content"] = "content", exported: bool = True, **callbacks: Callable[[], None]) -> None:
+def draw(
+    name: str,
+    root: str,
+    data: dict[str, Any],
+    *,
+    key: str,
+    width: int | Literal["stretch"] = "stretch",
+    height: int | Literal["content"] = "content",
+    exported: bool = True,
+    **callbacks: Callable[[], None],
+) -> None:
     """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette.
 
     Where it is ``exported``, its data is held for the HTML file of the page. Its code is that of `ship_code`, where
@@ -41,7 +50,8 @@ def draw(name: str, root: str, data: dict[str, Any], *, key: str, width: int | L
     if exported:
         add_drawn(key, name, root, data)
     _component(name, root, st.session_state.get(SHIPPED, False))(
-        key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks)
+        key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks
+    )
 
 
 def ship_code() -> None:
@@ -56,21 +66,37 @@ def ship_code() -> None:
 @functools.cache
 def _code() -> Any:
     entries = {file.parent.name: file for file in sorted(COMPONENTS.glob("*/main.js"))}
-    return st.components.v2.component("attention_lab.code", html="<i hidden></i>", js=(
-        f"{STORE}.open({bundle_all(entries)});\n"
-        "export default ({ parentElement }) => parentElement.getRootNode().host?.setAttribute('data-drawn', '');\n"))
+    return st.components.v2.component(
+        "attention_lab.code",
+        html="<i hidden></i>",
+        js=(
+            f"{STORE}.open({bundle_all(entries)});\n"
+            "export default ({ parentElement }) => parentElement.getRootNode().host?.setAttribute('data-drawn', '');\n"
+        ),
+    )
 
 
 @functools.cache
 def _component(name: str, root: str, shipped: bool) -> Any:
     html = f'<div class="view {root}"></div>\n'
     if shipped:
-        return st.components.v2.component(f"attention_lab.shipped_{name}", html=html, css=css_of(name), js=(
-            f"const part = (await {STORE}.parts).{name};\nexport default part;\n"))
-    return st.components.v2.component(f"attention_lab.{name}", html=html, css=css_of(name),
-                                      js=bundle(COMPONENTS / name / "main.js"))
+        return st.components.v2.component(
+            f"attention_lab.shipped_{name}",
+            html=html,
+            css=css_of(name),
+            js=(f"const part = (await {STORE}.parts).{name};\nexport default part;\n"),
+        )
+    return st.components.v2.component(
+        f"attention_lab.{name}",
+        html=html,
+        css=css_of(name),
+        js=bundle(COMPONENTS / name / "main.js"),
+    )
 
 
 def css_of(name: str) -> str:
     """The styles of a component, after the shared ones."""
-    return "\n".join((folder / "style.css").read_text("utf-8") for folder in (COMPONENTS / "lib", COMPONENTS / name))
+    return "\n".join(
+        (folder / "style.css").read_text("utf-8")
+        for folder in (COMPONENTS / "lib", COMPONENTS / name)
+    )

@@ -31,14 +31,19 @@ def bundle_all(entries: Mapping[str, Path]) -> str:
     modules: dict[Path, str] = {}
     exports: dict[Path, list[str]] = {}
     bodies = {name: _join(entry.resolve(), modules, exports, ()) for name, entry in entries.items()}
-    parts = [f"{name}: (() => {{\n{body.replace('export default ', 'return ')}}})()" for name, body in bodies.items()]
+    parts = [
+        f"{name}: (() => {{\n{body.replace('export default ', 'return ')}}})()"
+        for name, body in bodies.items()
+    ]
     return "\n".join(["(() => {", *modules.values(), "return {", ",\n".join(parts), "};\n})()"])
 
 
-def _join(file: Path, modules: dict[Path, str], exports: dict[Path, list[str]], path: tuple[Path, ...]) -> str:
+def _join(
+    file: Path, modules: dict[Path, str], exports: dict[Path, list[str]], path: tuple[Path, ...]
+) -> str:
     """The body of a module, its imports turned into constants; adds the modules that it needs."""
     if file in path:
-        cycle = [*path[path.index(file):], file]
+        cycle = [*path[path.index(file) :], file]
         raise ValueError(f"modules import each other: {' → '.join(one.name for one in cycle)}")
     text = file.read_text("utf-8")
     for names, source in IMPORT.findall(text):
@@ -49,8 +54,13 @@ def _join(file: Path, modules: dict[Path, str], exports: dict[Path, list[str]], 
                 raise ValueError(f"{other.name} has a default export; only an entry may")
             head = f"const __module{len(modules)} = (() => {{ // {other.parent.name}/{other.name}"
             modules[other] = f"{head}\n{body}return {{ {', '.join(exports[other])} }};\n}})();"
-        for missing in {name.split(" as ")[0].strip() for name in names.split(",")} - {*exports[other], ""}:
-            raise ValueError(f"{file.name} imports {missing} from {other.name}, which does not export it")
+        for missing in {name.split(" as ")[0].strip() for name in names.split(",")} - {
+            *exports[other],
+            "",
+        }:
+            raise ValueError(
+                f"{file.name} imports {missing} from {other.name}, which does not export it"
+            )
     exports[file] = EXPORT.findall(text)
     order = list(modules)
     body = IMPORT.sub(lambda match: _constant(match, file, order), EXPORT.sub("", text))

@@ -17,7 +17,9 @@ from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import COLUMNS, cells, is_attention
 
 
-def diagram(tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = "") -> None:
+def diagram(
+    tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = ""
+) -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
     most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
     data = {"tree": row(tree, tree, most), "heads": COLUMNS, "chosen": chosen, "fact": fact}
@@ -31,10 +33,16 @@ def picked(key: str) -> str:
 
 def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
     """A part for the browser: its texts, and its shares of the model's numbers."""
-    shares = [part.parameters / max(1, whole.parameters), part.flops / max(1, whole.flops),
-              part.bytes / max(1, whole.bytes)]
+    shares = [
+        part.parameters / max(1, whole.parameters),
+        part.flops / max(1, whole.flops),
+        part.bytes / max(1, whole.bytes),
+    ]
     return {
-        "path": part.path, "title": part.title, "map": is_attention(part.path), "cells": cells(part),
+        "path": part.path,
+        "title": part.title,
+        "map": is_attention(part.path),
+        "cells": cells(part),
         "shares": [round(share, 4) for share in shares],
         "parts": [row(child, whole, most) for child in part.children],
     }

@@ -26,7 +26,14 @@ def kind_and_layer(path: str) -> tuple[Kind, int]:
 def cells(part: Part) -> list[str]:
     """The columns of a part: output shape, parameters, FLOPs, bytes saved for backward, mean ± std, gradient."""
     shape = "" if part.shape is None else " × ".join(map(str, part.shape))
-    spread = "" if part.std is None or part.mean is None else f"{number(part.mean)} ± {number(part.std)}"
-    return [shape, f"{part.parameters:,}" if part.parameters else "", operations(part.flops) if part.flops else "",
-            byte_size(part.bytes) if part.bytes else "", spread,
-            "" if part.gradient is None else number(part.gradient)]
+    spread = (
+        "" if part.std is None or part.mean is None else f"{number(part.mean)} ± {number(part.std)}"
+    )
+    return [
+        shape,
+        f"{part.parameters:,}" if part.parameters else "",
+        operations(part.flops) if part.flops else "",
+        byte_size(part.bytes) if part.bytes else "",
+        spread,
+        "" if part.gradient is None else number(part.gradient),
+    ]

@@ -20,5 +20,7 @@ MARKS: tuple[str, ...] = (
 def mark_html(index: int, theme: Theme) -> str:
     """The marker of a series for st.html, which takes SVG out: a coloured box cut to the shape."""
     colour = CATEGORIES[theme][index % len(CATEGORIES[theme])]
-    return (f'<span aria-hidden="true" style="display:inline-block;width:12px;height:12px;background:{colour};'
-            f"clip-path:path('{MARKS[index % len(MARKS)]}')\"></span>")
+    return (
+        f'<span aria-hidden="true" style="display:inline-block;width:12px;height:12px;background:{colour};'
+        f"clip-path:path('{MARKS[index % len(MARKS)]}')\"></span>"
+    )

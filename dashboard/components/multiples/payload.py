@@ -50,12 +50,21 @@ class Frames:
     def payload(self, maps: Sequence[Tile]) -> dict[str, Any] | None:
         """What the browser needs; None where that is too much, or where a value has maps of another shape."""
         shapes = [tile.weights.shape for tile in maps]
-        if not fits(len(self.tiles), maps) or any([tile.weights.shape for tile in row] != shapes for row in self.tiles):
+        if not fits(len(self.tiles), maps) or any(
+            [tile.weights.shape for tile in row] != shapes for row in self.tiles
+        ):
             return None
         names = [[(tile.name, tile.note) for tile in row] for row in self.tiles]
-        stacks = [np.stack([tile.weights for tile in column]) for column in zip(*self.tiles, strict=True)]
-        return {"control": self.control, "options": self.options and list(self.options), "at": self.at, "names": names,
-                "values": [packed(one, False) for one in stacks]}
+        stacks = [
+            np.stack([tile.weights for tile in column]) for column in zip(*self.tiles, strict=True)
+        ]
+        return {
+            "control": self.control,
+            "options": self.options and list(self.options),
+            "at": self.at,
+            "names": names,
+            "values": [packed(one, False) for one in stacks],
+        }
 
 
 def fits(values: int, maps: Sequence[Tile]) -> bool:
@@ -68,11 +77,17 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
     if len(maps) > MOST_TILES:
         raise ValueError(f"multiples draws at most {MOST_TILES} maps; got {len(maps)}")
     if difference is not None and not all(0 <= at < len(maps) for at in difference):
-        raise ValueError(f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}")
+        raise ValueError(
+            f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}"
+        )
     together = _span(maps, signed)
     tiles = [_tile(tile, index, together, signed) for index, tile in enumerate(maps)]
     end = None if difference is None else difference_span(maps[difference[0]], maps[difference[1]])
-    return {"tiles": tiles, "difference": None if difference is None else list(difference), "differenceEnd": end}
+    return {
+        "tiles": tiles,
+        "difference": None if difference is None else list(difference),
+        "differenceEnd": end,
+    }
 
 
 def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
@@ -80,16 +95,26 @@ def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -
     negative = signed or tile.signed or values.min(initial=0.0) < LEAST_NEGATIVE
     low, high = tile.span or ((-together[1], together[1]) if negative else together)
     return {
-        "name": tile.name, "note": tile.note, "marker": index if tile.marker is None else int(tile.marker),
-        "signed": bool(negative), "low": float(low), "high": float(high), "rows": values.shape[0],
-        "cols": values.shape[1], "values": packed(values, values.size <= EXACT_CELLS),
+        "name": tile.name,
+        "note": tile.note,
+        "marker": index if tile.marker is None else int(tile.marker),
+        "signed": bool(negative),
+        "low": float(low),
+        "high": float(high),
+        "rows": values.shape[0],
+        "cols": values.shape[1],
+        "values": packed(values, values.size <= EXACT_CELLS),
         "mask": allowed_bits(tile.mask, (1, *values.shape), [0]),
     }
 
 
 def _span(maps: Sequence[Tile], signed: bool) -> tuple[float, float]:
     """One scale for all maps: 0 to 1 or to a larger maximum; symmetric for signed numbers."""
-    sizes = [np.abs(tile.weights[np.isfinite(tile.weights)]).max(initial=0.0) for tile in maps if tile.span is None]
+    sizes = [
+        np.abs(tile.weights[np.isfinite(tile.weights)]).max(initial=0.0)
+        for tile in maps
+        if tile.span is None
+    ]
     largest = float(max(sizes, default=1.0))
     if signed:
         return -(largest or 1.0), largest or 1.0

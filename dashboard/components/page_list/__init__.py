@@ -22,12 +22,30 @@ def page_list(current: Step) -> None:
     """
     if page := st.session_state.pop(REQUEST, None):
         st.switch_page(step_of(page).path, query_params={})
-    groups = [{"name": group, "pages": [{"key": step.key, "path": "" if step.default else step.key,
-                                         "title": step.title, "icon": step.icon.split("/")[-1].strip(":")}
-                                        for step in steps]} for group, steps in GROUPS.items()]
+    groups = [
+        {
+            "name": group,
+            "pages": [
+                {
+                    "key": step.key,
+                    "path": "" if step.default else step.key,
+                    "title": step.title,
+                    "icon": step.icon.split("/")[-1].strip(":"),
+                }
+                for step in steps
+            ],
+        }
+        for group, steps in GROUPS.items()
+    ]
     with st.sidebar:
         ship_code()
-        draw("page_list", "pl", {"groups": groups, "current": current.key}, key=KEY, on_page_change=_open)
+        draw(
+            "page_list",
+            "pl",
+            {"groups": groups, "current": current.key},
+            key=KEY,
+            on_page_change=_open,
+        )
 
 
 def _open() -> None:

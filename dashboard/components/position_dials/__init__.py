@@ -15,17 +15,46 @@ from dashboard.runtime.page_pictures import add
 MOST_PAIRS = 8
 
 
-def dials(pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: str,
-          before: Sequence[Pair] = ()) -> None:
+def dials(
+    pairs: Sequence[Pair],
+    positions: int,
+    ink: Ink,
+    *,
+    key: str,
+    label: str,
+    before: Sequence[Pair] = (),
+) -> None:
     """Draw a row a pair, a column a position, hands rotating counter-clockwise, those of `before` faintly."""
     faint = {(pair.first, pair.second): pair.angle for pair in before}
-    rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": wavelength_text(pair.wavelength),
-             "before": faint.get((pair.first, pair.second))} for pair in pairs]
-    data = {"rows": rows, "positions": positions, "label": label, "hand": ink.series[0], "pick": ink.pick}
+    rows = [
+        {
+            "name": f"{pair.first}, {pair.second}",
+            "angle": pair.angle,
+            "circle": wavelength_text(pair.wavelength),
+            "before": faint.get((pair.first, pair.second)),
+        }
+        for pair in pairs
+    ]
+    data = {
+        "rows": rows,
+        "positions": positions,
+        "label": label,
+        "hand": ink.series[0],
+        "pick": ink.pick,
+    }
     head = ("dimensions", "angle of a position", "wavelength")
-    add(key, lambda: DrawnPicture(label, head, tuple((row["name"], pair.angle, pair.wavelength)
-                                                     for row, pair in zip(rows, pairs, strict=True)),
-                                  dials_svg(rows, positions)))
+    add(
+        key,
+        lambda: DrawnPicture(
+            label,
+            head,
+            tuple(
+                (row["name"], pair.angle, pair.wavelength)
+                for row, pair in zip(rows, pairs, strict=True)
+            ),
+            dials_svg(rows, positions),
+        ),
+    )
     draw("position_dials", "dials", data, key=key)
 
 

@@ -48,33 +48,69 @@ def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     """A whole file that shows the parts below each other; `source` is its last line."""
     names = list(dict.fromkeys(part.name for part in parts if part.name))
     styles = {name: css_of(name) for name in names}
-    shown = [{"name": part.name, "root": part.root, "title": part.title, "data": dict(part.data), "html": part.html,
-              "below": part.below}
-             for part in parts]
+    shown = [
+        {
+            "name": part.name,
+            "root": part.root,
+            "title": part.title,
+            "data": dict(part.data),
+            "html": part.html,
+            "below": part.below,
+        }
+        for part in parts
+    ]
     values = {"parts": shown, "styles": styles, "palette": for_browser()}
     template = (FOLDER / "page.html").read_text("utf-8")
-    fields = {"TITLE": escape(title), "SOURCE": escape(source), "DATA": _inline(values),
-              "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
-              "DRIVER": bundle(FOLDER / "driver.js")}
+    fields = {
+        "TITLE": escape(title),
+        "SOURCE": escape(source),
+        "DATA": _inline(values),
+        "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
+        "DRIVER": bundle(FOLDER / "driver.js"),
+    }
     return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
 
 
-def trace_html(trace: AttentionTrace, *, title: str, source: str = "", layer: int = 0, head: int = 0,
-               query: int | None = None, signed: bool = False) -> str:
+def trace_html(
+    trace: AttentionTrace,
+    *,
+    title: str,
+    source: str = "",
+    layer: int = 0,
+    head: int = 0,
+    query: int | None = None,
+    signed: bool = False,
+) -> str:
     """A file with every head of a trace; ValueError for a trace without maps or with more than MOST_CELLS weights."""
-    return page_html([trace_part(trace, title, layer, head, query, signed)], title=title, source=source)
+    return page_html(
+        [trace_part(trace, title, layer, head, query, signed)], title=title, source=source
+    )
 
 
-def trace_part(trace: AttentionTrace, title: str, layer: int = 0, head: int = 0, query: int | None = None,
-               signed: bool = False) -> Part:
+def trace_part(
+    trace: AttentionTrace,
+    title: str,
+    layer: int = 0,
+    head: int = 0,
+    query: int | None = None,
+    signed: bool = False,
+) -> Part:
     """Every head of a trace, 16 bits a weight, opened at a head; `query` is the row in the accent."""
     cells = _cells(trace)
     if not cells:
         raise ValueError("a file needs at least one map; this trace has none")
     if not fits(trace):
-        raise ValueError(f"this trace has {cells:,} weights; a file holds {MOST_CELLS:,}: take fewer tokens or layers")
-    data = {"layer": layer, "head": head, "query": query, "signed": signed, "numbers": list(trace.numbers),
-            "layers": [_layer(item) for item in trace.maps]}
+        raise ValueError(
+            f"this trace has {cells:,} weights; a file holds {MOST_CELLS:,}: take fewer tokens or layers"
+        )
+    data = {
+        "layer": layer,
+        "head": head,
+        "query": query,
+        "signed": signed,
+        "numbers": list(trace.numbers),
+        "layers": [_layer(item) for item in trace.maps],
+    }
     return Part(title, "attention_view", "av", data)
 
 
@@ -89,9 +125,15 @@ def _cells(trace: AttentionTrace) -> int:
 
 def _layer(item: AttentionMap) -> dict[str, Any]:
     heads, rows, columns = item.weights.shape
-    return {**labels(item, None), "reads": READS[item.kind], "heads": heads, "rows": rows, "cols": columns,
-            "values": packed(np.asarray(item.weights), False),
-            "mask": allowed_bits(item.mask, item.weights.shape, range(heads))}
+    return {
+        **labels(item, None),
+        "reads": READS[item.kind],
+        "heads": heads,
+        "rows": rows,
+        "cols": columns,
+        "values": packed(np.asarray(item.weights), False),
+        "mask": allowed_bits(item.mask, item.weights.shape, range(heads)),
+    }
 
 
 def _inline(value: object) -> str:

@@ -18,7 +18,9 @@ from dashboard.components.step_view.reading import Reading, read
 from dashboard.runtime.page_pictures import add
 
 
-def step_view(picture: dict[str, Any], reading: Reading, *, key: str, on_pick: Callable[[], None]) -> None:
+def step_view(
+    picture: dict[str, Any], reading: Reading, *, key: str, on_pick: Callable[[], None]
+) -> None:
     """Draw a payload of a reading; `st.session_state[key].pick` holds what was pressed: {query}, {key} or {stage}."""
     add(key, partial(picture_of, reading, [stage["title"] for stage in picture["stages"]]))
     draw("step_view", "step-view", picture, key=key, on_pick_change=on_pick)
@@ -32,19 +34,54 @@ def picture_of(reading: Reading, titles: Sequence[str]) -> MapsPicture:
     weights = max(1.0, top_of(reading.weights))
     low = -weights if reading.signed else 0.0
 
-    def stage(at: int, values: np.ndarray, columns: tuple[str, ...], end: float, noun: str,
-              mask: np.ndarray | None = None) -> PictureMap:
-        return PictureMap(titles[at], values, reading.queries, columns, "", mask, -end, end, True, noun,
-                          "dimension" if noun in ("query", "output") else "")
+    def stage(
+        at: int,
+        values: np.ndarray,
+        columns: tuple[str, ...],
+        end: float,
+        noun: str,
+        mask: np.ndarray | None = None,
+    ) -> PictureMap:
+        return PictureMap(
+            titles[at],
+            values,
+            reading.queries,
+            columns,
+            "",
+            mask,
+            -end,
+            end,
+            True,
+            noun,
+            "dimension" if noun in ("query", "output") else "",
+        )
 
-    maps = (stage(0, reading.q, dimensions, vectors, "query"), stage(1, reading.raw, reading.keys, scores, "score"),
-            stage(2, reading.scores, reading.keys, scores, "score"),
-            stage(3, reading.scores, reading.keys, scores, "score", reading.allowed),
-            PictureMap(titles[4], reading.weights, reading.queries, reading.keys, "", reading.allowed, low, weights,
-                       reading.signed, "weight"),
-            stage(5, reading.out, widths, vectors, "output"))
-    return MapsPicture("Attention step by step", maps, reading.query, READS["self"],
-                       about={"text": " ".join(reading.queries)})
+    maps = (
+        stage(0, reading.q, dimensions, vectors, "query"),
+        stage(1, reading.raw, reading.keys, scores, "score"),
+        stage(2, reading.scores, reading.keys, scores, "score"),
+        stage(3, reading.scores, reading.keys, scores, "score", reading.allowed),
+        PictureMap(
+            titles[4],
+            reading.weights,
+            reading.queries,
+            reading.keys,
+            "",
+            reading.allowed,
+            low,
+            weights,
+            reading.signed,
+            "weight",
+        ),
+        stage(5, reading.out, widths, vectors, "output"),
+    )
+    return MapsPicture(
+        "Attention step by step",
+        maps,
+        reading.query,
+        READS["self"],
+        about={"text": " ".join(reading.queries)},
+    )
 
 
 __all__ = ["Reading", "StageTexts", "payload", "projection_payload", "read", "step_view"]

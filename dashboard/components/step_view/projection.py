@@ -10,8 +10,11 @@ from dashboard.components.step_view.payload import LIST_KEYS, cell, plain, top_o
 from dashboard.components.step_view.reading import Reading
 
 SHOWN = 8  # numbers of x, and so rows of a matrix, at most
-PARTS = (("query", "q", "what this word looks for"), ("key", "k", "what this word is found by"),
-         ("value", "v", "what this word passes on"))
+PARTS = (
+    ("query", "q", "what this word looks for"),
+    ("key", "k", "what this word is found by"),
+    ("value", "v", "what this word passes on"),
+)
 
 
 def projection_payload(reading: Reading, x: np.ndarray, w: Sequence[np.ndarray]) -> dict:
@@ -25,10 +28,21 @@ def projection_payload(reading: Reading, x: np.ndarray, w: Sequence[np.ndarray])
         return [cell(value, top) for value in values[:LIST_KEYS]]
 
     return {
-        "rows": list(reading.queries[words]), "first": start, "picked": reading.query - start,
-        "x": cells(x[reading.query, :SHOWN]), "size": x.shape[1], "dims": reading.q.shape[1],
+        "rows": list(reading.queries[words]),
+        "first": start,
+        "picked": reading.query - start,
+        "x": cells(x[reading.query, :SHOWN]),
+        "size": x.shape[1],
+        "dims": reading.q.shape[1],
         "legend": f"−{plain(top)} … {plain(top)}",
-        "parts": [{"name": name, "sign": sign, "meaning": meaning, "w": [cells(row) for row in matrix[:SHOWN]],
-                   "rows": [cells(row) for row in made[words]]}
-                  for (name, sign, meaning), matrix, made in zip(PARTS, w, rows, strict=True)],
+        "parts": [
+            {
+                "name": name,
+                "sign": sign,
+                "meaning": meaning,
+                "w": [cells(row) for row in matrix[:SHOWN]],
+                "rows": [cells(row) for row in made[words]],
+            }
+            for (name, sign, meaning), matrix, made in zip(PARTS, w, rows, strict=True)
+        ],
     }

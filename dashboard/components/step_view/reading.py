@@ -88,8 +88,16 @@ def folds(steps: Steps) -> int:
     return steps.raw.shape[1] // steps.weights.shape[1]
 
 
-def read(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], query: int, head: int, *, half: int = 0,
-         adjusts: bool = False) -> Reading:
+def read(
+    steps: Steps,
+    queries: tuple[str, ...],
+    keys: tuple[str, ...],
+    query: int,
+    head: int,
+    *,
+    half: int = 0,
+    adjusts: bool = False,
+) -> Reading:
     """One head and query of Steps, batch item 0, with the scores that only the exact kernel keeps.
 
     `half` is which of the combined heads is read; `adjusts` whether a position does more than add a bias.
@@ -106,13 +114,32 @@ def read(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], query: i
     def expand(tensor: Tensor) -> np.ndarray:
         return tensor.detach().expand(raw.shape)[0, met].numpy()
 
-    scale = float(expand(steps.scale)[0, 0]) if isinstance(steps.scale, Tensor) else float(steps.scale)
+    scale = (
+        float(expand(steps.scale)[0, 0]) if isinstance(steps.scale, Tensor) else float(steps.scale)
+    )
     bias = None if steps.bias is None else expand(steps.bias).astype(float)
     scores, final = one(steps.scores), one(weights, head)
     before = one(raw) * scale + (0.0 if bias is None else bias) if adjusts else scores
-    normalized = tuple(one(steps.normalized, head * each + n) for n in range(each)) if steps.normalized is not None \
+    normalized = (
+        tuple(one(steps.normalized, head * each + n) for n in range(each))
+        if steps.normalized is not None
         else (final,)
+    )
     return Reading(
-        queries, keys, query, one(steps.q), one(steps.k), one(steps.v, head), one(raw), scale, bias, before, scores,
-        np.ones(raw.shape[-2:], bool) if steps.mask is None else expand(steps.mask), normalized, final,
-        one(steps.out, head), None if steps.position_values is None else one(steps.position_values, head))
+        queries,
+        keys,
+        query,
+        one(steps.q),
+        one(steps.k),
+        one(steps.v, head),
+        one(raw),
+        scale,
+        bias,
+        before,
+        scores,
+        np.ones(raw.shape[-2:], bool) if steps.mask is None else expand(steps.mask),
+        normalized,
+        final,
+        one(steps.out, head),
+        None if steps.position_values is None else one(steps.position_values, head),
+    )

@@ -78,13 +78,25 @@ def decode_steps(text: str) -> Decoding:
         logits, state, maps = model.read(None, state, new, True)
         causal, heads = maps["causal"], [past.heads for past in state.past if past is not None]
         queries.append(torch.stack([steps.q[0] for steps in causal]))
-        weights.append(np.stack([steps.weights[0, :, -1].numpy() for steps in causal if steps.weights is not None]))
+        weights.append(
+            np.stack(
+                [steps.weights[0, :, -1].numpy() for steps in causal if steps.weights is not None]
+            )
+        )
         stored = heads[0][0].shape[-2]
-        computed = {"q": causal[0].q.shape[-2], "k": stored - before, "v": heads[0][1].shape[-2] - before}
+        computed = {
+            "q": causal[0].q.shape[-2],
+            "k": stored - before,
+            "v": heads[0][1].shape[-2] - before,
+        }
         counts.append(Counts(computed, before, stored))
         new = logits[:, -1:].argmax(-1)
         if step < STEPS:
-            tokens = [*tokens, *task.target_vocab.decode(new[0].tolist())] if int(new) > 3 else [*tokens, "<end>"]
+            tokens = (
+                [*tokens, *task.target_vocab.decode(new[0].tolist())]
+                if int(new) > 3
+                else [*tokens, "<end>"]
+            )
     q = torch.cat(queries, 2)
     k, v = (torch.stack([layer[at][0] for layer in heads]) for at in (0, 1))
     k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))

@@ -38,7 +38,9 @@ class Pair:
         return sum(self.whole.seconds[:count]) / sum(self.cached.seconds[:count])
 
 
-def measure(name: str, count: int, clock: Clock = time.perf_counter, limit: float = LIMIT / 2) -> Pair:
+def measure(
+    name: str, count: int, clock: Clock = time.perf_counter, limit: float = LIMIT / 2
+) -> Pair:
     """Both ways on this machine, one thread, each for at most `limit` seconds."""
     model, task = cache.model(load_lab_decoder, name)
     _, prompt, _ = encode(task, PROMPT, MOST_PROMPT)

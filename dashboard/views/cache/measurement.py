@@ -29,14 +29,20 @@ class Measurement:
 
 def load() -> Measurement:
     data = json.loads(SAVED.read_text("utf-8"))
-    pairs = {name: Pair(*(Written(*(tuple(each) for each in pair[way].values())) for way in ("cached", "whole")))
-             for name, pair in data["pairs"].items()}
+    pairs = {
+        name: Pair(
+            *(Written(*(tuple(each) for each in pair[way].values())) for way in ("cached", "whole"))
+        )
+        for name, pair in data["pairs"].items()
+    }
     return Measurement(pairs, data["date"], data["machine"])
 
 
 def fastest(rounds: list[Written]) -> Written:
     """The fastest round of each step."""
-    seconds = [round(min(times), DIGITS) for times in zip(*(each.seconds for each in rounds), strict=True)]
+    seconds = [
+        round(min(times), DIGITS) for times in zip(*(each.seconds for each in rounds), strict=True)
+    ]
     return replace(rounds[0], seconds=tuple(seconds))
 
 
@@ -46,7 +52,11 @@ def main() -> None:
     pairs = {}
     for name in (TRAINED, SEEDED):
         rounds = [measure(name, MOST, time.process_time, float("inf")) for _ in range(ROUNDS)]
-        pairs[name] = asdict(Pair(fastest([each.cached for each in rounds]), fastest([each.whole for each in rounds])))
+        pairs[name] = asdict(
+            Pair(
+                fastest([each.cached for each in rounds]), fastest([each.whole for each in rounds])
+            )
+        )
     text = json.dumps({"date": date.today().isoformat(), "machine": machine(), "pairs": pairs})
     SAVED.write_text(text.replace(', "', ',\n "') + "\n", "utf-8")
 

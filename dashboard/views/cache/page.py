@@ -42,7 +42,17 @@ from dashboard.views.cache.controls import (
 from dashboard.views.cache.decoding import Pair
 from dashboard.views.cache.paging import Paging
 from dashboard.widgets.guide import Question, predict
-from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 
@@ -82,8 +92,11 @@ MEASURED = key("measured")  # the model and count that were measured here, and t
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Cache and decoding", "You will see what a decoder computes for each new token, what it stores of the "
-                                "earlier ones, and how large that grows.")
+    title(
+        "Cache and decoding",
+        "You will see what a decoder computes for each new token, what it stores of the "
+        "earlier ones, and how large that grows.",
+    )
     st.html(STYLE)
     steps()
     race()
@@ -137,13 +150,22 @@ def usual_changes() -> dict[str, float]:
 @fragment
 def race() -> None:
     """Draw the same text with and without the cache: saved, or measured here on request."""
-    paragraph("## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
-              "The output is the same, so the difference is time alone.")
+    paragraph(
+        "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
+        "The output is the same, so the difference is time alone."
+    )
     name, count = draw_writers()
     saved = cached(measurement.load)
-    where, pair = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds.", saved.pairs[name]
-    pressed = st.button("Measure on this machine", icon=":material/timer:", key=key("measure"),
-                        help=f"Writes the tokens both ways, at most {decoding.LIMIT:g} s.")
+    where, pair = (
+        f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds.",
+        saved.pairs[name],
+    )
+    pressed = st.button(
+        "Measure on this machine",
+        icon=":material/timer:",
+        key=key("measure"),
+        help=f"Writes the tokens both ways, at most {decoding.LIMIT:g} s.",
+    )
     if pressed:
         with st.spinner("Writing both ways"):
             st.session_state[MEASURED] = (name, count), decoding.measure(name, count)
@@ -153,12 +175,25 @@ def race() -> None:
     count = min(count, pair.count)
     add_script(partial(script.race, name, count, saved.pairs[name]), "race")
     fact(race_fact(pair, count, name))
-    curves = [Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
-              for label, each in (("without", pair.whole), ("with cache", pair.cached))]
-    draw_chart(st, line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())), key=key("seconds"),
-               alt="Milliseconds of each step with and without the cache")
+    curves = [
+        Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
+        for label, each in (("without", pair.whole), ("with cache", pair.cached))
+    ]
+    draw_chart(
+        st,
+        line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())),
+        key=key("seconds"),
+        alt="Milliseconds of each step with and without the cache",
+    )
     vocabulary = cache.model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
-    caption(race_note(pair, count, where, " ".join(vocabulary.decode(pair.cached.tokens[:min(count, 24)])) + " …"))
+    caption(
+        race_note(
+            pair,
+            count,
+            where,
+            " ".join(vocabulary.decode(pair.cached.tokens[: min(count, 24)])) + " …",
+        )
+    )
 
 
 @fragment
@@ -168,26 +203,48 @@ def size() -> None:
     controls = draw_sizes()
     model = sizes.MODELS[controls.model]
     if controls.curves:
-        draw_chart(st, size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
-                   key=key("sizes"), alt="Bytes of the cache by the length of the text, a line each form")
+        draw_chart(
+            st,
+            size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
+            key=key("sizes"),
+            alt="Bytes of the cache by the length of the text, a line each form",
+        )
     fact(size_fact(model, controls.number_bytes))
-    table(HEAD, size_rows(model, controls.number_bytes), caption="Bytes of the cache by form", markers=False)
+    table(
+        HEAD,
+        size_rows(model, controls.number_bytes),
+        caption="Bytes of the cache by form",
+        markers=False,
+    )
     caption(size_note(model, controls.number_bytes))
-    paragraph("## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
-              "parameters and the cache for a few operations each, so that reading often takes longer.")
+    paragraph(
+        "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
+        "parameters and the cache for a few operations each, so that reading often takes longer."
+    )
     chosen = draw_machine(model.form)
     add_script(partial(script.size, controls, chosen), "size")
-    step = sizes.decoding_step(model, sizes.FORMS[chosen.form], chosen.length, chosen.batch, controls.number_bytes,
-                               1e9 * chosen.bandwidth, 1e12 * chosen.speed)
-    fact(bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth))
+    step = sizes.decoding_step(
+        model,
+        sizes.FORMS[chosen.form],
+        chosen.length,
+        chosen.batch,
+        controls.number_bytes,
+        1e9 * chosen.bandwidth,
+        1e12 * chosen.speed,
+    )
+    fact(
+        bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth)
+    )
     caption(bound_note(model, step))
 
 
 @fragment
 def pages() -> None:
     """Draw several sequences in pages, against room for the longest."""
-    paragraph("## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
-              "tokens, as they are needed.")
+    paragraph(
+        "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
+        "tokens, as they are needed."
+    )
     typed, page_size = draw_paging()
     try:
         lengths = paging.parse_lengths(typed)
@@ -214,14 +271,21 @@ def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Them
     rows = []
     for at, token in enumerate(decoding.tokens):
         state = "later" if at > last else "new" if at >= first else "old"
-        values = {name: decoding.vectors[name][head][at] / spans[name] if at <= last else None for name in NAMES}
+        values = {
+            name: decoding.vectors[name][head][at] / spans[name] if at <= last else None
+            for name in NAMES
+        }
         cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
         weight = _weight(float(weights[at])) if at <= last else "<td></td>"
-        rows.append(f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>')
+        rows.append(
+            f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
+        )
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *NAMES, "weight"))
-    return (f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend(theme)}'
-            f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
-            f"<tbody>{''.join(rows)}</tbody></table></div>")
+    return (
+        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend(theme)}'
+        f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> str:
@@ -238,7 +302,9 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
     """A vector from −1 to 1 as a gradient of hard stops."""
     colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
     edges = [round(100 * at / len(colours), 2) for at in range(len(colours) + 1)]
-    stops = [f"rgb({r},{g},{b}) {edges[at]}% {edges[at + 1]}%" for at, (r, g, b) in enumerate(colours)]
+    stops = [
+        f"rgb({r},{g},{b}) {edges[at]}% {edges[at + 1]}%" for at, (r, g, b) in enumerate(colours)
+    ]
     return f"linear-gradient(90deg,{','.join(stops)})"
 
 
@@ -248,15 +314,34 @@ def _weight(weight: float) -> str:
 
 def _legend(theme: Theme) -> str:
     strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
-    parts = (("new", strip, "computed now"), ("old", strip, "read from the cache"), ("not", "", "not stored"))
-    return "<p>" + "".join(f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts) + "</p>"
+    parts = (
+        ("new", strip, "computed now"),
+        ("old", strip, "read from the cache"),
+        ("not", "", "not stored"),
+    )
+    return (
+        "<p>"
+        + "".join(
+            f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts
+        )
+        + "</p>"
+    )
 
 
-def size_chart(model: PublishedModel, curves: Sequence[str], lengths: Sequence[int], number_bytes: int,
-               theme: Theme) -> Spec:
+def size_chart(
+    model: PublishedModel,
+    curves: Sequence[str],
+    lengths: Sequence[int],
+    number_bytes: int,
+    theme: Theme,
+) -> Spec:
     """Bytes of the cache by length, in each form."""
-    points = {FORMS[key].name: [(length, cache_bytes(model, FORMS[key], length, number_bytes)) for length in lengths]
-              for key in curves}
+    points = {
+        FORMS[key].name: [
+            (length, cache_bytes(model, FORMS[key], length, number_bytes)) for length in lengths
+        ]
+        for key in curves
+    }
     return size_figure(points, [form.name for form in FORMS.values()], lengths, theme)
 
 
@@ -265,12 +350,18 @@ def paging_drawing(paging: Paging, theme: Theme) -> str:
     size, longest = paging.size, max(paging.lengths)
     rows = []
     for sequence, length in enumerate(paging.lengths):
-        squares = [_square(sequence, max(0, min(size, length - start)), min(size, longest - start), size, theme)
-                   for start in range(0, longest, size)]
+        squares = [
+            _square(
+                sequence, max(0, min(size, length - start)), min(size, longest - start), size, theme
+            )
+            for start in range(0, longest, size)
+        ]
         rows.append(f'<div class="row">{"".join(squares)}</div>')
     pages = "".join(_square(page.sequence, page.filled, size, size, theme) for page in paging.pages)
-    return (f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
-            f"<div><h3>In pages</h3><div>{pages}</div></div></div>")
+    return (
+        f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
+        f"<div><h3>In pages</h3><div>{pages}</div></div></div>"
+    )
 
 
 def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
@@ -279,8 +370,10 @@ def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) ->
     title = f"sequence {sequence + 1}: {filled} of {places} places"
     fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
     width = round(SQUARE * places / size, 1)
-    return (f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
-            f"{sequence + 1}</i>")
+    return (
+        f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
+        f"{sequence + 1}</i>"
+    )
 
 
 # The question of this page; its answer is computed from the trained model's own vectors.
@@ -288,13 +381,22 @@ def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) ->
 
 def question(changes: Mapping[str, float]) -> Question:
     """Which vectors of earlier tokens the next one does not need; `changes` is what zeros in their place change."""
-    tried = (f"With zeros in place of all earlier q, the new token's output changes by {number(changes['q'])} of its "
-             f"size; in place of k by {number(changes['k'])}, in place of v by {number(changes['v'])}.")
+    tried = (
+        f"With zeros in place of all earlier q, the new token's output changes by {number(changes['q'])} of its "
+        f"size; in place of k by {number(changes['k'])}, in place of v by {number(changes['v'])}."
+    )
     why = "A query is read by its own token alone, so a decoder need not store it."
-    return Question("Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
-                    "of the next token as it is?", OPTIONS, min(range(3), key=lambda at: changes[OPTIONS[at]]),
-                    (f"{tried} {why}", f"{tried} The weights come from q and k: other keys, other weights.",
-                     f"{tried} The output is a weighted sum of v."))
+    return Question(
+        "Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
+        "of the next token as it is?",
+        OPTIONS,
+        min(range(3), key=lambda at: changes[OPTIONS[at]]),
+        (
+            f"{tried} {why}",
+            f"{tried} The weights come from q and k: other keys, other weights.",
+            f"{tried} The output is a weighted sum of v.",
+        ),
+    )
 
 
 # The page's sentences and tables, from the numbers on the page.
@@ -309,39 +411,60 @@ def step_fact(decoding: Decoding, step: int) -> str:
     """What the layer computes and reads at a step, and what it would compute without a cache."""
     counts, last = decoding.counts[step], plain(decoding.tokens[decoding.last(step)])
     if step == 0:
-        return (f"Prefill reads the prompt at once: the layer computes **{counts.computed['q']} queries, keys and "
-                "values** and stores the keys and values. It reads nothing, as nothing is stored yet.")
-    vectors = ", ".join(f"{count} {name}" for name, count in zip(
-        ("query", "key"), (counts.computed["q"], counts.computed["k"]), strict=True))
-    return (f"At step {step} the layer computes **{vectors} and {counts.computed['v']} value**, for “{last}”, and "
-            f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each. "
-            "No query is stored: only its own token reads it.")
+        return (
+            f"Prefill reads the prompt at once: the layer computes **{counts.computed['q']} queries, keys and "
+            "values** and stores the keys and values. It reads nothing, as nothing is stored yet."
+        )
+    vectors = ", ".join(
+        f"{count} {name}"
+        for name, count in zip(
+            ("query", "key"), (counts.computed["q"], counts.computed["k"]), strict=True
+        )
+    )
+    return (
+        f"At step {step} the layer computes **{vectors} and {counts.computed['v']} value**, for “{last}”, and "
+        f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each. "
+        "No query is stored: only its own token reads it."
+    )
 
 
 def step_note(decoding: Decoding, step: int, head: tuple[int, int]) -> str:
     """The conditions of the picture."""
-    unknown = f" Not in the vocabulary, read as unknown: {', '.join(decoding.unknown)}." if decoding.unknown else ""
+    unknown = (
+        f" Not in the vocabulary, read as unknown: {', '.join(decoding.unknown)}."
+        if decoding.unknown
+        else ""
+    )
     last = plain(decoding.tokens[decoding.last(step)])
-    return (f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
-            "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
-            f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}")
+    return (
+        f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
+        "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
+        f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}"
+    )
 
 
 def race_fact(pair: Pair, count: int, name: str) -> str:
     """Whether the tokens are equal, how long each way took, and how many tokens were computed."""
     cached, whole = sum(pair.cached.seconds[:count]), sum(pair.whole.seconds[:count])
     same = "the same tokens" if pair.same(count) else "**different tokens**"
-    return (f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached)}**, without it "
-            f"**{duration(whole)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
-            f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without.")
+    return (
+        f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached)}**, without it "
+        f"**{duration(whole)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
+        f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without."
+    )
 
 
 def race_note(pair: Pair, count: int, where: str, words: str) -> str:
     """How it was measured, the last step both ways, and what was written."""
-    ways = [(each.computed[count - 1], duration(each.seconds[count - 1])) for each in (pair.cached, pair.whole)]
-    return (f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {ways[0][0]} "
-            f"token with the cache, in {ways[0][1]}, and {ways[1][0]} tokens without it, in {ways[1][1]}: a machine "
-            f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}")
+    ways = [
+        (each.computed[count - 1], duration(each.seconds[count - 1]))
+        for each in (pair.cached, pair.whole)
+    ]
+    return (
+        f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {ways[0][0]} "
+        f"token with the cache, in {ways[0][1]}, and {ways[1][0]} tokens without it, in {ways[1][1]}: a machine "
+        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}"
+    )
 
 
 def size_rows(model: PublishedModel, number_bytes: int) -> list[list[str]]:
@@ -351,26 +474,40 @@ def size_rows(model: PublishedModel, number_bytes: int) -> list[list[str]]:
     for form in FORMS.values():
         sizes = [cache_bytes(model, form, length, number_bytes) for length in (1, SHORT, LONG)]
         token = "–" if form.state else byte_size(sizes[0])
-        rows.append([form.name, token, *map(byte_size, sizes[1:]), percent(sizes[2] / full),
-                     number(intensity(model, form, LONG, number_bytes))])
+        rows.append(
+            [
+                form.name,
+                token,
+                *map(byte_size, sizes[1:]),
+                percent(sizes[2] / full),
+                number(intensity(model, form, LONG, number_bytes)),
+            ]
+        )
     return rows
 
 
 def size_fact(model: PublishedModel, number_bytes: int) -> str:
     """The bytes a token of the model's own cache, beside another form's."""
-    own, other = FORMS[model.form], FORMS["multi_head" if model.form != "multi_head" else "grouped_query"]
+    own, other = (
+        FORMS[model.form],
+        FORMS["multi_head" if model.form != "multi_head" else "grouped_query"],
+    )
     sizes = [cache_bytes(model, form, 1, number_bytes) for form in (own, other)]
     long = cache_bytes(model, own, LONG, number_bytes)
-    return (f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
-            f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each.")
+    return (
+        f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
+        f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
+    )
 
 
 def size_note(model: PublishedModel, number_bytes: int) -> str:
     """The sizes that the numbers come from."""
-    return (f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {number_bytes} bytes each. "
-            f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
-            "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
-            "last column divides the operations of attention for one new token by the bytes of cache that it reads.")
+    return (
+        f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {number_bytes} bytes each. "
+        f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
+        "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
+        "last column divides the operations of attention for one new token by the bytes of cache that it reads."
+    )
 
 
 def bound_fact(model: PublishedModel, step: Step, length: int, batch: int, machine: float) -> str:
@@ -378,32 +515,42 @@ def bound_fact(model: PublishedModel, step: Step, length: int, batch: int, machi
     reads = byte_size(step.weight_bytes + step.cache_bytes)
     memory = step.bound == "memory"
     why = "more" if memory else "fewer"
-    return (f"**{'Memory' if memory else 'Computing'} bounds decoding** at {length:,} tokens and "
-            f"{plural(batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
-            f"{number(step.intensity)} FLOPs a byte. The machine does {number(machine)} in the time in which it reads "
-            f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}.")
+    return (
+        f"**{'Memory' if memory else 'Computing'} bounds decoding** at {length:,} tokens and "
+        f"{plural(batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
+        f"{number(step.intensity)} FLOPs a byte. The machine does {number(machine)} in the time in which it reads "
+        f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}."
+    )
 
 
 def bound_note(model: PublishedModel, step: Step) -> str:
     """What is read."""
     total = step.weight_bytes + step.cache_bytes
-    experts = " It has experts: a step reads at most those that its tokens use." if model.active else ""
-    return (f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
-            "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
-            f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect.")
+    experts = (
+        " It has experts: a step reads at most those that its tokens use." if model.active else ""
+    )
+    return (
+        f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
+        "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
+        f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect."
+    )
 
 
 def paging_fact(paging: Paging, token_bytes: int) -> str:
     """The share of empty places in pages and in reserved room, and the bytes between the two."""
     fewer = paging.reserved - paging.paged
-    return (f"{paging.used:,} tokens take {plural(len(paging.pages), 'page')} of {paging.size}: "
-            f"**{percent(paging.wasted(paging.paged))}** of their places are empty. With room for the longest reserved "
-            f"for each, **{percent(paging.wasted(paging.reserved))}** would be: pages take "
-            f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}.")
+    return (
+        f"{paging.used:,} tokens take {plural(len(paging.pages), 'page')} of {paging.size}: "
+        f"**{percent(paging.wasted(paging.paged))}** of their places are empty. With room for the longest reserved "
+        f"for each, **{percent(paging.wasted(paging.reserved))}** would be: pages take "
+        f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
+    )
 
 
 def lengths_note(lengths: Sequence[int], size: int) -> str:
     """How the drawing is read."""
-    return (f"Each square holds {size} tokens; its filled part holds keys and values. Left, in the order of the "
-            "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
-            "when its last one is full, and a table tells which pages are its own.")
+    return (
+        f"Each square holds {size} tokens; its filled part holds keys and values. Left, in the order of the "
+        "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
+        "when its last one is full, and a table tells which pages are its own."
+    )

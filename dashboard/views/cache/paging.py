@@ -45,8 +45,12 @@ class Paging:
 
 def paging(lengths: tuple[int, ...], size: int) -> Paging:
     """Sequences that start together and grow by one token a step: each takes a page when its last one is full."""
-    pages = [Page(sequence, min(size, length - start)) for start in range(0, max(lengths), size)
-             for sequence, length in enumerate(lengths) if length > start]
+    pages = [
+        Page(sequence, min(size, length - start))
+        for start in range(0, max(lengths), size)
+        for sequence, length in enumerate(lengths)
+        if length > start
+    ]
     return Paging(lengths, size, tuple(pages))
 
 
@@ -55,8 +59,12 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     lengths = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= LONGEST):
-            raise ValueError(f"“{part[:20]}” is no length; type whole numbers from 1 to {LONGEST}, with commas.")
+            raise ValueError(
+                f"“{part[:20]}” is no length; type whole numbers from 1 to {LONGEST}, with commas."
+            )
         lengths.append(int(part))
     if not 1 <= len(lengths) <= MOST_SEQUENCES:
-        raise ValueError(f"There are {len(lengths)} lengths; type 1 to {MOST_SEQUENCES}, such as 37, 5, 90.")
+        raise ValueError(
+            f"There are {len(lengths)} lengths; type 1 to {MOST_SEQUENCES}, such as 37, 5, 90."
+        )
     return tuple(lengths)

@@ -28,11 +28,16 @@ alt.Chart(pd.DataFrame({rows})).mark_line().encode(
 """
 DRAW_RACE = LINES.format(
     rows='[{"token": at, "name": name, "ms": 1000 * second} for name, each in seconds.items()\n'
-         '                        for at, second in enumerate(each, 1)]', x='"token"', y='"ms"')
+    "                        for at, second in enumerate(each, 1)]",
+    x='"token"',
+    y='"ms"',
+)
 DRAW_SIZES = LINES.format(
     rows='[{"tokens": length, "bytes": size, "name": name} for name, each in sizes.items()\n'
-         '                        for length, size in zip(lengths, each)]',
-    x='alt.X("tokens", scale=alt.Scale(type="log", base=2))', y='alt.Y("bytes", scale=alt.Scale(type="log"))')
+    "                        for length, size in zip(lengths, each)]",
+    x='alt.X("tokens", scale=alt.Scale(type="log", base=2))',
+    y='alt.Y("bytes", scale=alt.Scale(type="log"))',
+)
 
 
 def steps(prompt: str, result: Decoding, step: int, head: tuple[int, int]) -> Script:
@@ -60,10 +65,18 @@ k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v
 picked = weights[{step}][{layer}, {at}]
 """
     values = {name: result.vectors[name] for name in NAMES} | {
-        f"weights[{index}]": each for index, each in enumerate(result.weights)}
-    return Script((Cell(STEP, code),), values | {
-        "picked": result.weights[step][head],
-        "[each.shape[2] for each in queries]": np.array([each.computed["q"] for each in result.counts])})
+        f"weights[{index}]": each for index, each in enumerate(result.weights)
+    }
+    return Script(
+        (Cell(STEP, code),),
+        values
+        | {
+            "picked": result.weights[step][head],
+            "[each.shape[2] for each in queries]": np.array(
+                [each.computed["q"] for each in result.counts]
+            ),
+        },
+    )
 
 
 def race(name: str, count: int, pair: Pair) -> Script:
@@ -82,16 +95,27 @@ saved = json.loads(lab_path("dashboard/views/cache/times.json").read_text("utf-8
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
 """
-    return Script((Cell(RACE, code, DRAW_RACE, "cache:seconds"),), {
-        "cached": np.array(pair.cached.tokens[:count]), "whole": np.array(pair.whole.tokens[:count]),
-        'seconds["without"]': np.array(pair.whole.seconds[:count]),
-        'seconds["with cache"]': np.array(pair.cached.seconds[:count])})
+    return Script(
+        (Cell(RACE, code, DRAW_RACE, "cache:seconds"),),
+        {
+            "cached": np.array(pair.cached.tokens[:count]),
+            "whole": np.array(pair.whole.tokens[:count]),
+            'seconds["without"]': np.array(pair.whole.seconds[:count]),
+            'seconds["with cache"]': np.array(pair.cached.seconds[:count]),
+        },
+    )
 
 
 def size(controls: SizeControls, machine: MachineControls) -> Script:
     """The curves of the picked forms, and a step on the picked machine."""
     model, form = MODELS[controls.model], FORMS[machine.form]
-    numbers = (machine.length, machine.batch, controls.number_bytes, 1e9 * machine.bandwidth, 1e12 * machine.speed)
+    numbers = (
+        machine.length,
+        machine.batch,
+        controls.number_bytes,
+        1e9 * machine.bandwidth,
+        1e12 * machine.speed,
+    )
     code = f"""
 from core.cards.cache_sizes import FORMS, MODELS, cache_bytes, decoding_step
 
@@ -106,13 +130,22 @@ bound = decoding_step(model, FORMS[{machine.form!r}], length={machine.length}, b
 print(bound, "bound by", bound.bound)
 """
     step = decoding_step(model, form, *numbers)
-    curves = [[cache_bytes(model, each, length, controls.number_bytes) for length in LENGTHS]
-              for each in FORMS.values()]
-    draw = DRAW_SIZES.replace("in sizes.items()", f"in sizes.items() if name in {_names(controls.curves)}")
-    return Script((Cell(SIZES, code, draw, "cache:sizes") if controls.curves else Cell(SIZES, code),), {
-        "list(sizes.values())": np.array(curves),
-        "[bound.flops, bound.weight_bytes, bound.cache_bytes, bound.computing, bound.reading]": np.array(
-            [step.flops, step.weight_bytes, step.cache_bytes, step.computing, step.reading])})
+    curves = [
+        [cache_bytes(model, each, length, controls.number_bytes) for length in LENGTHS]
+        for each in FORMS.values()
+    ]
+    draw = DRAW_SIZES.replace(
+        "in sizes.items()", f"in sizes.items() if name in {_names(controls.curves)}"
+    )
+    return Script(
+        (Cell(SIZES, code, draw, "cache:sizes") if controls.curves else Cell(SIZES, code),),
+        {
+            "list(sizes.values())": np.array(curves),
+            "[bound.flops, bound.weight_bytes, bound.cache_bytes, bound.computing, bound.reading]": np.array(
+                [step.flops, step.weight_bytes, step.cache_bytes, step.computing, step.reading]
+            ),
+        },
+    )
 
 
 def pages(result: Paging) -> Script:
@@ -123,7 +156,10 @@ paged = page * sum(-(-length // page) for length in lengths)
 reserved = len(lengths) * max(lengths)
 print("empty in pages", 1 - sum(lengths) / paged, "with room for the longest", 1 - sum(lengths) / reserved)
 """
-    return Script((Cell(PAGES, code),), {"paged": np.array(result.paged), "reserved": np.array(result.reserved)})
+    return Script(
+        (Cell(PAGES, code),),
+        {"paged": np.array(result.paged), "reserved": np.array(result.reserved)},
+    )
 
 
 def _names(forms: Sequence[str]) -> str:

@@ -24,7 +24,10 @@ class Row:
 @lru_cache(maxsize=1)
 def rows() -> tuple[Row, ...]:
     """All cards, by year."""
-    return tuple(Row(one, tuple(layer.kind for layer in one.layers), one.parameters, cache(one, LONG)) for one in CARDS)
+    return tuple(
+        Row(one, tuple(layer.kind for layer in one.layers), one.parameters, cache(one, LONG))
+        for one in CARDS
+    )
 
 
 def cache(one: ModelCard, length: int) -> int | None:
@@ -37,5 +40,8 @@ def cache(one: ModelCard, length: int) -> int | None:
 def curves(keys: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
     """By name of a model, its cache's bytes at each length that it can have."""
     chosen = [card(key) for key in dict.fromkeys(keys)]
-    return {one.name: [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
-            for one in chosen if one.stores}
+    return {
+        one.name: [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
+        for one in chosen
+        if one.stores
+    }

@@ -30,12 +30,29 @@ def draw_controls() -> Controls:
     left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
     with left:
         keys = [one.key for one in CARDS]
-        model = st.selectbox("Model", keys, keys.index(FIRST), format_func=name, key=key("model"), **BOUND,
-                             help="The published model whose card is drawn below.") or FIRST
+        model = (
+            st.selectbox(
+                "Model",
+                keys,
+                keys.index(FIRST),
+                format_func=name,
+                key=key("model"),
+                **BOUND,
+                help="The published model whose card is drawn below.",
+            )
+            or FIRST
+        )
     with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
-        compared = st.multiselect(f"Up to {MOST} models", STORING, list(COMPARED), format_func=name,
-                                  max_selections=MOST, key=key("compared"), **BOUND,
-                                  help="Models whose caches are drawn beside that of the chosen one.")
+        compared = st.multiselect(
+            f"Up to {MOST} models",
+            STORING,
+            list(COMPARED),
+            format_func=name,
+            max_selections=MOST,
+            key=key("compared"),
+            **BOUND,
+            help="Models whose caches are drawn beside that of the chosen one.",
+        )
     return Controls(model, tuple(compared))
 
 

@@ -20,17 +20,35 @@ from dashboard.views.cards import compute, text
 from dashboard.views.cards.compute import Row
 from dashboard.views.cards.controls import Controls, draw_controls, key
 from dashboard.views.cards.script import script
-from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
 from dashboard.widgets.train_with import train_small
 
 # A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
-SHAPES: dict[Kind, str] = {"full": "height:100%", "window": "height:50%", "latent": "height:75%",
-                           "linear": "height:25%", "no positions": "height:100%"}
+SHAPES: dict[Kind, str] = {
+    "full": "height:100%",
+    "window": "height:50%",
+    "latent": "height:75%",
+    "linear": "height:25%",
+    "no positions": "height:100%",
+}
 MEANINGS: dict[Kind, str] = {
-    "full": "all tokens", "window": "a window or chunk", "latent": "all tokens, stored as small vectors",
-    "linear": "a state of fixed size", "no positions": "all tokens, without positions"}
+    "full": "all tokens",
+    "window": "a window or chunk",
+    "latent": "all tokens, stored as small vectors",
+    "linear": "a state of fixed size",
+    "no positions": "all tokens, without positions",
+}
 STYLE = """<style>
 .cards{--hair:color-mix(in srgb,currentColor 10%,transparent);font-size:14px;line-height:20px}
 .cards table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
@@ -52,8 +70,11 @@ STYLE = """<style>
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Model cards", f"You will see which attention each layer of {len(compute.rows())} published models has, and "
-                         "what it costs.")
+    title(
+        "Model cards",
+        f"You will see which attention each layer of {len(compute.rows())} published models has, and "
+        "what it costs.",
+    )
     st.html(STYLE)
     models()
     details("The code that just ran", partial(source_panel, ModelCard), key("sources"))
@@ -73,7 +94,13 @@ def models() -> None:
     st.markdown(f"## {one.name}")
     paragraph(text.lead(one))
     st.html(pattern(one, theme()))
-    table(text.FIGURES, [text.figures(one)], caption=f"The figures of {one.name}", left=0, markers=False)
+    table(
+        text.FIGURES,
+        [text.figures(one)],
+        caption=f"The figures of {one.name}",
+        left=0,
+        markers=False,
+    )
     fact(text.fact(one))
     caption(f"{text.note(one)} {text.source(one)}")
     attentions(one)
@@ -93,8 +120,13 @@ def attentions(one: ModelCard) -> None:
     step = step_of("compare")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         train_small(one, key=key("train"))
-        st.page_link(step.path, label="See these attentions in small, side by side", icon=step.icon, width="content",
-                     query_params=text.link(one))
+        st.page_link(
+            step.path,
+            label="See these attentions in small, side by side",
+            icon=step.icon,
+            width="content",
+            query_params=text.link(one),
+        )
     details("What its parameters are for", partial(parts, one), key("parts"))
 
 
@@ -108,10 +140,16 @@ def sizes(one: ModelCard, controls: Controls) -> None:
     st.markdown("### Its cache beside others")
     curves = compute.curves((controls.model, *controls.compared))
     if curves:
-        draw_chart(st, size_figure(curves, list(curves), compute.LENGTHS, theme(), powers=6), key=key("sizes"),
-                   alt="Bytes of the cache by the length of the text, a line each model")
-        caption("Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
-                "a model has no more positions; caches below 1 MB lie on the lowest line.")
+        draw_chart(
+            st,
+            size_figure(curves, list(curves), compute.LENGTHS, theme(), powers=6),
+            key=key("sizes"),
+            alt="Bytes of the cache by the length of the text, a line each model",
+        )
+        caption(
+            "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
+            "a model has no more positions; caches below 1 MB lie on the lowest line."
+        )
 
 
 # The layers of a model as a strip of cells, alone and for all models in a table, as HTML.
@@ -119,30 +157,46 @@ def sizes(one: ModelCard, controls: Controls) -> None:
 
 def key_of(picked: str, theme: Theme) -> str:
     """What the cells mean, with the style that marks a model in the table below, which itself is never sent again."""
-    return (f'<div class="cards">{legend(KINDS, theme)}'
-            f"<style>.cards tr[data-model='{picked}'] th{{font-weight:600;color:{PICK[theme]}}}</style></div>")
+    return (
+        f'<div class="cards">{legend(KINDS, theme)}'
+        f"<style>.cards tr[data-model='{picked}'] th{{font-weight:600;color:{PICK[theme]}}}</style></div>"
+    )
 
 
 def overview(rows: Sequence[Row], theme: Theme) -> str:
     """All models: name, year, a cell for each layer, parameters, and the cache of a long text."""
-    head = "".join(f'<th scope="col">{words}</th>' for words in
-                   ("model", "year", '<span style="float:left">layers</span>', "parameters", "cache at 128k"))
+    head = "".join(
+        f'<th scope="col">{words}</th>'
+        for words in (
+            "model",
+            "year",
+            '<span style="float:left">layers</span>',
+            "parameters",
+            "cache at 128k",
+        )
+    )
     body = "".join(_row(row, theme) for row in rows)
-    return (f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+    return (
+        f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def _row(row: Row, theme: Theme) -> str:
     size = "–" if row.cache is None else byte_size(row.cache)
-    return (f'<tr data-model="{row.card.key}"><th scope="row">{escape(row.card.name)}</th><td>{row.card.year}</td>'
-            f'<td class="strip">{strip(row.card, theme)}</td><td>{operations(row.parameters)}</td><td>{size}</td></tr>')
+    return (
+        f'<tr data-model="{row.card.key}"><th scope="row">{escape(row.card.name)}</th><td>{row.card.year}</td>'
+        f'<td class="strip">{strip(row.card, theme)}</td><td>{operations(row.parameters)}</td><td>{size}</td></tr>'
+    )
 
 
 def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
     """A cell for each layer from the first to the last, told in words to a screen reader and on hover."""
     layers = card.layers
-    cells = "".join(f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
-                    for at, layer in enumerate(layers, 1))
+    cells = "".join(
+        f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
+        for at, layer in enumerate(layers, 1)
+    )
     words = in_words([layer.name for layer in layers])
     return f'<div class="layers{" large" * large}" role="img" aria-label="{escape(words)}">{cells}</div>'
 
@@ -161,8 +215,14 @@ def cell_style(kind: Kind, theme: Theme) -> str:
 
 def legend(kinds: Sequence[Kind], theme: Theme) -> str:
     """Each kind's cell, its name, and what a layer of it attends to."""
-    return "<p>" + "".join(f'<span><b><i style="{cell_style(kind, theme)}"></i></b>{kind}: {MEANINGS[kind]}</span>'
-                           for kind in kinds) + "</p>"
+    return (
+        "<p>"
+        + "".join(
+            f'<span><b><i style="{cell_style(kind, theme)}"></i></b>{kind}: {MEANINGS[kind]}</span>'
+            for kind in kinds
+        )
+        + "</p>"
+    )
 
 
 def in_words(names: Sequence[str]) -> str:

@@ -44,12 +44,18 @@ cached, size = one.token_bytes, one.cache_bytes({length}) if one.stores else 0  
 print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}} FLOPs, {{size:,}} bytes")
 """
     drawn = curves((controls.model, *controls.compared))
-    results = {"parameters": np.array(one.parameters), "active": np.array(one.active),
-               "flops": np.array(one.flops(tokens)), "cached": np.array(one.token_bytes),
-               "size": np.array(one.cache_bytes(length) if one.stores else 0)}
+    results = {
+        "parameters": np.array(one.parameters),
+        "active": np.array(one.active),
+        "flops": np.array(one.flops(tokens)),
+        "cached": np.array(one.token_bytes),
+        "size": np.array(one.cache_bytes(length) if one.stores else 0),
+    }
     if not drawn:
         return Script((Cell(ONE, code),), results)
     compared = f"compared = {source_of(list(dict.fromkeys((controls.model, *controls.compared))))}"
     assert tuple(2**power for power in range(10, 21)) == LENGTHS
-    return Script((Cell(ONE, code), Cell(SIZES, compared + CACHES, DRAW, "cards:sizes")), {
-        **results, **{f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}})
+    return Script(
+        (Cell(ONE, code), Cell(SIZES, compared + CACHES, DRAW, "cards:sizes")),
+        {**results, **{f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}},
+    )

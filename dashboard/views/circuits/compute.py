@@ -30,7 +30,9 @@ from dashboard.widgets.model_picker.models import is_small
 
 Head = tuple[int, int]  # (index of its attention in the order in which they run, head)
 STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
-MEASURED = "circuits:measured"  # the attentions that were measured, by their index, for all sessions
+MEASURED = (
+    "circuits:measured"  # the attentions that were measured, by their index, for all sessions
+)
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,13 @@ class Circuits:
     def pairs(self, kind: CompositionKind) -> list[Edge]:
         """All compositions of a kind, the strongest first."""
         if kind not in self._pairs:
-            edges = [Edge(kind, (earlier, a), (later, b), float(score)) for later, one in enumerate(self.measures)
-                     for (of, earlier), scores in one.compositions.scores.items() if of == kind
-                     for (a, b), score in np.ndenumerate(to_numpy(scores))]
+            edges = [
+                Edge(kind, (earlier, a), (later, b), float(score))
+                for later, one in enumerate(self.measures)
+                for (of, earlier), scores in one.compositions.scores.items()
+                if of == kind
+                for (a, b), score in np.ndenumerate(to_numpy(scores))
+            ]
             self._pairs[kind] = sorted(edges, key=lambda edge: -edge.score)
         return self._pairs[kind]
 
@@ -123,8 +129,11 @@ def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
         with one_thread(is_small(model)), torch.no_grad():
             one = weights.heads[row]
             score = copying_scores(one, weights.vocabularies)
-            return AttentionMeasures(None if score is None else to_numpy(score),
-                                     to_numpy(effective_rank(ov_factors(one)[1])), composer.into(row))
+            return AttentionMeasures(
+                None if score is None else to_numpy(score),
+                to_numpy(effective_rank(ov_factors(one)[1])),
+                composer.into(row),
+            )
 
     return measure
 
@@ -135,7 +144,9 @@ def circuits_of(ref: ModelRef) -> Circuits:
     for row in range(len(weights.heads)):
         if row not in values:
             values[row] = measure(row)
-    return Circuits(weights.heads, weights.vocabularies, tuple(values[row] for row in range(len(weights.heads))))
+    return Circuits(
+        weights.heads, weights.vocabularies, tuple(values[row] for row in range(len(weights.heads)))
+    )
 
 
 def default_head(circuits: Circuits) -> Head:

@@ -40,13 +40,32 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Controls:
     with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
         kind = None
         if circuits.kinds:
-            kind = st.segmented_control("Composition", circuits.kinds, default=circuits.kinds[0], key=KIND,
-                                        required=True, format_func=lambda one: f"{one}: {READS[one][4:]}", help=(
-                "What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values "
-                "(V)."), **BOUND)
-        edges = st.slider("Strongest edges", 1, MOST_EDGES, 8, key=EDGES, width=room(200), help=(
-            "How many pairs of heads the graph connects at most: those that compose most, and none that random "
-            "matrices would reach."), **BOUND)
+            kind = st.segmented_control(
+                "Composition",
+                circuits.kinds,
+                default=circuits.kinds[0],
+                key=KIND,
+                required=True,
+                format_func=lambda one: f"{one}: {READS[one][4:]}",
+                help=(
+                    "What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values "
+                    "(V)."
+                ),
+                **BOUND,
+            )
+        edges = st.slider(
+            "Strongest edges",
+            1,
+            MOST_EDGES,
+            8,
+            key=EDGES,
+            width=room(200),
+            help=(
+                "How many pairs of heads the graph connects at most: those that compose most, and none that random "
+                "matrices would reach."
+            ),
+            **BOUND,
+        )
         head = _head_field(ref, circuits)
         token, word = _token_field(ref, circuits, head)
     return Controls(ref, kind, edges, head, token, word)
@@ -62,9 +81,15 @@ def _head_field(ref: ModelRef, circuits: Circuits) -> Head:
     if st.session_state.get(HEAD) not in names:
         st.session_state[HEAD] = circuits.name(_chosen(ref, circuits) or default_head(circuits))
     link_value(HEAD, default, one_of(names))
-    name = st.selectbox("Head to open", list(names), key=HEAD, width=room(170),
-                        on_change=lambda: _choose(ref, circuits, names), **KEEP,
-                        help="Layer and head, counted from 0. You can also click a head in the graph or in a grid.")
+    name = st.selectbox(
+        "Head to open",
+        list(names),
+        key=HEAD,
+        width=room(170),
+        on_change=lambda: _choose(ref, circuits, names),
+        **KEEP,
+        help="Layer and head, counted from 0. You can also click a head in the graph or in a grid.",
+    )
     return names[name]
 
 
@@ -73,8 +98,14 @@ def _chosen(ref: ModelRef, circuits: Circuits) -> Head | None:
     if (stored := current_head(ref)) is None:
         return None
     kind, (layer, head) = stored
-    return next(((row, head) for row, one in enumerate(circuits.heads)
-                 if (one.kind, one.layer) == (kind, layer) and head < len(one.w_v)), None)
+    return next(
+        (
+            (row, head)
+            for row, one in enumerate(circuits.heads)
+            if (one.kind, one.layer) == (kind, layer) and head < len(one.w_v)
+        ),
+        None,
+    )
 
 
 def _choose(ref: ModelRef, circuits: Circuits, names: dict[str, Head]) -> None:
@@ -96,9 +127,16 @@ def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, st
         return 0, ""
     token, word = default_token(ref, circuits.heads[head[0]].reads)
     with st.container(width=room(190)):
-        typed = st.text_input("Example token", key=TOKEN, placeholder=word, **BOUND, help=(
-            "Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
-            "it does at this token, as a key and as a query."))
+        typed = st.text_input(
+            "Example token",
+            key=TOKEN,
+            placeholder=word,
+            **BOUND,
+            help=(
+                "Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
+                "it does at this token, as a key and as a query."
+            ),
+        )
         try:
             if typed and typed.strip():
                 token, pieces = token_of(load_model(ref), typed)

@@ -15,9 +15,13 @@ from dashboard.widgets.model_picker import ModelRef, load_model
 
 MODEL = "names"
 # Only who gives differs, and only the number of the subject.
-PAIRS = (("when ann and ben went to the shop , ben gave the book to",
-          "when ann and ben went to the shop , ann gave the book to"),
-         ("the dogs near the tree", "the dog near the tree"))
+PAIRS = (
+    (
+        "when ann and ben went to the shop , ben gave the book to",
+        "when ann and ben went to the shop , ann gave the book to",
+    ),
+    ("the dogs near the tree", "the dog near the tree"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,22 @@ def _carrier(model: Pretrained, texts: tuple[str, str]) -> Carrier:
     weights = reading.trace.maps[layer].weights[head, -1]
     key = int(weights.argmax())
     first, second = (_adds(one, (kind, layer), head) for one in (pair.clean, pair.corrupted))
-    return Carrier(texts, str(pair.clean.word), str(pair.clean.other), (layer, head), effect,
-                   reading.source.tokens[key], float(weights[key]), (first, second))
+    return Carrier(
+        texts,
+        str(pair.clean.word),
+        str(pair.clean.other),
+        (layer, head),
+        effect,
+        reading.source.tokens[key],
+        float(weights[key]),
+        (first, second),
+    )
 
 
 def _adds(baseline: Baseline, key: LayerKey, head: int) -> float:
     """What a head writes directly to the difference of the two answers' logits."""
     assert baseline.id is not None
     parts = attribute_logit(baseline, baseline.id, baseline.contrast).parts
-    return next(part.value for part in parts if part.role == "head" and (part.key, part.head) == (key, head))
+    return next(
+        part.value for part in parts if part.role == "head" and (part.key, part.head) == (key, head)
+    )

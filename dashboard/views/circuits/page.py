@@ -34,13 +34,22 @@ from dashboard.widgets.progress import UNASKED, measure_with_progress
 from dashboard.widgets.table import table
 
 FIRST = ModelRef("lab", "only-attention")
-SOURCES = (core_circuits.read_heads, fold_gain, thin_svd, core_circuits.composition, core_circuits.copying_scores,
-           core_circuits.effective_rank)
+SOURCES = (
+    core_circuits.read_heads,
+    fold_gain,
+    thin_svd,
+    core_circuits.composition,
+    core_circuits.copying_scores,
+    core_circuits.effective_rank,
+)
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("What a head can do", "A head’s weights say what it can move and where it can look, before any text is read.")
+    title(
+        "What a head can do",
+        "A head’s weights say what it can move and where it can look, before any text is read.",
+    )
     choice = choose_weights(FIRST, ("model", "qkv"))
     if choice is not None:
         with input_errors():
@@ -51,7 +60,9 @@ def page() -> None:
 def _measured(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
         rows = range(len(weights_of(ref).heads))
-    measured = measure_with_progress(compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED)
+    measured = measure_with_progress(
+        compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED
+    )
     if len(measured) < len(rows):
         return
     _circuits(ref)  # Stop cannot interrupt a fragment
@@ -85,38 +96,73 @@ def _draw(ref: ModelRef) -> None:
 
 def _graph(controls: Controls, circuits: Circuits) -> None:
     if controls.kind is None:
-        st.caption("No head comes after another here, or none reads by one matrix, so there is no composition to draw.")
+        st.caption(
+            "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
+        )
         return
     edges = circuits.edges(controls.kind)
-    drawn = edges[:controls.edges]
-    chart_title(f"Composition: from which earlier heads the {text.PARTS[controls.kind]} of a head read")
-    _pickable(charts.graph(circuits, drawn, controls.head, theme()), "circuits:graph", controls, circuits,
-              "Heads by layer, connected where a later one reads what an earlier one writes")
+    drawn = edges[: controls.edges]
+    chart_title(
+        f"Composition: from which earlier heads the {text.PARTS[controls.kind]} of a head read"
+    )
+    _pickable(
+        charts.graph(circuits, drawn, controls.head, theme()),
+        "circuits:graph",
+        controls,
+        circuits,
+        "Heads by layer, connected where a later one reads what an earlier one writes",
+    )
     fact(text.edges_fact(circuits, controls.kind))
     caption(text.drawn(circuits, controls.kind, len(edges), drawn))
 
 
 def _grids(controls: Controls, circuits: Circuits) -> None:
     """Draw copying, effective rank and the best composition of every head."""
-    copying = {(row, head): float(one.copying[head]) for row, one in enumerate(circuits.measures)
-               if one.copying is not None for head in range(len(one.copying))}
-    ranks = {(row, head): float(value) for row, one in enumerate(circuits.measures)
-             for head, value in enumerate(one.ranks)}
-    best = {head: max(edge.score for edge in edges.values()) for head in circuits.all()
-            if (edges := circuits.best_into(head))}
-    grids = (("Copying score", copying, "copying", True), ("Effective rank of OV", ranks, "rank", False),
-             ("Best composition", best, "above random", True))
+    copying = {
+        (row, head): float(one.copying[head])
+        for row, one in enumerate(circuits.measures)
+        if one.copying is not None
+        for head in range(len(one.copying))
+    }
+    ranks = {
+        (row, head): float(value)
+        for row, one in enumerate(circuits.measures)
+        for head, value in enumerate(one.ranks)
+    }
+    best = {
+        head: max(edge.score for edge in edges.values())
+        for head in circuits.all()
+        if (edges := circuits.best_into(head))
+    }
+    grids = (
+        ("Copying score", copying, "copying", True),
+        ("Effective rank of OV", ranks, "rank", False),
+        ("Best composition", best, "above random", True),
+    )
     shown = [one for one in grids if one[1]]
-    for column, (name, values, unit, has_sign) in zip(st.columns(len(shown), gap="medium"), shown, strict=True):
+    for column, (name, values, unit, has_sign) in zip(
+        st.columns(len(shown), gap="medium"), shown, strict=True
+    ):
         with column:
             chart_title(name)
-            _pickable(charts.measure_grid(circuits, values, controls.head, unit, theme(), has_sign),
-                      f"circuits:{unit.split()[0]}", controls, circuits, f"{name} of every head, layers by heads")
+            _pickable(
+                charts.measure_grid(circuits, values, controls.head, unit, theme(), has_sign),
+                f"circuits:{unit.split()[0]}",
+                controls,
+                circuits,
+                f"{name} of every head, layers by heads",
+            )
 
 
 def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt: str) -> None:
-    draw_chart(st, spec, key=key, alt=alt, selection_mode=[PICKED],
-               on_select=lambda: pick_from(key, controls.ref, circuits))
+    draw_chart(
+        st,
+        spec,
+        key=key,
+        alt=alt,
+        selection_mode=[PICKED],
+        on_select=lambda: pick_from(key, controls.ref, circuits),
+    )
 
 
 def _head(controls: Controls, circuits: Circuits) -> None:
@@ -127,8 +173,12 @@ def _head(controls: Controls, circuits: Circuits) -> None:
         with column:
             st.markdown(f"## {titles[name]}")
             chart_title(f"Singular values of its {name} circuit")
-            draw_chart(st, charts.singular_bars(values[name], theme()), key=f"circuits:{name}",
-                       alt=f"The singular values of the {name} circuit, largest first")
+            draw_chart(
+                st,
+                charts.singular_bars(values[name], theme()),
+                key=f"circuits:{name}",
+                alt=f"The singular values of the {name} circuit, largest first",
+            )
             if circuits.has_tokens(controls.head[0]):
                 (_moves if name == "OV" else _matches)(controls, circuits)
                 _directions(controls, name)
@@ -141,8 +191,13 @@ def _moves(controls: Controls, circuits: Circuits) -> None:
         st.caption(text.no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
         return
     paragraph(text.token_fact(circuits.name(controls.head), controls.word, written))
-    table(["raises", "logit", "lowers", "logit"], text.extreme_rows(written), markers=False, left=(0, 2),
-          caption=f"Tokens that attending to {controls.word} raises and lowers")
+    table(
+        ["raises", "logit", "lowers", "logit"],
+        text.extreme_rows(written),
+        markers=False,
+        left=(0, 2),
+        caption=f"Tokens that attending to {controls.word} raises and lowers",
+    )
 
 
 def _matches(controls: Controls, circuits: Circuits) -> None:
@@ -152,19 +207,32 @@ def _matches(controls: Controls, circuits: Circuits) -> None:
         st.caption(text.no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
         return
     paragraph(text.query_fact(controls.word, scores))
-    table(["key", "score", "key", "score"], text.extreme_rows(scores), markers=False, left=(0, 2),
-          caption=f"Keys that the query of {controls.word} matches most and least")
+    table(
+        ["key", "score", "key", "score"],
+        text.extreme_rows(scores),
+        markers=False,
+        left=(0, 2),
+        caption=f"Keys that the query of {controls.word} matches most and least",
+    )
 
 
 def _directions(controls: Controls, name: str) -> None:
     ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
     rows = text.direction_rows(tokens.directions(controls.ref, controls.head, name))
     chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
-    table(["value", *ends], rows, markers=False, left=(1, 2), wrap=True,
-          caption=f"Largest singular directions of the {name} circuit")
+    table(
+        ["value", *ends],
+        rows,
+        markers=False,
+        left=(1, 2),
+        wrap=True,
+        caption=f"Largest singular directions of the {name} circuit",
+    )
 
 
 def _sources() -> None:
-    st.markdown(f"Circuits, copying score and composition: {text.PAPER[0]}. Effective rank: {text.PAPER[1]}.")
+    st.markdown(
+        f"Circuits, copying score and composition: {text.PAPER[0]}. Effective rank: {text.PAPER[1]}."
+    )
     for function in SOURCES:
         source_panel(function)

@@ -21,10 +21,19 @@ PATCHED = "The same circuit by patching: the heads of each layer that bring back
 def script(controls: Controls, circuits: Circuits) -> Script:
     """The measures of every head, compositions of the chosen kind, and the circuits of the open head."""
     copying = [one.copying for one in circuits.measures]
-    results = {"[one.tolist() for one in ranks]": np.array([one.ranks.tolist() for one in circuits.measures])}
-    cells = [model_cell(controls.ref), Cell(HEADS, _heads(copying[0] is not None), _grid("ranks"), "circuits:rank")]
+    results = {
+        "[one.tolist() for one in ranks]": np.array(
+            [one.ranks.tolist() for one in circuits.measures]
+        )
+    }
+    cells = [
+        model_cell(controls.ref),
+        Cell(HEADS, _heads(copying[0] is not None), _grid("ranks"), "circuits:rank"),
+    ]
     if copying[0] is not None:
-        results["[one.tolist() for one in copying]"] = np.array([one.tolist() for one in copying if one is not None])
+        results["[one.tolist() for one in copying]"] = np.array(
+            [one.tolist() for one in copying if one is not None]
+        )
     if controls.kind is not None:
         pairs = circuits.pairs(controls.kind)
         cells.append(Cell(EDGES, _edges(controls)))
@@ -38,7 +47,11 @@ def script(controls: Controls, circuits: Circuits) -> Script:
 
 
 def _heads(tokens: bool) -> str:
-    more = "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1" if tokens else ""
+    more = (
+        "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
+        if tokens
+        else ""
+    )
     return f"""
 from core.pretrained.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
 from core.pretrained.circuits import read_heads, read_vocabularies
@@ -72,16 +85,20 @@ def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.nda
         results["qk"] = singular["QK"]
     if circuits.has_tokens(row):
         lines[:0] = ["from core.pretrained.generate import token_names", ""]
-        lines += [f"token = {controls.token}  # {controls.word!r}",
-                  f"written = vocabularies.written(heads[{row}], {head}, token)  # (V,) what attending to it adds to "
-                  "each logit",
-                  "print(\"raises\", *token_names(model, written.topk(8).indices).values())"]
+        lines += [
+            f"token = {controls.token}  # {controls.word!r}",
+            f"written = vocabularies.written(heads[{row}], {head}, token)  # (V,) what attending to it adds to "
+            "each logit",
+            'print("raises", *token_names(model, written.topk(8).indices).values())',
+        ]
         results["written"] = to_numpy(tables.written(one, head, controls.token))
         attended = tables.attended(one, head, controls.token)
         if attended is not None:
-            lines += [f"attended = vocabularies.attended(heads[{row}], {head}, token)  # (V,) the score of its query "
-                      "with each key",
-                      "print(\"matches\", *token_names(model, attended.topk(8).indices).values())"]
+            lines += [
+                f"attended = vocabularies.attended(heads[{row}], {head}, token)  # (V,) the score of its query "
+                "with each key",
+                'print("matches", *token_names(model, attended.topk(8).indices).values())',
+            ]
             results["attended"] = to_numpy(attended)
     return "\n".join(lines), results
 

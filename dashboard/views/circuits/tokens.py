@@ -17,7 +17,12 @@ from dashboard.views.circuits.compute import Head
 from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 
-WORDS = ("river", "seven", "sieben", "the")  # the first that a stream reads as one token is its default
+WORDS = (
+    "river",
+    "seven",
+    "sieben",
+    "the",
+)  # the first that a stream reads as one token is its default
 TOP, DIRECTIONS, ENDS = 8, 4, 3
 
 
@@ -45,7 +50,9 @@ def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
     ids = tokenized(model, f" {typed.strip()}", add_special_tokens=False)["input_ids"]
     ids = [one for one in ids if model_spells(model, one)]
     if not ids or ids[0] == tokenizer_of(model).unk_token_id:
-        raise PretrainedError(f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word.")
+        raise PretrainedError(
+            f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word."
+        )
     return ids[0], len(ids)
 
 
@@ -95,7 +102,9 @@ def top_tokens(model: Pretrained, values: Tensor, count: int = TOP) -> list[tupl
     ids = _ordinary(model, len(values))
     best = values[ids].topk(min(count, len(ids)))
     best_ids = ids[best.indices.cpu()].tolist()
-    return list(zip(display_tokens(tokenizer_of(model), best_ids), best.values.tolist(), strict=True))
+    return list(
+        zip(display_tokens(tokenizer_of(model), best_ids), best.values.tolist(), strict=True)
+    )
 
 
 def rank_of(model: Pretrained, values: Tensor, token: int) -> tuple[int, int]:
@@ -126,11 +135,18 @@ def _directions(ref: ModelRef, head: Head, circuit: str) -> list[Direction]:
     assert factors is not None
     u, values, vh = (each[head[1]] for each in factors)
     keys = tables.embeddings[one.reads]
-    ends = (keys, tables.unembeddings[one.writes].T) if circuit == "OV" else (tables.embeddings[one.writes], keys)
+    ends = (
+        (keys, tables.unembeddings[one.writes].T)
+        if circuit == "OV"
+        else (tables.embeddings[one.writes], keys)
+    )
     first, second = ends[0] @ u[:, :DIRECTIONS], ends[1] @ vh[:DIRECTIONS].T
     rows = []
     for index in range(first.shape[1]):
         turn = 1.0 if float(first[:, index].max()) >= -float(first[:, index].min()) else -1.0
-        names = [tuple(name for name, _ in top_tokens(model, turn * side[:, index], ENDS)) for side in (first, second)]
+        names = [
+            tuple(name for name, _ in top_tokens(model, turn * side[:, index], ENDS))
+            for side in (first, second)
+        ]
         rows.append(Direction(float(values[index]), names[0], names[1]))
     return rows

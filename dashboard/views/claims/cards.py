@@ -21,17 +21,21 @@ Points = Sequence[tuple[float, float]]
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
     """Statement, subject and source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)
-    parts = [f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
-             f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '
-             f"{escape(claim.source.text)}</div>"]
+    parts = [
+        f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
+        f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '
+        f"{escape(claim.source.text)}</div>",
+    ]
     if hidden:
         return "".join(parts)
     if measured is None:
         parts.append(f'<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>')
     else:
         count = parts_count(measured.verdict)
-        parts.append(f"<div>{state_mark(measured.verdict.state, theme)}"
-                     f'<span style="font-size:13px;color:{ink.quiet}">{count and f" · {count}"}</span></div>')
+        parts.append(
+            f"<div>{state_mark(measured.verdict.state, theme)}"
+            f'<span style="font-size:13px;color:{ink.quiet}">{count and f" · {count}"}</span></div>'
+        )
         parts.append(_figure(claim, measured, theme))
     return "".join(parts)
 
@@ -39,16 +43,30 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
 def _figure(claim: Claim, measured: ClaimResult, theme: Theme) -> str:
     """The first figure without axes, under its title and the names of its conditions."""
     figure, ink = claim.figures[0], Ink.of(theme)
-    lines = [(series, points) for series in series_of({"": measured}, theme) if (points := _points(series, claim))]
+    lines = [
+        (series, points)
+        for series in series_of({"": measured}, theme)
+        if (points := _points(series, claim))
+    ]
     if not lines:
         return ""
-    names = " ".join(f'<span style="color:{series.colour};margin-right:8px;white-space:nowrap">'
-                     f'{"" if figure.x else "● "}{escape(series.name)}</span>' for series, _ in lines)
+    names = " ".join(
+        f'<span style="color:{series.colour};margin-right:8px;white-space:nowrap">'
+        f"{'' if figure.x else '● '}{escape(series.name)}</span>"
+        for series, _ in lines
+    )
     draw = _curves if figure.x else _rows
-    return (f'<div style="font-size:12px;line-height:16px;color:{ink.quiet};margin:8px 0 4px">'
-            f"{escape(figure.title)}&ensp;{names}</div>"
-            + image(draw(lines, figure.log), WIDTH, HEIGHT, f"{figure.title}, by condition",
-                    f"width:100%;height:{HEIGHT}px"))
+    return (
+        f'<div style="font-size:12px;line-height:16px;color:{ink.quiet};margin:8px 0 4px">'
+        f"{escape(figure.title)}&ensp;{names}</div>"
+        + image(
+            draw(lines, figure.log),
+            WIDTH,
+            HEIGHT,
+            f"{figure.title}, by condition",
+            f"width:100%;height:{HEIGHT}px",
+        )
+    )
 
 
 def _points(series: Series, claim: Claim) -> Points:
@@ -57,23 +75,34 @@ def _points(series: Series, claim: Claim) -> Points:
     if not figure.x:
         return [(value, 0.0) for value in measured.results.values(series.condition, figure.measure)]
     xs = measured.results.xs(series.condition, figure.measure)
-    return [(x, stats.mean) for x in xs if (stats := measured.stats(series.condition, figure, x)) is not None]
+    return [
+        (x, stats.mean)
+        for x in xs
+        if (stats := measured.stats(series.condition, figure, x)) is not None
+    ]
 
 
 def _curves(lines: Sequence[tuple[Series, Points]], log: str) -> str:
-    x, y = (_scale([point[axis] for _, points in lines for point in points], name in log, size)
-            for axis, name, size in ((0, "x", WIDTH), (1, "y", HEIGHT)))
+    x, y = (
+        _scale([point[axis] for _, points in lines for point in points], name in log, size)
+        for axis, name, size in ((0, "x", WIDTH), (1, "y", HEIGHT))
+    )
     return "".join(
         f'<polyline fill="none" stroke="{series.colour}" stroke-width="2" vector-effect="non-scaling-stroke" points="'
-        f'{" ".join(f"{round(x(a), 1)},{round(HEIGHT - y(b), 1)}" for a, b in points)}"/>' for series, points in lines)
+        f'{" ".join(f"{round(x(a), 1)},{round(HEIGHT - y(b), 1)}" for a, b in points)}"/>'
+        for series, points in lines
+    )
 
 
 def _rows(lines: Sequence[tuple[Series, Points]], log: str) -> str:
     x = _scale([value for _, points in lines for value, _ in points], bool(log), WIDTH)
     pitch = HEIGHT / len(lines)
-    return "".join(f'<path d="M{round(x(value), 1)} {round((row + 0.2) * pitch, 1)}v{round(0.6 * pitch, 1)}" '
-                   f'stroke="{series.colour}" stroke-width="3" vector-effect="non-scaling-stroke" opacity="0.75"/>'
-                   for row, (series, points) in enumerate(lines) for value, _ in points)
+    return "".join(
+        f'<path d="M{round(x(value), 1)} {round((row + 0.2) * pitch, 1)}v{round(0.6 * pitch, 1)}" '
+        f'stroke="{series.colour}" stroke-width="3" vector-effect="non-scaling-stroke" opacity="0.75"/>'
+        for row, (series, points) in enumerate(lines)
+        for value, _ in points
+    )
 
 
 def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], float]:

@@ -76,7 +76,12 @@ class OwnRun:
         cells = self.measured.results.cells
         if not cells:
             return None
-        return sum(cell.seconds for cell in cells) / len(cells) * (self.count - len(cells)) / len(self.statuses)
+        return (
+            sum(cell.seconds for cell in cells)
+            / len(cells)
+            * (self.count - len(cells))
+            / len(self.statuses)
+        )
 
 
 def lab_result(claim: Claim) -> LabResult | None:
@@ -101,9 +106,12 @@ def own_run(claim: Claim, run_id: object) -> OwnRun | None:
     try:
         if group is None or group.config.claim != claim.key:
             return None
-        statuses = tuple(run.status() for run in group.runs)  # before the cells, so that those of an ended one are all
+        statuses = tuple(
+            run.status() for run in group.runs
+        )  # before the cells, so that those of an ended one are all
         config = group.config
-        return OwnRun(group, ClaimResult(claim, config.settings, group.results()), statuses, len(config.cells))
+        return OwnRun(
+            group, ClaimResult(claim, config.settings, group.results()), statuses, len(config.cells)
+        )
     except ConfigError:
         return None
-

@@ -27,7 +27,9 @@ def chosen_claim() -> Claim | None:
     arrived = is_new("claim")
     link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
     if arrived and "claim" in st.query_params:
-        st.query_params["claim"] = st.query_params["claim"]  # the browser shows no link that leads to the same page
+        st.query_params["claim"] = st.query_params[
+            "claim"
+        ]  # the browser shows no link that leads to the same page
     link_value(RUN, "", _run_id)
     chosen = st.session_state.get(CLAIM, ALL)
     return None if chosen == ALL else claim_of(chosen)
@@ -42,7 +44,9 @@ def _run_id(text: str) -> str:
 
 def draw_hide() -> bool:
     """Draw the toggle of the index that hides the verdicts, in the link too; whether they are hidden."""
-    return st.toggle("Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND)
+    return st.toggle(
+        "Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND
+    )
 
 
 def draw_claim_choice(claim: Claim) -> None:
@@ -50,8 +54,14 @@ def draw_claim_choice(claim: Claim) -> None:
     keys = [one.key for one in CLAIMS]
     box = key("choice")
     st.session_state[box] = claim.key
-    st.selectbox("Claim", keys, key=box, format_func=lambda one: claim_of(one).name,
-                 on_change=_open, help="Opens another claim.")
+    st.selectbox(
+        "Claim",
+        keys,
+        key=box,
+        format_func=lambda one: claim_of(one).name,
+        on_change=_open,
+        help="Opens another claim.",
+    )
 
 
 def _open() -> None:
@@ -66,12 +76,24 @@ def open_index() -> None:
 def draw_settings(claim: Claim) -> ClaimConfig:
     """Draw the claim's settings, the number of seeds first; returns what a run of the reader's would measure."""
     with st.grid(6, min_column_width=120):
-        values = {param.key: param_widget(param, key=key(f"{claim.key}:{param.key}")) for param in claim.params}
+        values = {
+            param.key: param_widget(param, key=key(f"{claim.key}:{param.key}"))
+            for param in claim.params
+        }
     return ClaimConfig(claim.key, values)
 
 
 def draw_source(claim: Claim) -> str:
     """Draw whose results are shown, where there are two."""
-    return str(st.segmented_control("Results", list(SOURCES), default="own", required=True, key=key("results"),
-                                    format_func=SOURCES.__getitem__, **BOUND,
-                                    help="The lab's own measurement, yours, or both in one figure."))
+    return str(
+        st.segmented_control(
+            "Results",
+            list(SOURCES),
+            default="own",
+            required=True,
+            key=key("results"),
+            format_func=SOURCES.__getitem__,
+            **BOUND,
+            help="The lab's own measurement, yours, or both in one figure.",
+        )
+    )

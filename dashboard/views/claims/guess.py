@@ -38,9 +38,13 @@ def draw_guess(claim: Claim, measured: ClaimResult | None) -> Shown:
 
 
 def _pick(claim: Claim, pick: Pick, measured: ClaimResult) -> bool:
-    answer = pick.answer(measured.results.complete(measured.conditions))  # seeds that lack a condition cannot answer
+    answer = pick.answer(
+        measured.results.complete(measured.conditions)
+    )  # seeds that lack a condition cannot answer
     reasons = text.answer_reasons(pick.options, answer)
-    return guide.predict(key(claim.key), guide.Question(plain(pick.question), pick.options, answer, reasons))
+    return guide.predict(
+        key(claim.key), guide.Question(plain(pick.question), pick.options, answer, reasons)
+    )
 
 
 def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
@@ -48,7 +52,12 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
     if guide_is_hidden():
         return Shown()
     xs, name = measured.results.xs(question.condition, question.measure), key(f"{claim.key}:sketch")
-    link_value(name, OPEN, lambda link: _written(_read(link, question, len(xs))), name=f"{claim.key}:sketch")
+    link_value(
+        name,
+        OPEN,
+        lambda link: _written(_read(link, question, len(xs))),
+        name=f"{claim.key}:sketch",
+    )
     written = st.session_state.get(name, OPEN)
     figure = next(figure for figure in claim.figures if figure.measure == question.measure)
     with st.container(border=True, gap="small", key=f"{name}:question"):
@@ -58,16 +67,37 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
             return Shown(False)
         ys = _read(written, question, len(xs)) if written != SHOWN else None
         guess = {} if ys is None else dict(zip(xs, ys, strict=True))
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            paragraph(text.guess_distance(guess, measured, question, figure) if guess else "Shown without a guess.",
-                      width="stretch")
-            st.button("Draw again", key=f"{name}:again", icon=":material/edit:", on_click=_set, args=(name, OPEN))
+        with st.container(
+            horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
+        ):
+            paragraph(
+                text.guess_distance(guess, measured, question, figure)
+                if guess
+                else "Shown without a guess.",
+                width="stretch",
+            )
+            st.button(
+                "Draw again",
+                key=f"{name}:again",
+                icon=":material/edit:",
+                on_click=_set,
+                args=(name, OPEN),
+            )
     return Shown(True, {question.measure: guess} if guess else {})
 
 
 def _paper(name: str, figure: Figure, question: Sketch, xs: list[float]) -> None:
-    sketch(xs, question.low, question.high, key=f"{name}:paper", x_title=figure.x, log_x="x" in figure.log,
-           log_y="y" in figure.log, share=figure.unit == "share", take=lambda ys: _set(name, _written(ys)))
+    sketch(
+        xs,
+        question.low,
+        question.high,
+        key=f"{name}:paper",
+        x_title=figure.x,
+        log_x="x" in figure.log,
+        log_y="y" in figure.log,
+        share=figure.unit == "share",
+        take=lambda ys: _set(name, _written(ys)),
+    )
 
 
 def _set(name: str, written: str) -> None:

@@ -82,7 +82,11 @@ def _index() -> None:
 
 def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
     with st.container(border=True, gap="small", height="stretch"):
-        st.page_link(step_of(PAGE).path, label=f":small[**{plain(claim.name)}**]", query_params={"claim": claim.key})
+        st.page_link(
+            step_of(PAGE).path,
+            label=f":small[**{plain(claim.name)}**]",
+            query_params={"claim": claim.key},
+        )
         st.html(cards.card(claim, measured, theme(), hidden))
 
 
@@ -91,12 +95,17 @@ def _one(claim: Claim) -> None:
     choice, index = st.columns([0.84, 0.16], gap="small", vertical_alignment="bottom")
     with choice:
         draw_claim_choice(claim)
-    index.button("All claims", icon=":material/apps:", width="stretch", on_click=open_index, key=key("index"))
+    index.button(
+        "All claims", icon=":material/apps:", width="stretch", on_click=open_index, key=key("index")
+    )
     st.markdown(f"## {plain(claim.statement)}")
     paragraph(text.source_line(claim))
     lab, own = compute.lab_result(claim), compute.own_run(claim, st.session_state.get(RUN))
     add_script(partial(script.script, lab, own))
-    measured = {"shipped": None if lab is None else lab[1], "own": None if own is None else own.measured}
+    measured = {
+        "shipped": None if lab is None else lab[1],
+        "own": None if own is None else own.measured,
+    }
     guess = draw_guess(claim, measured["shipped"] or measured["own"])
     if guess.seen:
         _results(claim, measured, guess)
@@ -107,12 +116,16 @@ def _one(claim: Claim) -> None:
     st.markdown("### What this does not show")
     paragraph(plain(claim.limits))
     _run(claim, lab and lab[0], own)
-    details("What was tried before, sources and code", partial(_sources, claim, lab), key("sources"))
+    details(
+        "What was tried before, sources and code", partial(_sources, claim, lab), key("sources")
+    )
 
 
 def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown) -> None:
     """Draw the figures of the chosen results, their verdict and its parts."""
-    there = {name: each for name, each in measured.items() if each is not None and each.results.cells}
+    there = {
+        name: each for name, each in measured.items() if each is not None and each.results.cells
+    }
     if not there:
         placeholder("Nothing was measured yet. Run it below.", height=120)
         return
@@ -123,8 +136,12 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown
     for figure in claim.figures:
         drawn = guess.drawn.get(figure.measure)
         chart_title(figure.title, legend=charts.legend(figure, named, theme(), drawn))
-        draw_chart(st, charts.results_figure(figure, named, theme(), drawn), key=key(f"figure:{figure.measure}"),
-                   alt=f"{figure.title} of each condition, over seeds")
+        draw_chart(
+            st,
+            charts.results_figure(figure, named, theme(), drawn),
+            key=key(f"figure:{figure.measure}"),
+            alt=f"{figure.title} of each condition, over seeds",
+        )
     for name, each in sources.items():
         fact(text.verdict_fact(each, {"shipped": "The lab's measurement", "own": "Your run"}[name]))
         st.html(intervals.parts_table(each.verdict.effects, theme()))
@@ -143,10 +160,17 @@ def _replicate(lab: compute.LabResult | None, own: OwnRun | None) -> None:
 
 
 def _download(label: str, name: str, result: Shipped, measured: ClaimResult) -> None:
-    st.download_button(label, lambda: export.archive(result, measured), f"claim-{measured.claim.key}.zip",
-                       "application/zip", icon=":material/folder_zip:", on_click="ignore", key=key(f"zip:{name}"),
-                       help="A ZIP with the config, all numbers as CSV, each figure as SVG and PDF, the parts as a "
-                            "LaTeX table, the command, the versions and BibTeX.")
+    st.download_button(
+        label,
+        lambda: export.archive(result, measured),
+        f"claim-{measured.claim.key}.zip",
+        "application/zip",
+        icon=":material/folder_zip:",
+        on_click="ignore",
+        key=key(f"zip:{name}"),
+        help="A ZIP with the config, all numbers as CSV, each figure as SVG and PDF, the parts as a "
+        "LaTeX table, the command, the versions and BibTeX.",
+    )
 
 
 def _published(claim: Claim) -> None:
@@ -154,9 +178,18 @@ def _published(claim: Claim) -> None:
     st.markdown("### What the paper measured")
     for one in claim.published:
         chart_title(f"Published, not measured here: {one.place}")
-        words = [at for at in range(len(one.columns)) if at == 0 or not any(map(str.isdigit, "".join(
-            row[at] for row in one.rows)))]
-        table(one.columns, one.rows, caption=f"Published figures: {one.place}", left=words, markers=False)
+        words = [
+            at
+            for at in range(len(one.columns))
+            if at == 0 or not any(map(str.isdigit, "".join(row[at] for row in one.rows)))
+        ]
+        table(
+            one.columns,
+            one.rows,
+            caption=f"Published figures: {one.place}",
+            left=words,
+            markers=False,
+        )
         caption(f"{plain(one.setting)} [Source]({one.url})")
     if claim.no_published:
         caption(plain(claim.no_published))
@@ -168,16 +201,24 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     config = draw_settings(claim)
     if run_controls.pressed(PAGE, config):
         groups: list[Group] = []
-        run_controls.start_run(PAGE, config, lambda: _start(config, groups), lambda _: _select(groups[0]),
-                               ConfigError)
+        run_controls.start_run(
+            PAGE, config, lambda: _start(config, groups), lambda _: _select(groups[0]), ConfigError
+        )
         st.rerun()
     run_controls.show_flash(PAGE)
     if own is not None and own.live:
         _bar(claim, own)
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Run it", icon=":material/play_arrow:", type="primary", key=key("start"), on_click=run_controls.press,
-                  args=(PAGE,), help="Workers measure every condition from every seed.")
+        st.button(
+            "Run it",
+            icon=":material/play_arrow:",
+            type="primary",
+            key=key("start"),
+            on_click=run_controls.press,
+            args=(PAGE,),
+            help="Workers measure every condition from every seed.",
+        )
         st.caption(text.time_needed(claim, result, config))
     run_controls.limits_line(steps=False)
     if own is not None and own.failure:
@@ -207,8 +248,14 @@ def _bar(claim: Claim, own: OwnRun) -> None:
     buttons, column = st.columns([1, 3.4], vertical_alignment="center")
     run_controls.stop_button(buttons, PAGE, _stop, own)
     with column:
-        poll(lambda: compute.own_run(claim, own.group.id) or own, _progress, True, key("progress"),
-             interval=SLOW_POLL_INTERVAL, still_live=lambda now: now.live and now.done == own.done)  # else new figures
+        poll(
+            lambda: compute.own_run(claim, own.group.id) or own,
+            _progress,
+            True,
+            key("progress"),
+            interval=SLOW_POLL_INTERVAL,
+            still_live=lambda now: now.live and now.done == own.done,
+        )  # else new figures
 
 
 def _stop(own: OwnRun) -> None:
@@ -218,12 +265,19 @@ def _stop(own: OwnRun) -> None:
 
 def _progress(own: OwnRun) -> None:
     run = own.group.runs[0]
-    run_controls.show_progress(run, run.status() if not own.live else own.statuses[0], ending="",
-                               progress=lambda: text.progress(own))
+    run_controls.show_progress(
+        run,
+        run.status() if not own.live else own.statuses[0],
+        ending="",
+        progress=lambda: text.progress(own),
+    )
 
 
 def _sources(claim: Claim, lab: compute.LabResult | None) -> None:
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
     paragraph("**To cite** the source, and this page:")
-    st.code(claim.source.bibtex + citation(claim, text.today() if lab is None else lab[0].date), language="bibtex")
+    st.code(
+        claim.source.bibtex + citation(claim, text.today() if lab is None else lab[0].date),
+        language="bibtex",
+    )
     source_panel(claim.measure)

@@ -36,8 +36,10 @@ for effect in judged.effects:
 def index(results: Sequence[LabResult]) -> Script:
     """The verdicts on all claims."""
     parts = [effect.mean for _, measured in results for effect in measured.verdict.effects]
-    return Script((Cell(ALL, VERDICTS),), {
-        "[effect.mean for each in verdicts.values() for effect in each.effects]": np.array(parts)})
+    return Script(
+        (Cell(ALL, VERDICTS),),
+        {"[effect.mean for each in verdicts.values() for effect in each.effects]": np.array(parts)},
+    )
 
 
 def script(lab: LabResult | None, own: OwnRun | None) -> Script:
@@ -74,5 +76,8 @@ print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects
 def effects_of(name: str, measured: ClaimResult) -> dict[str, np.ndarray]:
     """The means and intervals of the parts."""
     effects = measured.verdict.effects
-    return {f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]":
-            np.array([[effect.mean, effect.low, effect.high] for effect in effects])}
+    return {
+        f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
+            [[effect.mean, effect.low, effect.high] for effect in effects]
+        )
+    }

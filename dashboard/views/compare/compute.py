@@ -39,7 +39,9 @@ class MapResult:
     mask: np.ndarray | None = None
     implied: bool = False
     error: str = ""
-    products: np.ndarray | None = None  # how query meets key, scaled; None where a kernel makes no scores
+    products: np.ndarray | None = (
+        None  # how query meets key, scaled; None where a kernel makes no scores
+    )
     scores: np.ndarray | None = None  # with what positions add or change
 
     @property
@@ -49,12 +51,20 @@ class MapResult:
     @property
     def entropy(self) -> float | None:
         """Mean entropy of the rows in nats; None where there is no map, or one that holds no probabilities."""
-        return None if self.error or self.signed else float(analysis.entropy(self.weights[None]).mean())
+        return (
+            None
+            if self.error or self.signed
+            else float(analysis.entropy(self.weights[None]).mean())
+        )
 
     @property
     def distance(self) -> float | None:
         """How many tokens away the weight lies on average; None where weights are negative."""
-        return None if self.error or self.signed else float(analysis.mean_distance(self.weights[None])[0])
+        return (
+            None
+            if self.error or self.signed
+            else float(analysis.mean_distance(self.weights[None])[0])
+        )
 
     @property
     def near(self) -> float:
@@ -68,7 +78,11 @@ def tokens_of(controls: Controls) -> Tokens:
     """The tokens of the text; PretrainedError when MiniLM has nothing to read."""
     if controls.seeded:
         cut = tokenize(controls.text)
-        names, special, notes = labels(cut.tokens[:MOST_TOKENS]), (False,) * len(cut.tokens), cut.notes
+        names, special, notes = (
+            labels(cut.tokens[:MOST_TOKENS]),
+            (False,) * len(cut.tokens),
+            cut.notes,
+        )
         count = len(cut.tokens)
     else:
         recorded = shared(_heads, controls.text, controls.layer_head[0])
@@ -86,7 +100,9 @@ def compute_map(controls: Controls, config: AttentionConfig) -> MapResult:
         return _no_map(str(error))
     if not controls.seeded and (reason := _source_error(sized)):
         return _no_map(reason)
-    return cached(_compute_map, sized, controls.source, controls.text, controls.layer_head[1], controls.seed)
+    return cached(
+        _compute_map, sized, controls.source, controls.text, controls.layer_head[1], controls.seed
+    )
 
 
 def _no_map(error: str) -> MapResult:
@@ -96,16 +112,22 @@ def _no_map(error: str) -> MapResult:
 def _source_error(config: AttentionConfig) -> str | None:
     """Why a mechanism cannot have MiniLM's own queries and keys, or None."""
     if config.projection.key not in ("multi_head", "identity"):
-        return (f"projection = {config.projection.key} computes its own queries and keys, and here they are those of "
-                "MiniLM; choose the seeded layer.")
+        return (
+            f"projection = {config.projection.key} computes its own queries and keys, and here they are those of "
+            "MiniLM; choose the seeded layer."
+        )
     if entry("position", config.position.key).enters == "x":
-        return (f"position = {config.position.key} is added before queries and keys are made, and here they are made "
-                "already; take the seeded layer, or position = rope.")
+        return (
+            f"position = {config.position.key} is added before queries and keys are made, and here they are made "
+            "already; take the seeded layer, or position = rope."
+        )
     return None
 
 
 @torch.inference_mode()
-def _compute_map(config: AttentionConfig, source: str, text: str, head: int, seed: int) -> MapResult:
+def _compute_map(
+    config: AttentionConfig, source: str, text: str, head: int, seed: int
+) -> MapResult:
     try:
         steps = _steps(config, source, text, seed)
     except (ConfigError, ValueError) as error:
@@ -122,11 +144,17 @@ def head_map(steps: Steps, head: int) -> MapResult:
     query_head = head * (num_heads // steps.weights.shape[1])  # the first query head of its group
 
     def of_head(values: torch.Tensor | None) -> np.ndarray | None:
-        return None if values is None else values.expand(1, num_heads, *shape)[0, query_head].numpy().copy()
+        return (
+            None
+            if values is None
+            else values.expand(1, num_heads, *shape)[0, query_head].numpy().copy()
+        )
 
     products = None if steps.raw is None else steps.raw * steps.scale
     weights = steps.weights[0, head].float().numpy().copy()
-    return MapResult(weights, of_head(steps.mask), steps.implied, "", of_head(products), of_head(steps.scores))
+    return MapResult(
+        weights, of_head(steps.mask), steps.implied, "", of_head(products), of_head(steps.scores)
+    )
 
 
 def _steps(config: AttentionConfig, source: str, text: str, seed: int) -> Steps:
@@ -149,22 +177,30 @@ def _heads(text: str, layer: int) -> LayerQKV:
     return layer_qkv(load_model(EMBEDDED), text, layer)
 
 
-def shared_weights(controls: Controls, configs: Sequence[AttentionConfig]) -> tuple[list[str], list[list[str]]]:
+def shared_weights(
+    controls: Controls, configs: Sequence[AttentionConfig]
+) -> tuple[list[str], list[list[str]]]:
     """The names of the weights that all mechanisms share, and of those that each has alone.
 
     Weights are seeded by their names, so equal names and shapes are equal numbers. With MiniLM's queries and keys,
     the projections are MiniLM's in every map, and are no weights of the mechanism.
     """
     layers = [seeded_layer(controls.sized(config), controls.seed) for config in configs]
-    weights = [[(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers]
+    weights = [
+        [(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers
+    ]
     common = set.intersection(*map(set, weights)) if weights else set()
-    return sorted(name for name, _ in common), [[each[0] for each in layer if each not in common] for layer in weights]
+    return sorted(name for name, _ in common), [
+        [each[0] for each in layer if each not in common] for layer in weights
+    ]
 
 
 def default_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:
     """The picked cell at first: the largest weight on an ordinary token that is no neighbour of the query."""
     rows, columns = np.indices(weights.shape)
     hidden = np.asarray(special)
-    candidates = np.where((np.abs(rows - columns) < NEAR) | hidden[:, None] | hidden[None, :], -1.0, weights)
+    candidates = np.where(
+        (np.abs(rows - columns) < NEAR) | hidden[:, None] | hidden[None, :], -1.0, weights
+    )
     i, j = np.unravel_index(candidates.argmax(), candidates.shape)
     return int(i), int(j)

@@ -35,42 +35,96 @@ CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplic
 
 def tokens_popover(controls: Controls) -> None:
     """The sentence and the seed, and for a seeded layer its sizes and the head; drawn while it is open."""
-    panel = st.popover("Tokens", icon=":material/edit:", key="compare:tokens", on_change="rerun",
-                       help="The sentence that every mechanism reads, and the seed.")
+    panel = st.popover(
+        "Tokens",
+        icon=":material/edit:",
+        key="compare:tokens",
+        on_change="rerun",
+        help="The sentence that every mechanism reads, and the seed.",
+    )
     if not panel.open:
         return
     with panel:
-        st.text_area("Sentence", key="compare:text", height=100, max_chars=LONGEST_TEXT, **KEEP,
-                     help="The text that every mechanism reads. It is split into tokens.")
-        st.number_input("Seed", 0, LAST_SEED, step=1, key="compare:seed", **KEEP,
-                        help="Fixes the random numbers of all parameters that are not trained.")
+        st.text_area(
+            "Sentence",
+            key="compare:text",
+            height=100,
+            max_chars=LONGEST_TEXT,
+            **KEEP,
+            help="The text that every mechanism reads. It is split into tokens.",
+        )
+        st.number_input(
+            "Seed",
+            0,
+            LAST_SEED,
+            step=1,
+            key="compare:seed",
+            **KEEP,
+            help="Fixes the random numbers of all parameters that are not trained.",
+        )
         if not controls.seeded:
             return
         d_model, fits = controls.d_model, heads_of(controls.d_model)
-        st.select_slider("d_model", sorted({*WIDTHS, d_model}), d_model, key="compare:d_model", **KEEP,
-                         **keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
-                         help="How many numbers the vector of each token has.")
-        heads = st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{d_model}", **KEEP,
-                             help="How many heads the layer has; the number divides d_model.")
+        st.select_slider(
+            "d_model",
+            sorted({*WIDTHS, d_model}),
+            d_model,
+            key="compare:d_model",
+            **KEEP,
+            **keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
+            help="How many numbers the vector of each token has.",
+        )
+        heads = st.selectbox(
+            "Heads",
+            fits,
+            fits.index(controls.num_heads),
+            key=f"compare:heads:{d_model}",
+            **KEEP,
+            help="How many heads the layer has; the number divides d_model.",
+        )
         note_heads("compare:d_model", d_model, heads)
-        st.selectbox("Head drawn", range(controls.num_heads), controls.head,
-                     key=f"compare:head:{controls.num_heads}", **KEEP, help="The head whose maps are drawn.")
+        st.selectbox(
+            "Head drawn",
+            range(controls.num_heads),
+            controls.head,
+            key=f"compare:head:{controls.num_heads}",
+            **KEEP,
+            help="The head whose maps are drawn.",
+        )
 
 
 def controls_row(controls: Controls, names: Sequence[str]) -> None:
     """The row of controls under the title."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2):
-        st.selectbox("Queries and keys from", [SEEDED, *MINILM], key="compare:source", **KEEP,
-                     format_func=source_label, help="A head of the model MiniLM, or a layer with random parameters.")
+        st.selectbox(
+            "Queries and keys from",
+            [SEEDED, *MINILM],
+            key="compare:source",
+            **KEEP,
+            format_func=source_label,
+            help="A head of the model MiniLM, or a layer with random parameters.",
+        )
     with grid.cell(column_span=2):
         _mechanisms(controls, names)
     indices = range(len(controls.mechanisms))
     with grid:
-        st.selectbox("Difference", indices, key="compare:minuend", format_func=names.__getitem__, **KEEP,
-                     help="The mechanism from whose map the other map is subtracted.")
-        st.selectbox("minus", indices, key="compare:subtrahend", format_func=names.__getitem__, **KEEP,
-                     help="The mechanism whose map is subtracted.")
+        st.selectbox(
+            "Difference",
+            indices,
+            key="compare:minuend",
+            format_func=names.__getitem__,
+            **KEEP,
+            help="The mechanism from whose map the other map is subtracted.",
+        )
+        st.selectbox(
+            "minus",
+            indices,
+            key="compare:subtrahend",
+            format_func=names.__getitem__,
+            **KEEP,
+            help="The mechanism whose map is subtracted.",
+        )
 
 
 def source_label(source: str) -> str:
@@ -82,24 +136,55 @@ def source_label(source: str) -> str:
 
 def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
     """The list of mechanisms in a popover, drawn while it is open."""
-    panel = st.popover("Mechanisms", key="compare:list", on_change="rerun", width="stretch",
-                       help="Add, change, reorder or remove the mechanisms that are compared.")
+    panel = st.popover(
+        "Mechanisms",
+        key="compare:list",
+        on_change="rerun",
+        width="stretch",
+        help="Add, change, reorder or remove the mechanisms that are compared.",
+    )
     if not panel.open:
         return
     with panel:
         count, full = len(names), len(names) >= MOST
         for index, name in enumerate(names):
-            possible = {CHANGE: True, UP: index > 0, DOWN: index < count - 1, TWICE: not full, REMOVE: count > FEWEST}
+            possible = {
+                CHANGE: True,
+                UP: index > 0,
+                DOWN: index < count - 1,
+                TWICE: not full,
+                REMOVE: count > FEWEST,
+            }
             key = f"compare:line:{index}"
-            st.menu_button(plain(name), [action for action, can in possible.items() if can], key=key, width="stretch",
-                           on_click=_act, args=(key, index))
-        st.selectbox("Add a mechanism", addable(), None, key="compare:add", format_func=add_label, disabled=full,
-                     on_change=_add, placeholder=f"At most {MOST} mechanisms" if full else "A preset, or one choice",
-                     help="A published mechanism, or dot-product attention with one part changed.")
-        st.selectbox("Compare the layers of a model", [one.key for one in CARDS if one.pattern > 1], None,
-                     key="compare:layers", format_func=lambda key: card(key).name, on_change=_compare_layers,
-                     placeholder="A model with unlike layers",
-                     help="Replace the list by the different attentions of a published model's layers, in small.")
+            st.menu_button(
+                plain(name),
+                [action for action, can in possible.items() if can],
+                key=key,
+                width="stretch",
+                on_click=_act,
+                args=(key, index),
+            )
+        st.selectbox(
+            "Add a mechanism",
+            addable(),
+            None,
+            key="compare:add",
+            format_func=add_label,
+            disabled=full,
+            on_change=_add,
+            placeholder=f"At most {MOST} mechanisms" if full else "A preset, or one choice",
+            help="A published mechanism, or dot-product attention with one part changed.",
+        )
+        st.selectbox(
+            "Compare the layers of a model",
+            [one.key for one in CARDS if one.pattern > 1],
+            None,
+            key="compare:layers",
+            format_func=lambda key: card(key).name,
+            on_change=_compare_layers,
+            placeholder="A model with unlike layers",
+            help="Replace the list by the different attentions of a published model's layers, in small.",
+        )
 
 
 def _act(key: str, index: int) -> None:
@@ -108,9 +193,11 @@ def _act(key: str, index: int) -> None:
     if action == CHANGE:
         st.session_state[EDITING] = index
         st.session_state["compare:list"] = False  # the list would lie over the dialog
-        st.session_state[EDITS] = st.session_state.get(EDITS, 0) + 1  # a new editor, which starts from the mechanism
+        st.session_state[EDITS] = (
+            st.session_state.get(EDITS, 0) + 1
+        )  # a new editor, which starts from the mechanism
     elif action == REMOVE:
-        _reorder([*order[:index], *order[index + 1:]])
+        _reorder([*order[:index], *order[index + 1 :]])
     elif action == TWICE:
         _reorder([*order[: index + 1], *order[index:]])
     elif action in (UP, DOWN):
@@ -121,8 +208,12 @@ def _act(key: str, index: int) -> None:
 
 def addable() -> list[str]:
     """What can be added: dot product, every preset, and dot product with one other choice of one axis."""
-    singles = [f"{axis}={item.key}" for axis, entries in AXES.items() for item in entries
-               if item.key not in COMPOSITIONS and item.key != getattr(AttentionConfig(), axis).key]
+    singles = [
+        f"{axis}={item.key}"
+        for axis, entries in AXES.items()
+        for item in entries
+        if item.key not in COMPOSITIONS and item.key != getattr(AttentionConfig(), axis).key
+    ]
     return [PLAIN, *(f"preset={item.key}" for item in PRESETS), *singles]
 
 
@@ -152,7 +243,11 @@ def _add() -> None:
     if option is None or len(controls.mechanisms) >= MOST:
         return
     try:
-        store_controls(replace(controls, mechanisms=(*controls.mechanisms, mechanism_of(option, controls.sizes))))
+        store_controls(
+            replace(
+                controls, mechanisms=(*controls.mechanisms, mechanism_of(option, controls.sizes))
+            )
+        )
     except ConfigError as error:
         st.session_state["compare:refused"] = f"{add_label(option)} is not added. {error}"
 
@@ -166,7 +261,9 @@ def _compare_layers() -> None:
     try:
         attentions = tuple(dict.fromkeys(card(key).small(*controls.sizes)))
     except ConfigError as error:
-        st.session_state["compare:refused"] = f"The layers of {card(key).name} are not compared. {error}"
+        st.session_state["compare:refused"] = (
+            f"The layers of {card(key).name} are not compared. {error}"
+        )
         return
     store_controls(replace(controls, mechanisms=attentions, minus=(1, 0)))
 
@@ -177,7 +274,9 @@ def _reorder(order: Sequence[int]) -> None:
     minus = [order.index(old) if old in order else None for old in controls.minus]
     free = [index for index in range(len(order)) if index not in minus]
     pair = tuple(free.pop(0) if index is None else index for index in minus)
-    store_controls(replace(controls, mechanisms=tuple(controls.mechanisms[old] for old in order), minus=pair))
+    store_controls(
+        replace(controls, mechanisms=tuple(controls.mechanisms[old] for old in order), minus=pair)
+    )
 
 
 def edit_dialog(controls: Controls) -> None:
@@ -198,9 +297,12 @@ def _dialog(controls: Controls, index: int) -> None:
         st.warning(plain(str(error)))
         start = AttentionConfig(*controls.sizes)
     config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes)
-    if st.button("Compare this", type="primary", disabled=config is None, key="compare:take") and config is not None:
+    if (
+        st.button("Compare this", type="primary", disabled=config is None, key="compare:take")
+        and config is not None
+    ):
         before = st.session_state[CONTROLS]
-        mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1:])
+        mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1 :])
         st.session_state[SENT] = replace(before, mechanisms=mechanisms)
         st.rerun()
 

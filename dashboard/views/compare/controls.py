@@ -21,7 +21,10 @@ LAYERS, HEADS, WIDTH = 6, 12, 384  # of all-MiniLM-L6-v2
 MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
 LAST_SEED, WIDEST, MOST_HEADS = 999_999, 512, 16
 LENGTHS = (128, 256, 512, 1024)
-CONTROLS, WRITTEN = "compare:setup", "compare:written"  # session keys: the controls, and the link that they wrote
+CONTROLS, WRITTEN = (
+    "compare:setup",
+    "compare:written",
+)  # session keys: the controls, and the link that they wrote
 
 Pair = tuple[int, int]
 Query = Mapping[str, str | list[str]]
@@ -78,7 +81,10 @@ def to_query(controls: Controls) -> dict[str, str | list[str]]:
     for name in ("source", "text", "seed", "length"):
         if getattr(controls, name) != getattr(default, name):
             parameters[name] = str(getattr(controls, name))
-    if controls.seeded and (controls.sizes, controls.head) != ((default.d_model, default.num_heads), default.head):
+    if controls.seeded and (controls.sizes, controls.head) != (
+        (default.d_model, default.num_heads),
+        default.head,
+    ):
         parameters["sizes"] = f"{controls.d_model}.{controls.num_heads}.{controls.head}"
     if controls.minus != default.minus:
         parameters["minus"] = f"{controls.minus[0]}.{controls.minus[1]}"
@@ -101,7 +107,11 @@ def from_query(query: Query) -> tuple[Controls, list[str]]:
 def clamped(controls: Controls) -> Controls:
     """The controls with a difference of two different existing mechanisms and an existing head."""
     last = len(controls.mechanisms) - 1
-    minus = controls.minus if max(controls.minus) <= last and controls.minus[0] != controls.minus[1] else (1, 0)
+    minus = (
+        controls.minus
+        if max(controls.minus) <= last and controls.minus[0] != controls.minus[1]
+        else (1, 0)
+    )
     return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
 
 
@@ -114,8 +124,10 @@ def _mechanisms(controls: Controls, value: str | list[str]) -> Controls:
 
 def _source(controls: Controls, value: str) -> Controls:
     if value != SEEDED and value not in MINILM:
-        raise ConfigError(f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
-                          f"{LAYERS - 1}.{HEADS - 1}.")
+        raise ConfigError(
+            f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
+            f"{LAYERS - 1}.{HEADS - 1}."
+        )
     return replace(controls, source=value)
 
 
@@ -153,14 +165,23 @@ def _length(controls: Controls, value: str) -> Controls:
 
 def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
     parts = value.split(".")
-    if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 7 for part in parts):
-        raise ConfigError(f"{name} = {quote(value)}; expected whole numbers such as {name}={example}.")
+    if len(parts) != count or not all(
+        part.isascii() and part.isdigit() and len(part) < 7 for part in parts
+    ):
+        raise ConfigError(
+            f"{name} = {quote(value)}; expected whole numbers such as {name}={example}."
+        )
     return [int(part) for part in parts]
 
 
 # in order of dependence: mechanisms are made at the sizes of the source
 READERS: dict[str, Callable[[Controls, Any], Controls]] = {
-    "source": _source, "sizes": _sizes, "m": _mechanisms, "minus": _minus, "seed": _seed, "length": _length,
+    "source": _source,
+    "sizes": _sizes,
+    "m": _mechanisms,
+    "minus": _minus,
+    "seed": _seed,
+    "length": _length,
     "text": lambda controls, value: replace(controls, text=value),
 }
 
@@ -172,7 +193,9 @@ def load_controls() -> tuple[Controls, list[str]]:
     """
     linked = link_query()
     stayed = "compare:measure" in st.session_state  # a button's state goes with its page
-    if CONTROLS in st.session_state and (linked == st.session_state.get(WRITTEN) or not (linked or stayed)):
+    if CONTROLS in st.session_state and (
+        linked == st.session_state.get(WRITTEN) or not (linked or stayed)
+    ):
         return st.session_state[CONTROLS], []
     controls, refused = from_query(linked)
     store_controls(controls)
@@ -181,19 +204,30 @@ def load_controls() -> tuple[Controls, list[str]]:
 
 def link_query() -> dict[str, str | list[str]]:
     """The link's parameters that this page reads."""
-    return {name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
-            for name in READERS if name in st.query_params}
+    return {
+        name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
+        for name in READERS
+        if name in st.query_params
+    }
 
 
 def store_controls(controls: Controls) -> None:
     """Store the controls and set every widget to them; for a callback, or before the widgets are drawn."""
     controls = clamped(controls)
     st.session_state[CONTROLS] = controls
-    st.session_state.update({
-        "compare:source": controls.source, "compare:text": controls.text, "compare:seed": controls.seed,
-        "compare:d_model": controls.d_model, f"compare:heads:{controls.d_model}": controls.num_heads,
-        f"compare:head:{controls.num_heads}": controls.head, "compare:minuend": controls.minus[0],
-        "compare:subtrahend": controls.minus[1], "compare:length": controls.length})
+    st.session_state.update(
+        {
+            "compare:source": controls.source,
+            "compare:text": controls.text,
+            "compare:seed": controls.seed,
+            "compare:d_model": controls.d_model,
+            f"compare:heads:{controls.d_model}": controls.num_heads,
+            f"compare:head:{controls.num_heads}": controls.head,
+            "compare:minuend": controls.minus[0],
+            "compare:subtrahend": controls.minus[1],
+            "compare:length": controls.length,
+        }
+    )
 
 
 def use_seeded() -> None:
@@ -215,17 +249,27 @@ def save_controls(controls: Controls) -> None:
 
 def read_widgets(controls: Controls) -> Controls:
     """The controls with the values of all widgets, also of those in a closed popover and further down the page."""
+
     def value_of(name: str, default: Any) -> Any:
         value = st.session_state.get(f"compare:{name}")
         return default if value is None else value
 
     d_model = value_of("d_model", controls.d_model)
-    heads = value_of(f"heads:{d_model}", max(number for number in heads_of(d_model) if number <= controls.num_heads))
+    heads = value_of(
+        f"heads:{d_model}",
+        max(number for number in heads_of(d_model) if number <= controls.num_heads),
+    )
     return replace(
-        controls, source=value_of("source", controls.source), text=value_of("text", ""),
-        seed=int(value_of("seed", controls.seed)), d_model=d_model, num_heads=heads,
-        head=value_of(f"head:{heads}", min(controls.head, heads - 1)), length=value_of("length", controls.length),
-        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])))
+        controls,
+        source=value_of("source", controls.source),
+        text=value_of("text", ""),
+        seed=int(value_of("seed", controls.seed)),
+        d_model=d_model,
+        num_heads=heads,
+        head=value_of(f"head:{heads}", min(controls.head, heads - 1)),
+        length=value_of("length", controls.length),
+        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])),
+    )
 
 
 def heads_of(d_model: int) -> list[int]:

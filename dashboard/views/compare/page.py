@@ -24,7 +24,14 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
 from dashboard.views.compare import control_row, text
-from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
+from dashboard.views.compare.compute import (
+    MapResult,
+    Tokens,
+    compute_map,
+    default_cell,
+    shared_weights,
+    tokens_of,
+)
 from dashboard.views.compare.controls import (
     LENGTHS,
     Controls,
@@ -36,7 +43,17 @@ from dashboard.views.compare.controls import (
 )
 from dashboard.views.compare.script import script
 from dashboard.widgets.export import begin_before_title
-from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.presentation import room
 from dashboard.widgets.table import table
 
@@ -44,7 +61,9 @@ ROUNDS = 5
 POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
 UNABLE = (ConfigError, ValueError, RuntimeError)
 
-Measurements = dict[tuple[AttentionConfig, int], Measurement]  # by mechanism at its sizes, and length
+Measurements = dict[
+    tuple[AttentionConfig, int], Measurement
+]  # by mechanism at its sizes, and length
 
 VISITED = "compare:visited"  # the session has seen the first measurements
 HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
@@ -76,36 +95,57 @@ def page() -> None:
     with body:
         tokens = _read_tokens(controls)
         with one_thread(tokens is None or len(tokens.names) <= SHORT):
-            results = [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
-        tiles = {index: _tile(controls, names, index, each) for index, each in enumerate(results) if not each.error}
+            results = (
+                [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
+            )
+        tiles = {
+            index: _tile(controls, names, index, each)
+            for index, each in enumerate(results)
+            if not each.error
+        }
         cell = _draw_maps(list(tiles.values()), tokens) if tokens and tiles else None
         if early:
             _head(top, controls, names, errors, first=False)
         if tokens and cell is not None:
             add_script(partial(script, controls, results, names, tokens))
             measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
-            details("Equations with their numbers, papers and the code that just ran",
-                    partial(sources, controls, names, results, tokens, cell), "compare:sources")
+            details(
+                "Equations with their numbers, papers and the code that just ran",
+                partial(sources, controls, names, results, tokens, cell),
+                "compare:sources",
+            )
         # Draw why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason
         for name, each in zip(names, results, strict=False):
             if each.error:
                 st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
         if any(each.error for each in results) and not controls.seeded:
-            st.button("Use the seeded layer", key="compare:seeded", on_click=use_seeded,
-                      help="A layer with random parameters, which every mechanism can change.")
+            st.button(
+                "Use the seeded layer",
+                key="compare:seeded",
+                on_click=use_seeded,
+                help="A layer with random parameters, which every mechanism can change.",
+            )
     next_page("compare")
     control_row.edit_dialog(controls)
     if measure is not None:
         measure()  # a second or two, for which nothing else has to wait
 
 
-def _head(container: DeltaGenerator, controls: Controls, names: Sequence[str], errors: Sequence[str], *,
-          first: bool = True) -> None:
+def _head(
+    container: DeltaGenerator,
+    controls: Controls,
+    names: Sequence[str],
+    errors: Sequence[str],
+    *,
+    first: bool = True,
+) -> None:
     """Draw title, errors of the link, and the row of controls."""
     count = COUNTS[len(controls.mechanisms)]
-    lead = (f"Compare the attention maps of {count} mechanisms on the same tokens. Shared parameters are equal."
-            if controls.seeded else
-            f"Compare the attention maps of {count} mechanisms on the same queries and keys.")
+    lead = (
+        f"Compare the attention maps of {count} mechanisms on the same tokens. Shared parameters are equal."
+        if controls.seeded
+        else f"Compare the attention maps of {count} mechanisms on the same queries and keys."
+    )
     with container:
         title("Side by side", lead, partial(control_row.tokens_popover, controls), first=first)
         for sentence in errors:
@@ -119,7 +159,10 @@ def _read_tokens(controls: Controls) -> Tokens | None:
         if controls.seeded or st.session_state.get(LOADED, False):
             tokens = tokens_of(controls)
         else:
-            with st.spinner("Loading the model, 91 MB, first time only"), st.skeleton(height=MAPS_HEIGHT):
+            with (
+                st.spinner("Loading the model, 91 MB, first time only"),
+                st.skeleton(height=MAPS_HEIGHT),
+            ):
                 tokens = tokens_of(controls)
     except PretrainedError as error:
         st.info(str(error), icon=":material/edit:")
@@ -127,7 +170,10 @@ def _read_tokens(controls: Controls) -> Tokens | None:
     if not controls.seeded:
         st.session_state[LOADED] = True
     if not tokens.names:
-        st.info("There is no token here. Open Tokens and type a word, or a sentence.", icon=":material/edit:")
+        st.info(
+            "There is no token here. Open Tokens and type a word, or a sentence.",
+            icon=":material/edit:",
+        )
         return None
     return tokens
 
@@ -145,13 +191,25 @@ def _draw_maps(tiles: Sequence[Tile], tokens: Tokens) -> Pair:
     st.session_state[DRAWN] = True
     row, column = default_cell(tiles[0].weights, tokens.special)
     sentence = f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}"
-    pin = multiples(tiles, tokens.names, key="compare:maps", query=row, column=column, pin=linked, link="compare",
-                    fact=sentence)
+    pin = multiples(
+        tiles,
+        tokens.names,
+        key="compare:maps",
+        query=row,
+        column=column,
+        pin=linked,
+        link="compare",
+        fact=sentence,
+    )
     return write_linked("compare", "pin", pin) or (row, column)
 
 
 def _difference_and_table(
-    controls: Controls, results: Sequence[MapResult], names: Sequence[str], tokens: Tokens, cell: Pair,
+    controls: Controls,
+    results: Sequence[MapResult],
+    names: Sequence[str],
+    tokens: Tokens,
+    cell: Pair,
     tiles: dict[int, Tile],
 ) -> Callable[[], None] | None:
     """Draw the difference on the left; its scale, the fact and the table on the right.
@@ -164,9 +222,18 @@ def _difference_and_table(
     with left:
         if both:
             difference = number(float(results[a].weights[cell] - results[b].weights[cell]))
-            difference_map(tiles[a], tiles[b], tokens.names, key="compare:apart", query=cell[0], column=cell[1],
-                           pin=None, link="compare", legend=False,
-                           fact=f"{names[a]} minus {names[b]}: {difference} there")
+            difference_map(
+                tiles[a],
+                tiles[b],
+                tokens.names,
+                key="compare:apart",
+                query=cell[0],
+                column=cell[1],
+                pin=None,
+                link="compare",
+                legend=False,
+                fact=f"{names[a]} minus {names[b]}: {difference} there",
+            )
         else:
             st.caption("Choose two different mechanisms above to see the difference of their maps.")
     with right:
@@ -174,28 +241,36 @@ def _difference_and_table(
             _legend(difference_span(tiles[a], tiles[b]), names[a], names[b])
             fact(text.fact(controls, names, results, tokens, cell))
         measure = cost_table(controls, names, results)
-        shared, own = cached(shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles))
+        shared, own = cached(
+            shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles)
+        )
         labels = [names[index] for index in tiles]
-        caption(f"{text.caption(controls, tokens, [results[index] for index in tiles], labels)} "
-                f"{text.shared_weights_text(shared, own, labels, controls.seeded)}")
+        caption(
+            f"{text.caption(controls, tokens, [results[index] for index in tiles], labels)} "
+            f"{text.shared_weights_text(shared, own, labels, controls.seeded)}"
+        )
     return measure
 
 
 def _legend(end: float, first: str, second: str) -> None:
     """The scale of the difference: purple is less, green is more."""
     stops = ", ".join(SIGNED[theme()])
-    st.html(f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
-            f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
-            f'background:linear-gradient(to right,{stops})"></div>'
-            f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
-            f"<span>0</span><span>+{end:g}</span></div></div>"
-            f'<span style="opacity:.62">weight of {escape(first)} minus weight of {escape(second)}</span></div>')
+    st.html(
+        f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
+        f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
+        f'background:linear-gradient(to right,{stops})"></div>'
+        f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
+        f"<span>0</span><span>+{end:g}</span></div></div>"
+        f'<span style="opacity:.62">weight of {escape(first)} minus weight of {escape(second)}</span></div>'
+    )
 
 
 # The table under the fact: a row a mechanism with the marker of its map, what it measures and what it costs.
 
 
-def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapResult]) -> Callable[[], None] | None:
+def cost_table(
+    controls: Controls, names: Sequence[str], results: Sequence[MapResult]
+) -> Callable[[], None] | None:
     """Draw the table; what no session has measured yet waits for a press, except on the first visit.
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
@@ -203,7 +278,10 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
     done: Measurements = measurements(__name__)
     configs = sized_configs(controls)
     possible = [config for config in configs if config is not None]
-    closed = [None if config is None else cached(closed_form_cost, config, controls.length) for config in configs]
+    closed = [
+        None if config is None else cached(closed_form_cost, config, controls.length)
+        for config in configs
+    ]
     first = next((cost.parameters for cost in closed if cost), 0)
     table_slot, progress_slot = st.empty(), st.empty()
 
@@ -211,9 +289,16 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
         return [done.get((config, controls.length)) if config else None for config in configs]
 
     def draw() -> None:
-        rows = [row(*each, first) for each in zip(names, results, closed, range(len(names)), measured(), strict=True)]
+        rows = [
+            row(*each, first)
+            for each in zip(names, results, closed, range(len(names)), measured(), strict=True)
+        ]
         with table_slot.container():
-            table(HEAD, rows, caption="Entropy, distance, time, memory, FLOPs and parameters of each mechanism")
+            table(
+                HEAD,
+                rows,
+                caption="Entropy, distance, time, memory, FLOPs and parameters of each mechanism",
+            )
 
     def measure() -> None:
         bar = progress_slot.progress(0.0, "Measuring time and memory on this machine")
@@ -225,23 +310,44 @@ def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapRe
 
     draw()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.selectbox("Length T", LENGTHS, key="compare:length", persist_state="session", width=room(110),
-                     help="The number of tokens at which time, memory and FLOPs are given.",
-                     format_func=lambda size: f"T = {size}")
-        pressed = st.button("Measure", icon=":material/speed:", key="compare:measure",
-                            help="Runs every mechanism on this machine, which takes a second or two.")
+        st.selectbox(
+            "Length T",
+            LENGTHS,
+            key="compare:length",
+            persist_state="session",
+            width=room(110),
+            help="The number of tokens at which time, memory and FLOPs are given.",
+            format_func=lambda size: f"T = {size}",
+        )
+        pressed = st.button(
+            "Measure",
+            icon=":material/speed:",
+            key="compare:measure",
+            help="Runs every mechanism on this machine, which takes a second or two.",
+        )
     dense = any(cost.dense for cost in closed if cost)
-    unable = [f"{plain(name)}: {plain(each.skipped)}" for name, each in zip(names, measured(), strict=True)
-              if each and each.skipped]
+    unable = [
+        f"{plain(name)}: {plain(each.skipped)}"
+        for name, each in zip(names, measured(), strict=True)
+        if each and each.skipped
+    ]
     caption(" ".join([conditions(controls), *[DENSE_NOTE] * dense, *unable]))
-    new = not st.session_state.get(VISITED) and any((config, controls.length) not in done for config in possible)
+    new = not st.session_state.get(VISITED) and any(
+        (config, controls.length) not in done for config in possible
+    )
     if not new:
         st.session_state[VISITED] = True
     return measure if pressed or new else None
 
 
-def row(name: str, result: MapResult, cost: ClosedFormCost | None, index: int, measurement: Measurement | None,
-        first: int) -> list[str]:
+def row(
+    name: str,
+    result: MapResult,
+    cost: ClosedFormCost | None,
+    index: int,
+    measurement: Measurement | None,
+    first: int,
+) -> list[str]:
     """One line; parameters as more or less than the first's, `first`, except in the first line."""
     time = memory = flops = parameters = MISSING
     if measurement is not None and not measurement.skipped:
@@ -250,8 +356,12 @@ def row(name: str, result: MapResult, cost: ClosedFormCost | None, index: int, m
     if cost is not None:
         flops = ("≤ " if cost.at_most else "") + operations(cost.flops)
         more = cost.parameters - first
-        parameters = f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}"
-    entropy, distance = (MISSING if value is None else number(value) for value in (result.entropy, result.distance))
+        parameters = (
+            f"{'+' if more >= 0 else '−'} {abs(more):,}" if index else f"{cost.parameters:,}"
+        )
+    entropy, distance = (
+        MISSING if value is None else number(value) for value in (result.entropy, result.distance)
+    )
     return [name, entropy, distance, time, memory, flops, parameters]
 
 
@@ -269,7 +379,9 @@ def sized_configs(controls: Controls) -> list[AttentionConfig | None]:
     return configs
 
 
-def measure_costs(configs: Sequence[AttentionConfig], length: int, measurements: Measurements) -> Iterator[float]:
+def measure_costs(
+    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
+) -> Iterator[float]:
     """Measure the mechanisms at one length in turn, into `measurements`; yields the progress, 0 to 1.
 
     It waits while this server measures anything else.
@@ -282,7 +394,9 @@ def measure_costs(configs: Sequence[AttentionConfig], length: int, measurements:
         ONE_AT_A_TIME.release()
 
 
-def _measure_costs(configs: Sequence[AttentionConfig], length: int, measurements: Measurements) -> Iterator[float]:
+def _measure_costs(
+    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
+) -> Iterator[float]:
     named = {str(index): config for index, config in enumerate(dict.fromkeys(configs))}
     try:
         yield from _race_configs(named, length, measurements)
@@ -296,7 +410,9 @@ def _measure_costs(configs: Sequence[AttentionConfig], length: int, measurements
             yield count / len(named)
 
 
-def _race_configs(configs: Mapping[str, AttentionConfig], length: int, measurements: Measurements) -> Iterator[float]:
+def _race_configs(
+    configs: Mapping[str, AttentionConfig], length: int, measurements: Measurements
+) -> Iterator[float]:
     for progress in race(configs, [length], rounds=ROUNDS):
         for point in progress.points:
             measurements[configs[point.name], length] = point
@@ -307,16 +423,24 @@ def conditions(controls: Controls) -> str:
     """The conditions under which time and memory were measured."""
     d_model, heads = controls.sizes
     threads = torch.get_num_threads()
-    return (f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
-            f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
-            f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
-            "distance of the weight, in tokens.")
+    return (
+        f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
+        f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
+        f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
+        "distance of the weight, in tokens."
+    )
 
 
 # The end of the page: each mechanism's equation with its numbers, its paper, the code that ran.
 
 
-def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens, cell: Pair) -> None:
+def sources(
+    controls: Controls,
+    names: Sequence[str],
+    results: Sequence[MapResult],
+    tokens: Tokens,
+    cell: Pair,
+) -> None:
     """Draw the cell's numbers in every mechanism, equations and papers, and the code."""
     query, key = tokens.names[cell[0]], tokens.names[cell[1]]
     for config, name, each in zip(controls.mechanisms, names, results, strict=True):
@@ -331,4 +455,8 @@ def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResul
 def entries_of(config: AttentionConfig) -> list[Entry]:
     """The entries of the changed axes, each part of a mask; of the plain dot product, score and normalizer."""
     axes = text.changed_axes(config) or ["score", "normalizer"]
-    return [entry(axis, part.key) for axis in axes for part in getattr(config, axis).parts or (getattr(config, axis),)]
+    return [
+        entry(axis, part.key)
+        for axis in axes
+        for part in getattr(config, axis).parts or (getattr(config, axis),)
+    ]

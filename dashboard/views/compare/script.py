@@ -13,8 +13,10 @@ from dashboard.charts.python_source import attention_import, source_of
 from dashboard.views.compare.compute import MOST_TOKENS, MapResult, Tokens
 from dashboard.views.compare.controls import Controls
 
-TOKENS = {True: "The words as random vectors, for layers with seeded weights.",
-          False: "MiniLM's own queries and keys of one layer, for every mechanism."}
+TOKENS = {
+    True: "The words as random vectors, for layers with seeded weights.",
+    False: "MiniLM's own queries and keys of one layer, for every mechanism.",
+}
 MAPS = "The same head under every mechanism: its weights, and the difference of two."
 COSTS = """Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.
 core.benchmark.race(configs, [{length}]) measures time and memory here."""
@@ -25,13 +27,16 @@ show_maps(weights, tokens, tokens)
 """
 
 
-def script(controls: Controls, results: Sequence[MapResult], names: Sequence[str], tokens: Tokens) -> Script:
+def script(
+    controls: Controls, results: Sequence[MapResult], names: Sequence[str], tokens: Tokens
+) -> Script:
     """The maps of the mechanisms that have one, the difference, and the exact part of the table."""
     drawn = [index for index, result in enumerate(results) if not result.error]
     configs = [controls.sized(controls.mechanisms[index]) for index in drawn]
     made = source_of({names[index]: config for index, config in zip(drawn, configs, strict=True)})
     padded = ", key_mask=torch.ones(1, len(tokens), dtype=torch.bool)" * any(
-        "padding" in str(config.mask) for config in configs)
+        "padding" in str(config.mask) for config in configs
+    )
     call = "layer(x" if controls.seeded else "layer.attend_heads(q, k, v, x, x"
     first, second = controls.minus
     both = first != second and first in drawn and second in drawn
@@ -59,9 +64,14 @@ costs = {{name: closed_form_cost(config, {controls.length}) for name, config in 
 for name, cost in costs.items():
     print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
 """
-    return Script((Cell(TOKENS[controls.seeded], _input(controls, tokens)), Cell(MAPS, maps, DRAW, "compare:maps"),
-                   Cell(COSTS.format(length=controls.length), costs)),
-                  _results(controls, results, drawn, both))
+    return Script(
+        (
+            Cell(TOKENS[controls.seeded], _input(controls, tokens)),
+            Cell(MAPS, maps, DRAW, "compare:maps"),
+            Cell(COSTS.format(length=controls.length), costs),
+        ),
+        _results(controls, results, drawn, both),
+    )
 
 
 def _input(controls: Controls, tokens: Tokens) -> str:
@@ -84,15 +94,29 @@ x, tokens = layer_inputs.x{rows}, layer_inputs.tokens{names}
 """
 
 
-def _results(controls: Controls, results: Sequence[MapResult], drawn: Sequence[int], both: bool
-             ) -> dict[str, np.ndarray]:
+def _results(
+    controls: Controls, results: Sequence[MapResult], drawn: Sequence[int], both: bool
+) -> dict[str, np.ndarray]:
     maps = [results[index].weights for index in drawn]
-    costs = [closed_form_cost(controls.sized(controls.mechanisms[index]), controls.length) for index in drawn]
-    values = {"torch.stack(list(weights.values()))": np.stack(maps),
-              "list(measures.values())": np.array([(float(analysis.entropy(each[None]).mean()),
-                                                    float(analysis.mean_distance(each[None])[0])) for each in maps]),
-              "[(cost.parameters, cost.flops) for cost in costs.values()]": np.array(
-                  [(cost.parameters, cost.flops) for cost in costs])}
+    costs = [
+        closed_form_cost(controls.sized(controls.mechanisms[index]), controls.length)
+        for index in drawn
+    ]
+    values = {
+        "torch.stack(list(weights.values()))": np.stack(maps),
+        "list(measures.values())": np.array(
+            [
+                (
+                    float(analysis.entropy(each[None]).mean()),
+                    float(analysis.mean_distance(each[None])[0]),
+                )
+                for each in maps
+            ]
+        ),
+        "[(cost.parameters, cost.flops) for cost in costs.values()]": np.array(
+            [(cost.parameters, cost.flops) for cost in costs]
+        ),
+    }
     if both:
         first, second = controls.minus
         values["difference"] = results[first].weights - results[second].weights

@@ -21,8 +21,14 @@ JOINS = {"and": " and ", "or": " or "}
 UNNAMED_PRESETS = ("self_attention",)  # named by its score
 SAME_SHARE = 0.005  # a smaller difference of two shares is not written
 SAME_CELL = 5e-4  # a smaller difference of two weights does not show in three decimals
-SPOKEN = {"score": "the {} score", "mask": "the {} mask", "kernel": "the {} kernel", "position": "{}",
-          "projection": "{}", "normalizer": "{}"}
+SPOKEN = {
+    "score": "the {} score",
+    "mask": "the {} mask",
+    "kernel": "the {} kernel",
+    "position": "{}",
+    "projection": "{}",
+    "normalizer": "{}",
+}
 
 
 def changed_axes(config: AttentionConfig) -> list[str]:
@@ -79,7 +85,9 @@ def heading_note(config: AttentionConfig) -> str:
 
 
 def citation(item: Entry) -> str:
-    return f"{item.paper.removesuffix(' et al.')} {item.year}" if item.paper else ""  # a person's own rule has none
+    return (
+        f"{item.paper.removesuffix(' et al.')} {item.year}" if item.paper else ""
+    )  # a person's own rule has none
 
 
 def spoken(config: AttentionConfig, name: str) -> str:
@@ -93,28 +101,48 @@ def spoken(config: AttentionConfig, name: str) -> str:
     return article.removesuffix(" mask") if "window" in lowered else article
 
 
-def fact(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens,
-         cell: tuple[int, int]) -> str:
+def fact(
+    controls: Controls,
+    names: Sequence[str],
+    results: Sequence[MapResult],
+    tokens: Tokens,
+    cell: tuple[int, int],
+) -> str:
     """Two sentences on the mechanisms whose difference is drawn: weight within two tokens, and the picked cell."""
     a, b = controls.minus
     first, second = results[a], results[b]
-    name_a, name_b = spoken(controls.mechanisms[a], names[a]), spoken(controls.mechanisms[b], names[b])
+    name_a, name_b = (
+        spoken(controls.mechanisms[a], names[a]),
+        spoken(controls.mechanisms[b], names[b]),
+    )
     begin = name_a[:1].upper() + name_a[1:]
     even = MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
     if np.abs(first.weights - second.weights).max() < SAME_CELL:
-        sentence = (f"{plain(begin)} and {plain(name_b)} give the same weights, with **{number(first.near)}** of the "
-                    f"weight within two tokens; uniform weights would put {number(even)} there.")
+        sentence = (
+            f"{plain(begin)} and {plain(name_b)} give the same weights, with **{number(first.near)}** of the "
+            f"weight within two tokens; uniform weights would put {number(even)} there."
+        )
     elif abs(first.near - second.near) > SAME_SHARE:
-        sentence = (f"{plain(begin)} puts **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
-                    f"**{number(second.near)}**; uniform weights would put {number(even)} there.")
+        sentence = (
+            f"{plain(begin)} puts **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
+            f"**{number(second.near)}**; uniform weights would put {number(even)} there."
+        )
     else:
-        sentence = (f"{plain(begin)} and {plain(name_b)} both put **{number(first.near)}** of their weight within two "
-                    f"tokens; uniform weights would put {number(even)} there.")
+        sentence = (
+            f"{plain(begin)} and {plain(name_b)} both put **{number(first.near)}** of their weight within two "
+            f"tokens; uniform weights would put {number(even)} there."
+        )
     return f"{sentence} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
 
 
-def _of_cell(first: MapResult, second: MapResult, name_a: str, name_b: str, tokens: Tokens,
-             cell: tuple[int, int]) -> str:
+def _of_cell(
+    first: MapResult,
+    second: MapResult,
+    name_a: str,
+    name_b: str,
+    tokens: Tokens,
+    cell: tuple[int, int],
+) -> str:
     """The weight of the picked cell in both."""
     i, j = cell
     query, key = f":primary[**{plain(tokens.names[i])}**]", plain(tokens.names[j])
@@ -130,24 +158,32 @@ def _of_cell(first: MapResult, second: MapResult, name_a: str, name_b: str, toke
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
         return f"{query} gives {key} {number(now)} instead of {number(before)}."
-    return (f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {number(now)} instead of "
-            f"{number(before)}.")
+    return (
+        f"{query} {'still' if prefers[1] else 'now'} gives {key} its largest weight: {number(now)} instead of "
+        f"{number(before)}."
+    )
 
 
 def hidden(result: MapResult, i: int, j: int) -> bool:
     return result.mask is not None and not bool(result.mask[i, j])
 
 
-def caption(controls: Controls, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]) -> str:
+def caption(
+    controls: Controls, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]
+) -> str:
     """Where queries, keys and weights are from, and which maps are implied or have negative weights."""
     layer, head = controls.layer_head
     if controls.seeded:
-        sentence = (f"{len(tokens.names)} tokens, d_model {controls.d_model}, head {head} of {controls.num_heads}; "
-                    f"parameters are random (seed {controls.seed}), so the numbers are computed, but which key a query "
-                    "prefers has no meaning.")
+        sentence = (
+            f"{len(tokens.names)} tokens, d_model {controls.d_model}, head {head} of {controls.num_heads}; "
+            f"parameters are random (seed {controls.seed}), so the numbers are computed, but which key a query "
+            "prefers has no meaning."
+        )
     else:
-        sentence = (f"{len(tokens.names)} tokens; queries, keys and values in every map are those of all-MiniLM-L6-v2, "
-                    f"L{layer}·H{head}. All other parameters of a mechanism are random (seed {controls.seed}).")
+        sentence = (
+            f"{len(tokens.names)} tokens; queries, keys and values in every map are those of all-MiniLM-L6-v2, "
+            f"L{layer}·H{head}. All other parameters of a mechanism are random (seed {controls.seed})."
+        )
     implied = [name for name, each in zip(names, results, strict=True) if each.implied]
     if implied:
         sentence += f" {plain(', '.join(implied))}: implied weights, which the kernel itself does not compute."
@@ -157,15 +193,28 @@ def caption(controls: Controls, tokens: Tokens, results: Sequence[MapResult], na
     return " ".join([sentence, *tokens.notes])
 
 
-def shared_weights_text(shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool) -> str:
+def shared_weights_text(
+    shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool
+) -> str:
     """The weights that all mechanisms share, and those that each has alone."""
-    alone = [f"{plain(name)}: {plain(', '.join(grouped(each)))}" for name, each in zip(names, own, strict=True) if each]
-    more = (f"Only one mechanism has these parameters: {'; '.join(alone)}." if alone
-            else "No mechanism has parameters that another lacks.")
+    alone = [
+        f"{plain(name)}: {plain(', '.join(grouped(each)))}"
+        for name, each in zip(names, own, strict=True)
+        if each
+    ]
+    more = (
+        f"Only one mechanism has these parameters: {'; '.join(alone)}."
+        if alone
+        else "No mechanism has parameters that another lacks."
+    )
     if not seeded:
         return more
     common = plain(", ".join(grouped(shared)))
-    return f"All share the parameters {common}. {more}" if shared else f"They share no parameters. {more}"
+    return (
+        f"All share the parameters {common}. {more}"
+        if shared
+        else f"They share no parameters. {more}"
+    )
 
 
 def grouped(names: Sequence[str]) -> list[str]:
@@ -185,10 +234,14 @@ def equation(result: MapResult, query: str, key: str, cell: tuple[int, int]) -> 
     product, score = float(result.products[i, j]), float(result.scores[i, j])
     change = score - product
     added = f" {'+' if change > 0 else '-'} {number(abs(change))} = {number(score)}"
-    return rf"{pair} s = {number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
+    return (
+        rf"{pair} s = {number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
+    )
 
 
 def tex(token: str) -> str:
     """A token inside \\text: the signs that TeX reads are taken out or escaped."""
-    escaped = "".join(f"\\{sign}" if sign in "#$%&_{}" else "" if sign in "\\^~" else sign for sign in token)
+    escaped = "".join(
+        f"\\{sign}" if sign in "#$%&_{}" else "" if sign in "\\^~" else sign for sign in token
+    )
     return escaped or "?"

@@ -17,13 +17,37 @@ from dashboard.widgets.presentation import draw_chart
 def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
     """Draw the same measure twice: left over steps, right over seconds."""
     ink, factor = Ink.of(theme()), 100 if measure.share else 1
-    for column, unit in zip(st.columns(2, gap="medium"), ("step", "seconds of training"), strict=True):
-        lines = [Curve(side.name, [(float(r.step if unit == "step" else r.trained), None if value is None else
-                                    value * factor) for r in side.records for value in (measure.value(r),)], side.index)
-                 for side in sides]
-        spec = step_chart(lines, ink=ink, last_x=max((x for line in lines for x, _ in line.points), default=1.0),
-                          step=step if unit == "step" else None, unit=unit, percent=measure.share,
-                          high=100 if measure.share and measure.key != "error" else None)
+    for column, unit in zip(
+        st.columns(2, gap="medium"), ("step", "seconds of training"), strict=True
+    ):
+        lines = [
+            Curve(
+                side.name,
+                [
+                    (
+                        float(r.step if unit == "step" else r.trained),
+                        None if value is None else value * factor,
+                    )
+                    for r in side.records
+                    for value in (measure.value(r),)
+                ],
+                side.index,
+            )
+            for side in sides
+        ]
+        spec = step_chart(
+            lines,
+            ink=ink,
+            last_x=max((x for line in lines for x, _ in line.points), default=1.0),
+            step=step if unit == "step" else None,
+            unit=unit,
+            percent=measure.share,
+            high=100 if measure.share and measure.key != "error" else None,
+        )
         chart_title(measure.name, column, legend(lines, ink))
-        draw_chart(column, *split_data(spec), key=f"compare_runs:{unit[:4]}",
-                   alt=f"{measure.name} of {len(sides)} runs over {unit}")
+        draw_chart(
+            column,
+            *split_data(spec),
+            key=f"compare_runs:{unit[:4]}",
+            alt=f"{measure.name} of {len(sides)} runs over {unit}",
+        )

@@ -39,8 +39,12 @@ class ComparedRun:
 def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
     """Read the folder of each run once."""
     loaded = [load_run(item.run) for item in summaries]
-    return [ComparedRun(index, item, data, name, tuple(steps_with_maps(data)))
-            for index, (item, data, name) in enumerate(zip(summaries, loaded, names(summaries), strict=True))]
+    return [
+        ComparedRun(index, item, data, name, tuple(steps_with_maps(data)))
+        for index, (item, data, name) in enumerate(
+            zip(summaries, loaded, names(summaries), strict=True)
+        )
+    ]
 
 
 def names(summaries: Sequence[RunSummary]) -> list[str]:
@@ -62,7 +66,9 @@ def expected(record: Record) -> float | None:
     return max(map(max, record.expected)) if record.expected else None
 
 
-def latest(records: Sequence[Record], value: Value, until: Callable[[Record], bool]) -> float | None:
+def latest(
+    records: Sequence[Record], value: Value, until: Callable[[Record], bool]
+) -> float | None:
     """The last measured value among the records for which `until` holds."""
     values = (value(record) for record in reversed(records) if until(record))
     return next((each for each in values if each is not None), None)
@@ -93,22 +99,35 @@ MEASURES = (
 
 def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
     """The measures that any of the runs has, named after the task where it is the same in all."""
-    present = [measure for measure in MEASURES
-               if any(measure.value(record) is not None for side in sides for record in side.records)]
+    present = [
+        measure
+        for measure in MEASURES
+        if any(measure.value(record) is not None for side in sides for record in side.records)
+    ]
     configs = {side.data.config.task for side in sides if side.data.config is not None}
     if len(configs) != 1:
         return present
     task = task_of(configs.pop())
-    by_task = {"exact": "accuracy" if task.form == "label" else "sequence accuracy",
-               "letters": f"{task.unit} accuracy"}
-    return [replace(measure, name=name[0].upper() + name[1:]) if (name := by_task.get(measure.key)) else measure
-            for measure in present]
+    by_task = {
+        "exact": "accuracy" if task.form == "label" else "sequence accuracy",
+        "letters": f"{task.unit} accuracy",
+    }
+    return [
+        replace(measure, name=name[0].upper() + name[1:])
+        if (name := by_task.get(measure.key))
+        else measure
+        for measure in present
+    ]
 
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """The runs that watch the same held-out examples, so that their maps can be compared, and the others."""
     with_maps = [side for side in sides if side.steps]
-    same = [side for side in with_maps if side.data.required_config.task == with_maps[0].data.required_config.task]
+    same = [
+        side
+        for side in with_maps
+        if side.data.required_config.task == with_maps[0].data.required_config.task
+    ]
     return same, [side for side in sides if side not in same]
 
 
@@ -125,8 +144,10 @@ def shared_step(sides: Sequence[ComparedRun]) -> int:
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
     task, config = side.data.task(), side.data.required_config
-    return [task.separator.join(task.display_tokens(example)[0])
-            for example in watched_examples(config.task, config.watch)]
+    return [
+        task.separator.join(task.display_tokens(example)[0])
+        for example in watched_examples(config.task, config.watch)
+    ]
 
 
 def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMaps | None]:
@@ -136,7 +157,9 @@ def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMa
     watched = watched_examples(config.task, config.watch)
     if step < 0 or example >= len(watched):
         return step, None
-    return step, source_maps(config.model, task, side.summary.run.frame(step), watched[example], example)
+    return step, source_maps(
+        config.model, task, side.summary.run.frame(step), watched[example], example
+    )
 
 
 def heads(side: ComparedRun) -> list[Head]:
@@ -167,20 +190,37 @@ class MapsRequest:
     runs: tuple[tuple[str, str, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, sides: Sequence[ComparedRun], example: int, heads: tuple[Head | None, ...]) -> MapsRequest:
-        return cls(sides, example, heads, tuple((str(one.data.run.path), one.name, one.steps) for one in sides))
+    def of(
+        cls, sides: Sequence[ComparedRun], example: int, heads: tuple[Head | None, ...]
+    ) -> MapsRequest:
+        return cls(
+            sides,
+            example,
+            heads,
+            tuple((str(one.data.run.path), one.name, one.steps) for one in sides),
+        )
 
 
 @lru_cache(maxsize=4)
 def tiles_over_time(request: MapsRequest) -> list[list[Tile]]:
     """The tiles of `maps_at` at each of the `steps`."""
-    return [maps_at(request.sides, step, request.example, request.heads).tiles for step in steps(request.sides)]
+    return [
+        maps_at(request.sides, step, request.example, request.heads).tiles
+        for step in steps(request.sides)
+    ]
 
 
-def maps_at(sides: Sequence[ComparedRun], step: int, example: int, heads: Sequence[Head | None]) -> Maps:
+def maps_at(
+    sides: Sequence[ComparedRun], step: int, example: int, heads: Sequence[Head | None]
+) -> Maps:
     """The map of each run's head at a step, as far as it has the shape of the first one."""
-    items = [(side, at, attention, head) for side, head in zip(sides, heads, strict=True) if head is not None
-             for at, attention in (source_at(side, step, example),) if attention is not None]
+    items = [
+        (side, at, attention, head)
+        for side, head in zip(sides, heads, strict=True)
+        if head is not None
+        for at, attention in (source_at(side, step, example),)
+        if attention is not None
+    ]
     maps = Maps([], items[0][2].rows, items[0][2].columns, []) if items else Maps([], (), (), [])
     for side, at, attention, (layer, head) in items:
         weights = attention.weights[layer, head]

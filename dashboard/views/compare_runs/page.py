@@ -18,7 +18,16 @@ from dashboard.views.compare_runs.charts import curves
 from dashboard.views.compare_runs.compute import ComparedRun, Maps, sides
 from dashboard.views.compare_runs.controls import Controls, draw_controls, draw_runs
 from dashboard.views.compare_runs.script import script
-from dashboard.widgets.panels import caption, chart_title, details, fact, next_page, plain, source_panel, title
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    title,
+)
 from dashboard.widgets.table import table
 
 LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (column)", 260
@@ -26,14 +35,25 @@ LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (column
 
 def page() -> None:
     """The choice of runs, and below it their figures and tables, polled while one of the runs is live."""
-    title("Compare runs",
-          "You will see which run is better at equal steps and at equal seconds, and how their attention differs.")
+    title(
+        "Compare runs",
+        "You will see which run is better at equal steps and at equal seconds, and how their attention differs.",
+    )
     runs = draw_runs(list_summaries())
     forget_other_runs("compare_runs", *(item.run.id for item in runs))
-    poll(lambda: sides(runs), _board, any(item.live for item in runs), "compare_runs:board",
-         interval=SLOW_POLL_INTERVAL, still_live=lambda sides: any(side.data.live for side in sides))
-    details("How runs are compared at equal steps and at equal seconds", partial(source_panel, text.fact),
-            "compare_runs:source")
+    poll(
+        lambda: sides(runs),
+        _board,
+        any(item.live for item in runs),
+        "compare_runs:board",
+        interval=SLOW_POLL_INTERVAL,
+        still_live=lambda sides: any(side.data.live for side in sides),
+    )
+    details(
+        "How runs are compared at equal steps and at equal seconds",
+        partial(source_panel, text.fact),
+        "compare_runs:source",
+    )
     next_page("compare_runs")
 
 
@@ -62,7 +82,9 @@ def _frames(same: Sequence[ComparedRun], controls: Controls) -> Frames | None:
     """The maps at each step of the slider, which the browser draws at once; None without a slider."""
     if not controls.slider:
         return None
-    over_time = compute.tiles_over_time(compute.MapsRequest.of(same, controls.example, controls.heads))
+    over_time = compute.tiles_over_time(
+        compute.MapsRequest.of(same, controls.example, controls.heads)
+    )
     return Frames(controls.slider, compute.steps(same).index(controls.step), over_time)
 
 
@@ -71,9 +93,17 @@ def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
     if not maps.tiles:
         st.caption("No run has a saved attention map of its source at this step.")
         return
-    multiples(maps.tiles, maps.rows, maps.columns, key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
-              height=HEIGHT, link=LINK, reads=READS, frames=frames,
-              fact=f"Attention of {len(maps.tiles)} runs at step {step:,} on one held-out example")
+    multiples(
+        maps.tiles,
+        maps.rows,
+        maps.columns,
+        key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
+        height=HEIGHT,
+        link=LINK,
+        reads=READS,
+        frames=frames,
+        fact=f"Attention of {len(maps.tiles)} runs at step {step:,} on one held-out example",
+    )
     if maps.others:
         names = ", ".join(plain(side.name) for side in maps.others)
         st.caption(f"{names}: these maps have another size and are not shown.")
@@ -90,9 +120,17 @@ def _difference(maps: Maps, step: int, sentence: str) -> tuple[Tile, Tile] | Non
         caption(text.conditions(step))
         first, second = _pair(maps.tiles)
     with left:
-        difference_map(first, second, maps.rows, maps.columns, link=LINK, height=HEIGHT, reads=READS,
-                       key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
-                       fact=f"{first.name} minus {second.name}")
+        difference_map(
+            first,
+            second,
+            maps.rows,
+            maps.columns,
+            link=LINK,
+            height=HEIGHT,
+            reads=READS,
+            key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
+            fact=f"{first.name} minus {second.name}",
+        )
     return first, second
 
 
@@ -103,20 +141,36 @@ def _pair(tiles: Sequence[Tile]) -> tuple[Tile, Tile]:
         return tiles[0], tiles[1]
     key = f"compare_runs:pair:{len(tiles)}"
     link_value(key, pairs[0], one_of(pairs))
-    first, second = st.selectbox("Difference", pairs, key=key, persist_state="session",
-                                 format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}",
-                                 help="Which map is subtracted from which.")
+    first, second = st.selectbox(
+        "Difference",
+        pairs,
+        key=key,
+        persist_state="session",
+        format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}",
+        help="Which map is subtracted from which.",
+    )
     return tiles[first], tiles[second]
 
 
 def _tables(sides: Sequence[ComparedRun]) -> None:
-    parameters = [None if side.data.config is None else count_parameters(side.data.config.model, side.data.task().shape)
-                  for side in sides]
+    parameters = [
+        None
+        if side.data.config is None
+        else count_parameters(side.data.config.model, side.data.task().shape)
+        for side in sides
+    ]
     head, rows = text.results(sides, parameters)
     table(head, rows, caption="Results of each run")
     different, same = text.differences(sides)
     chart_title("Settings that differ")
     if different:
-        table(["setting", *(side.name for side in sides)], different, caption="Settings in which the runs differ",
-              left=5, markers=False)
-    st.caption(f"{same} settings are equal in all runs." if different else "All settings are equal.")
+        table(
+            ["setting", *(side.name for side in sides)],
+            different,
+            caption="Settings in which the runs differ",
+            left=5,
+            markers=False,
+        )
+    st.caption(
+        f"{same} settings are equal in all runs." if different else "All settings are equal."
+    )

@@ -15,7 +15,9 @@ from dashboard.views.compare_runs.controls import Controls
 
 CURVES = "One measure of each run at every step, from the folders in which the runs were saved."
 MAPS = "The attention of one head of each run on the same held-out example."
-EXPECTED = "max(map(max, record.expected))"  # the head with the most weight on the expected position
+EXPECTED = (
+    "max(map(max, record.expected))"  # the head with the most weight on the expected position
+)
 DRAW_CURVES = """
 import altair as alt
 import pandas as pd
@@ -43,12 +45,19 @@ show_maps(maps, read.rows, read.columns)
 """
 
 
-def script(sides: Sequence[ComparedRun], controls: Controls, maps: Maps, same: Sequence[ComparedRun],
-           pair: tuple[Tile, Tile] | None) -> Script:
+def script(
+    sides: Sequence[ComparedRun],
+    controls: Controls,
+    maps: Maps,
+    same: Sequence[ComparedRun],
+    pair: tuple[Tile, Tile] | None,
+) -> Script:
     """The measure over training, the maps that are drawn, and the difference of two of them."""
     key = controls.measure.key
     value = EXPECTED if key == "expected" else f"record.{key}"
-    paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.summary.run.path)})," for side in sides)
+    paths = "\n".join(
+        f"    {side.name!r}: open_run({path_code(side.summary.run.path)})," for side in sides
+    )
     code = f"""
 from core.training.record import one_a_step
 from core.training.runs import open_run
@@ -61,17 +70,27 @@ curves = {{name: [(record.step, record.trained, {value})
 for name, curve in curves.items():
     print(name, curve[-1])  # step, seconds of training, and the measure
 """
-    results: dict[str, np.ndarray] = {f"curves[{side.name!r}]": np.array([
-        (record.step, record.trained, measured) for record in side.records
-        if (measured := controls.measure.value(record)) is not None]) for side in sides}
+    results: dict[str, np.ndarray] = {
+        f"curves[{side.name!r}]": np.array(
+            [
+                (record.step, record.trained, measured)
+                for record in side.records
+                if (measured := controls.measure.value(record)) is not None
+            ]
+        )
+        for side in sides
+    }
     cells = [Cell(CURVES, code, DRAW_CURVES, "compare_runs:step")]
     if maps.tiles:
-        picked = {side.name: (max(step for step in side.steps if step <= controls.step), *head)
-                  for side, head in zip(same, controls.heads, strict=True)
-                  if head is not None and any(tile.name == side.name for tile in maps.tiles)}
+        picked = {
+            side.name: (max(step for step in side.steps if step <= controls.step), *head)
+            for side, head in zip(same, controls.heads, strict=True)
+            if head is not None and any(tile.name == side.name for tile in maps.tiles)
+        }
         size = f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}"
-        lines = (f"example = {controls.example}\n"
-                 f"picked = {source_of(picked)}  # step, layer and head")
+        lines = (
+            f"example = {controls.example}\npicked = {source_of(picked)}  # step, layer and head"
+        )
         read = READ_MAPS.replace("maps = {}\n", f"{lines}\nmaps = {{}}\n")
         if pair is not None:
             read += f"difference = maps[{pair[0].name!r}] - maps[{pair[1].name!r}]\n"

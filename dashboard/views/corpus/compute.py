@@ -12,7 +12,15 @@ import numpy as np
 
 from core.corpus import MEASURES, Corpus, CorpusConfig, Measure
 from core.corpus.copying import copying
-from core.corpus.examples import MarkedRow, decile_texts, largest, marked_row, nearest_to, ranked, smallest
+from core.corpus.examples import (
+    MarkedRow,
+    decile_texts,
+    largest,
+    marked_row,
+    nearest_to,
+    ranked,
+    smallest,
+)
 from core.corpus.joint_map import HeadVectors, TextVectors, first_texts, join_vectors, text_vectors
 from core.corpus.measures import BY_KEY, COPYING
 from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
@@ -34,8 +42,11 @@ HERE = Path(__file__).parent
 SAVED = HERE / "saved"  # made by `make corpus`
 EXAMPLES = 5
 MAP_TEXTS, MAP_TOKENS = 40, 480  # of the joint map of queries and keys
-VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by their index, for all sessions
+VECTORS = (
+    "corpus:vectors"  # the texts whose queries and keys were read, by their index, for all sessions
+)
 VectorsKey = tuple[ModelRef, str, Kind]
+
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
@@ -59,12 +70,17 @@ class Measurement:
     def measures(self) -> tuple[Measure, ...]:
         """The measures that some text shows."""
         assert self.corpus.means is not None
-        return tuple(one for one, count in zip(MEASURES, self.corpus.means.count, strict=True) if count.any())
+        return tuple(
+            one for one, count in zip(MEASURES, self.corpus.means.count, strict=True) if count.any()
+        )
 
     @cached_property
     def heads(self) -> dict[str, Head]:
         """The heads by name, in the order of the model."""
-        return {self.scores.name(head): head for head in sorted(ranked_heads(self.corpus.mean(MEASURES[0].key)))}
+        return {
+            self.scores.name(head): head
+            for head in sorted(ranked_heads(self.corpus.mean(MEASURES[0].key)))
+        }
 
     @cached_property
     def default_head(self) -> Head:
@@ -76,7 +92,11 @@ class Measurement:
         assert self.corpus.means is not None
         index = MEASURES.index(self.role_measure(head))
         count = int(self.corpus.means.count[index][head])
-        return float(np.sqrt(self.corpus.means.squares[index][head] / (count - 1))) if count > 1 else 0.0
+        return (
+            float(np.sqrt(self.corpus.means.squares[index][head] / (count - 1)))
+            if count > 1
+            else 0.0
+        )
 
     def role_measure(self, head: Head) -> Measure:
         """The measure of the head's role; of a head without a role the first measure."""
@@ -123,7 +143,9 @@ def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     if linked is not None and _fits(linked, config):
         return linked
     saved = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
-    finished = [run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"]
+    finished = [
+        run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
+    ]
     return next((run for run in (*saved, *finished) if _fits(run, config)), None)
 
 
@@ -141,7 +163,9 @@ def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
     if measure == COPYING:
         scores = shared(_copying, ref, measurement.config.kind, measurement.scores.score.shape[1:])
         return Axis(measure, scores, np.zeros_like(scores))
-    return Axis(measure, measurement.corpus.mean(measure.key), measurement.corpus.interval(measure.key))
+    return Axis(
+        measure, measurement.corpus.mean(measure.key), measurement.corpus.interval(measure.key)
+    )
 
 
 def _copying(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> np.ndarray:
@@ -150,19 +174,29 @@ def _copying(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> np.ndarray:
         return copying(pretrained, kind, shape)
 
 
-def strongest(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:
+def strongest(
+    measurement: Measurement, ref: ModelRef, measure: Measure, head: Head
+) -> list[TextExample]:
     """The texts with the largest values, each with its largest row."""
     texts = ranked(measurement.values(measure, head))[:EXAMPLES]
-    return _examples(measurement, ref, measure, head, [(int(text), None) for text in texts], "largest")
+    return _examples(
+        measurement, ref, measure, head, [(int(text), None) for text in texts], "largest"
+    )
 
 
-def weakest(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:
+def weakest(
+    measurement: Measurement, ref: ModelRef, measure: Measure, head: Head
+) -> list[TextExample]:
     """The texts with the smallest values, each with its smallest row."""
     texts = ranked(measurement.values(measure, head))[::-1][:EXAMPLES]
-    return _examples(measurement, ref, measure, head, [(int(text), None) for text in texts], "smallest")
+    return _examples(
+        measurement, ref, measure, head, [(int(text), None) for text in texts], "smallest"
+    )
 
 
-def typical(measurement: Measurement, ref: ModelRef, measure: Measure, head: Head) -> list[TextExample]:
+def typical(
+    measurement: Measurement, ref: ModelRef, measure: Measure, head: Head
+) -> list[TextExample]:
     """A text at each decile, with the row that is nearest to its value."""
     texts = [(text, share) for share, text in decile_texts(measurement.values(measure, head))]
     return _examples(measurement, ref, measure, head, texts, "nearest")
@@ -177,8 +211,11 @@ def _examples(measurement: Measurement, ref: ModelRef, measure: Measure, head: H
     folder = measurement.run.path  # a saved result is found wherever the repository lies
     folder = folder.relative_to(HERE) if folder.is_relative_to(HERE) else folder
     rows = read(ref, str(folder), measurement.config.kind, measure.key, head, picks, row)
-    return [TextExample(text, value, marked, decile)
-            for (text, value), (_, decile), marked in zip(picks, texts, rows, strict=True) if marked is not None]
+    return [
+        TextExample(text, value, marked, decile)
+        for (text, value), (_, decile), marked in zip(picks, texts, rows, strict=True)
+        if marked is not None
+    ]
 
 
 def _rows(ref: ModelRef, path: str, kind: Kind, measure: str, head: Head, picks: tuple[tuple[int, float], ...],
@@ -186,9 +223,16 @@ def _rows(ref: ModelRef, path: str, kind: Kind, measure: str, head: Head, picks:
     """The marked row of each picked text, which the model reads again."""
     pretrained, inputs = shorten(load_model(ref)), load_inputs(Run(HERE / path))
     with one_thread(is_small(pretrained)):
-        return [marked_row(read_text(pretrained, inputs[text], kind), kind, BY_KEY[measure], head,
-                           {"largest": largest, "smallest": smallest}.get(row, nearest_to(value)))
-                for text, value in picks]
+        return [
+            marked_row(
+                read_text(pretrained, inputs[text], kind),
+                kind,
+                BY_KEY[measure],
+                head,
+                {"largest": largest, "smallest": smallest}.get(row, nearest_to(value)),
+            )
+            for text, value in picks
+        ]
 
 
 def vectors_key(measurement: Measurement, ref: ModelRef) -> VectorsKey:
@@ -201,7 +245,9 @@ def texts_of_map(key: VectorsKey) -> Sequence[ModelInputs]:
 
 
 def _texts_of_map(ref: ModelRef, path: str) -> list[ModelInputs]:
-    return first_texts(shorten(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS], MAP_TOKENS)
+    return first_texts(
+        shorten(load_model(ref)), load_inputs(Run(Path(path)))[:MAP_TEXTS], MAP_TOKENS
+    )
 
 
 def read_vectors(key: VectorsKey, text: int) -> TextVectors:
@@ -222,8 +268,12 @@ def vectors_of(key: VectorsKey) -> HeadVectors:
 
 def _vectors(*key: Any) -> HeadVectors:
     parts = measurements(VECTORS, key)
-    vectors = join_vectors([parts[text] if text in parts else read_vectors(key, text)
-                            for text in range(len(texts_of_map(key)))])
+    vectors = join_vectors(
+        [
+            parts[text] if text in parts else read_vectors(key, text)
+            for text in range(len(texts_of_map(key)))
+        ]
+    )
     parts.clear()  # which are as large once more
     return vectors
 

@@ -30,7 +30,12 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import reruns_alone
 from dashboard.views.corpus import charts, compute, text
-from dashboard.views.corpus.compute import Measurement, TextExample, find_measurement, read_measurement
+from dashboard.views.corpus.compute import (
+    Measurement,
+    TextExample,
+    find_measurement,
+    read_measurement,
+)
 from dashboard.views.corpus.controls import (
     LAST,
     Controls,
@@ -84,7 +89,10 @@ class Ahead:
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Heads over a corpus", "Every head on hundreds of texts: what is typical of it, and where it fails.")
+    title(
+        "Heads over a corpus",
+        "Every head on hundreds of texts: what is typical of it, and where it fails.",
+    )
     fragment_unless_measuring(_view)
     details("Papers and source", _sources, "corpus:source-code")
     next_page(PAGE)
@@ -101,8 +109,13 @@ def _view() -> None:
         return
     with results:
         if measurement.live:
-            poll(lambda: read_measurement(measurement.run), partial(_draw, controls=controls), True, "corpus:live",
-                 interval=SLOW_POLL_INTERVAL)
+            poll(
+                lambda: read_measurement(measurement.run),
+                partial(_draw, controls=controls),
+                True,
+                "corpus:live",
+                interval=SLOW_POLL_INTERVAL,
+            )
         else:
             _draw(measurement, controls, scatter, ahead)
 
@@ -119,7 +132,11 @@ def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
             return None
         with scatter:
             ahead = Ahead(controls, head, _scatter_and_roles(measurement, controls, head))
-    except (ConfigError, PretrainedError, OSError):  # said below the controls, for instance of a deleted measurement
+    except (
+        ConfigError,
+        PretrainedError,
+        OSError,
+    ):  # said below the controls, for instance of a deleted measurement
         return None
     return ahead
 
@@ -129,18 +146,30 @@ def _measurement(controls: Controls) -> Measurement | None:
     link_value(RUN, "", _run_id)
     config = controls.config
     if config is not None and run_controls.pressed(PAGE, config):
-        run_controls.start_run(PAGE, config, lambda: jobs.measure(config), _select, ConfigError, PretrainedError)
+        run_controls.start_run(
+            PAGE, config, lambda: jobs.measure(config), _select, ConfigError, PretrainedError
+        )
         st.rerun()
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
     run_controls.show_flash(PAGE)
     if run is None:
         # The button that measures what was not measured yet
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.button("Measure", icon=":material/play_arrow:", type="primary", key="corpus:start",
-                      on_click=run_controls.press, args=(PAGE,), disabled=controls.config is None,
-                      help="A worker measures the texts one by one; Stop keeps what there is.")
-            st.caption("These texts were not measured with this model yet." if controls.config else
-                       "Open Corpus, and paste texts or upload a file.")
+            st.button(
+                "Measure",
+                icon=":material/play_arrow:",
+                type="primary",
+                key="corpus:start",
+                on_click=run_controls.press,
+                args=(PAGE,),
+                disabled=controls.config is None,
+                help="A worker measures the texts one by one; Stop keeps what there is.",
+            )
+            st.caption(
+                "These texts were not measured with this model yet."
+                if controls.config
+                else "Open Corpus, and paste texts or upload a file."
+            )
         run_controls.limits_line(steps=False)
         placeholder("The heads appear here while the texts are measured.", charts.HEIGHT)
         return None
@@ -177,21 +206,32 @@ def _bar(measurement: Measurement) -> None:
 
 def _progress(measurement: Measurement) -> None:
     run_controls.show_progress(
-        measurement.run, measurement.status, ending=plain(measurement.status.message),
-        progress=lambda: text.progress(measurement))
+        measurement.run,
+        measurement.status,
+        ending=plain(measurement.status.message),
+        progress=lambda: text.progress(measurement),
+    )
 
 
-def _draw(measurement: Measurement, controls: Controls, scatter: DeltaGenerator | None = None,
-          ahead: Ahead | None = None) -> None:
+def _draw(
+    measurement: Measurement,
+    controls: Controls,
+    scatter: DeltaGenerator | None = None,
+    ahead: Ahead | None = None,
+) -> None:
     if measurement.corpus.means is None:
         if measurement.live:
-            placeholder("The model is loaded; the first heads appear in about five seconds.", charts.HEIGHT)
+            placeholder(
+                "The model is loaded; the first heads appear in about five seconds.", charts.HEIGHT
+            )
         return
     with input_errors():
         _heads(measurement, controls, scatter or st.container(), ahead)
 
 
-def _heads(measurement: Measurement, controls: Controls, scatter: DeltaGenerator, ahead: Ahead | None) -> None:
+def _heads(
+    measurement: Measurement, controls: Controls, scatter: DeltaGenerator, ahead: Ahead | None
+) -> None:
     ref = controls.ref
     chosen = draw_head_controls(measurement, ref)
     st.session_state[LAST] = Last(measurement.run, controls, other_settings())
@@ -204,9 +244,15 @@ def _heads(measurement: Measurement, controls: Controls, scatter: DeltaGenerator
         noun = controls.noun
         name = measurement.scores.name(chosen.head)
         chart_title(f"{chosen.measure.name} of {name} in every {noun}; ticks are deciles")
-        spec = charts.histogram(measurement.values(chosen.measure, chosen.head), chosen.measure, f"{noun}s", theme())
-        draw_chart(st, spec, key=key("histogram"),
-                   alt=f"How many {noun}s have which {text.in_sentence(chosen.measure)} in {name}")
+        spec = charts.histogram(
+            measurement.values(chosen.measure, chosen.head), chosen.measure, f"{noun}s", theme()
+        )
+        draw_chart(
+            st,
+            spec,
+            key=key("histogram"),
+            alt=f"How many {noun}s have which {text.in_sentence(chosen.measure)} in {name}",
+        )
         fact(text.about(text.fact(measurement, chosen.measure, chosen.head), noun))
     st.latex(text.equation(measurement, chosen.measure, chosen.head))
     if chosen.view == "map":
@@ -214,19 +260,43 @@ def _heads(measurement: Measurement, controls: Controls, scatter: DeltaGenerator
     else:
         # Draw the texts that show the head, with a row of each map
         examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
-        caption(text.about(text.view_note(chosen.view, measurement, chosen.measure, chosen.head), controls.noun))
+        caption(
+            text.about(
+                text.view_note(chosen.view, measurement, chosen.measure, chosen.head), controls.noun
+            )
+        )
         st.html(marked_table(examples, chosen.measure, controls.noun, theme()))
         if examples:
             # A link to the whole map of the head on one of the texts; none for pictures
             index = examples[0].text
             written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
             if written:
-                st.page_link(step.path, label=f"Open text {index + 1} in {step.title}", icon=step.icon, query_params={
-                    "head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written, MODEL: controls.ref.written})
+                st.page_link(
+                    step.path,
+                    label=f"Open text {index + 1} in {step.title}",
+                    icon=step.icon,
+                    query_params={
+                        "head": f"{chosen.head[0]}.{chosen.head[1]}",
+                        TEXT: written,
+                        MODEL: controls.ref.written,
+                    },
+                )
     add_script(partial(script, measurement, controls, chosen))
-    caption(plain(text.about(text.caption(measurement, load_model(ref), compute.token_bytes(ref)), controls.noun)))
-    st.download_button("All heads, CSV", lambda: text.to_csv(measurement), "heads-over-a-corpus.csv", "text/csv",
-                       icon=":material/download:", on_click="ignore")
+    caption(
+        plain(
+            text.about(
+                text.caption(measurement, load_model(ref), compute.token_bytes(ref)), controls.noun
+            )
+        )
+    )
+    st.download_button(
+        "All heads, CSV",
+        lambda: text.to_csv(measurement),
+        "heads-over-a-corpus.csv",
+        "text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
 
 
 def _scatter_and_roles(measurement: Measurement, controls: Controls, head: Head) -> DeltaGenerator:
@@ -243,12 +313,20 @@ def _scatter(measurement: Measurement, controls: Controls, head: Head) -> None:
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(text.not_measured(missing[0], measurement), icon=":material/edit:")
         return
-    chart_title(f"{controls.y.name} and {text.in_sentence(controls.x)} of every head: means over {controls.noun}s, "
-                f"{percent(CONFIDENCE)} intervals")
+    chart_title(
+        f"{controls.y.name} and {text.in_sentence(controls.x)} of every head: means over {controls.noun}s, "
+        f"{percent(CONFIDENCE)} intervals"
+    )
     spec = charts.head_scatter(measurement, x, y, head, theme())
-    draw_chart(st, spec, drawn=split_data(titles_as_marks(spec, Ink.of(theme()))), key=key("scatter"),
-               alt="Every head as a point of two measures", selection_mode="head",
-               on_select=partial(pick_from_scatter, measurement, controls.ref))
+    draw_chart(
+        st,
+        spec,
+        drawn=split_data(titles_as_marks(spec, Ink.of(theme()))),
+        key=key("scatter"),
+        alt="Every head as a point of two measures",
+        selection_mode="head",
+        on_select=partial(pick_from_scatter, measurement, controls.ref),
+    )
 
 
 def _sources() -> None:
@@ -256,8 +334,10 @@ def _sources() -> None:
     for measure in AXES:
         source = f" [{measure.paper}]({measure.url})" if measure.url else ""
         st.markdown(f"**{measure.name}** — {plain(measure.meaning)}.{source}")
-    paragraph("Running means and intervals: Welford 1962. Queries and keys in one plane: "
-              "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz.")
+    paragraph(
+        "Running means and intervals: Welford 1962. Queries and keys in one plane: "
+        "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz."
+    )
     source_panel(measure_texts)
     source_panel(RunningMean)
     source_panel(joint_map)
@@ -271,17 +351,27 @@ def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls)
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
         return
-    if (vectors := _vectors(compute.vectors_key(measurement, controls.ref), f"{controls.noun}s")) is None:
+    if (
+        vectors := _vectors(compute.vectors_key(measurement, controls.ref), f"{controls.noun}s")
+    ) is None:
         return
     points = joint_map(*vectors.head(*chosen.head))
     colour = draw_colour()
     name = measurement.scores.name(chosen.head)
     chart_title(f"Queries ● and keys ▲ of {name} in the plane of most variance")
-    draw_chart(st, charts.joint_chart(points, vectors, colour, theme()), key=key("map"),
-               alt=f"Queries and keys of {name} in the plane of most variance")
+    draw_chart(
+        st,
+        charts.joint_chart(points, vectors, colour, theme()),
+        key=key("map"),
+        alt=f"Queries and keys of {name} in the plane of most variance",
+    )
     near = nearness(points, vectors, *chosen.head)
-    caption(text.about(text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1, near),
-                       controls.noun))
+    caption(
+        text.about(
+            text.map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1, near),
+            controls.noun,
+        )
+    )
 
 
 def _vectors(of: compute.VectorsKey, nouns: str) -> HeadVectors | None:
@@ -289,7 +379,9 @@ def _vectors(of: compute.VectorsKey, nouns: str) -> HeadVectors | None:
     if not compute.has_vectors(of):
         with st.spinner("Reading queries and keys"):
             texts = range(len(compute.texts_of_map(of)))
-        read = measure_with_progress(compute.VECTORS, of, texts, partial(compute.read_vectors, of), nouns, UNASKED)
+        read = measure_with_progress(
+            compute.VECTORS, of, texts, partial(compute.read_vectors, of), nouns, UNASKED
+        )
         if len(read) < len(texts) and not compute.has_vectors(of):
             return join_vectors(list(read.values())) if read else None
     return compute.vectors_of(of)
@@ -303,23 +395,36 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
     ink, deciles = Ink.of(theme), any(one.decile is not None for one in examples)
     head = [*(["decile"] if deciles else []), measure.name, f"{noun}, with one row of its map"]
     rows = "".join(_row(one, deciles, measure, noun, ink, theme) for one in examples)
-    columns = "".join(f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
-                      f'white-space:nowrap">{escape(name)}</th>' for name in head)
-    return (f'<div style="overflow-x:auto"><table aria-label="Texts of this head" style="width:100%;font-size:14px;'
-            f'border-collapse:collapse"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table></div>')
+    columns = "".join(
+        f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
+        f'white-space:nowrap">{escape(name)}</th>'
+        for name in head
+    )
+    return (
+        f'<div style="overflow-x:auto"><table aria-label="Texts of this head" style="width:100%;font-size:14px;'
+        f'border-collapse:collapse"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
 
 
-def _row(example: TextExample, deciles: bool, measure: Measure, noun: str, ink: Ink, theme: Theme) -> str:
+def _row(
+    example: TextExample, deciles: bool, measure: Measure, noun: str, ink: Ink, theme: Theme
+) -> str:
     cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
-    decile = f'<td style="{cell}">{round(10 * example.decile)}</td>' if deciles and example.decile is not None else ""
+    decile = (
+        f'<td style="{cell}">{round(10 * example.decile)}</td>'
+        if deciles and example.decile is not None
+        else ""
+    )
     row = example.row
     note = f"{row.line.tokens[row.query]} → {row.line.tokens[row.key]} {number(float(row.weights[row.key]))}"
     if not np.isnan(row.value) and measure.role is not None:
         note += f"; here {number(row.value)}"
-    return (f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
-            f'<td style="{cell};width:100%;line-height:26px">{_tokens(example, ink, theme)}'
-            f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
-            f"{escape(note)}</div></td></tr>")
+    return (
+        f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
+        f'<td style="{cell};width:100%;line-height:26px">{_tokens(example, ink, theme)}'
+        f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
+        f"{escape(note)}</div></td></tr>"
+    )
 
 
 def _tokens(example: TextExample, ink: Ink, theme: Theme) -> str:
@@ -329,7 +434,11 @@ def _tokens(example: TextExample, ink: Ink, theme: Theme) -> str:
     shown = range(first, min(len(row.line), first + MOST_SHOWN))
     parts = []
     for index in shown:
-        joined = index > first and row.line.word[index] is not None and row.line.word[index] == row.line.word[index - 1]
+        joined = (
+            index > first
+            and row.line.word[index] is not None
+            and row.line.word[index] == row.line.word[index - 1]
+        )
         parts.append(("" if joined else " ") + _token(example, index, ink, theme))
     return f"{'… ' if first else ''}{''.join(parts).strip()}{' …' if shown.stop < len(row.line) else ''}"
 
@@ -343,4 +452,6 @@ def _token(example: TextExample, index: int, ink: Ink, theme: Theme) -> str:
     if row.expected[index]:
         style += f";border-bottom:2px dashed {ink.text}"
     token = row.line.tokens[index].removeprefix("##")
-    return f'<span title="{number(float(row.weights[index]))}" style="{style}">{escape(token)}</span>'
+    return (
+        f'<span title="{number(float(row.weights[index]))}" style="{style}">{escape(token)}</span>'
+    )

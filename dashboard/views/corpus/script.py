@@ -18,10 +18,16 @@ READ = "The measurement of every head on every text, as its worker left it."
 POINTS = "Two measures of every head: the means over the texts, and half of their 95 % intervals."
 HEAD = "One head on every text, and its mean."
 PLANE = "The head's queries and keys on the first texts, in the plane of most variance."
-CHOICES = {"strongest": ("ranked", "ranked(values)[:{count}]", "largest", "largest"),
-           "weakest": ("ranked", "ranked(values)[::-1][:{count}]", "smallest", "smallest"),
-           "typical": ("decile_texts", "[text for _, text in decile_texts(values)]", "nearest_to",
-                       "nearest_to(float(values[text]))")}
+CHOICES = {
+    "strongest": ("ranked", "ranked(values)[:{count}]", "largest", "largest"),
+    "weakest": ("ranked", "ranked(values)[::-1][:{count}]", "smallest", "smallest"),
+    "typical": (
+        "decile_texts",
+        "[text for _, text in decile_texts(values)]",
+        "nearest_to",
+        "nearest_to(float(values[text]))",
+    ),
+}
 
 
 def script(measurement: Measurement, controls: Controls, chosen: HeadControls) -> Script:
@@ -45,20 +51,34 @@ print(corpus.texts, "texts,", corpus.cut, "cut")
     for name, measure in axes.items():
         axis = compute.axis_of(measurement, controls.ref, measure)
         results |= {name: axis.mean} | ({} if measure == COPYING else {f"{name}_half": axis.half})
-    more, shown = _map(measurement, controls, chosen) if chosen.view == "map" else _texts(measurement, controls, chosen)
-    cells = (model_cell(controls.ref), Cell(READ, read), Cell(POINTS, imports + points, _SCATTER, "corpus:scatter"),
-             Cell(HEAD, _head(chosen), _HISTOGRAM, "corpus:histogram"), more)
+    more, shown = (
+        _map(measurement, controls, chosen)
+        if chosen.view == "map"
+        else _texts(measurement, controls, chosen)
+    )
+    cells = (
+        model_cell(controls.ref),
+        Cell(READ, read),
+        Cell(POINTS, imports + points, _SCATTER, "corpus:scatter"),
+        Cell(HEAD, _head(chosen), _HISTOGRAM, "corpus:histogram"),
+        more,
+    )
     head = chosen.head
-    results |= {"values": measurement.values(chosen.measure, head),
-                "mean": corpus.mean(chosen.measure.key)[head], "half": corpus.interval(chosen.measure.key)[head]}
+    results |= {
+        "values": measurement.values(chosen.measure, head),
+        "mean": corpus.mean(chosen.measure.key)[head],
+        "half": corpus.interval(chosen.measure.key)[head],
+    }
     return Script(cells, {name: np.asarray(value) for name, value in (results | shown).items()})
 
 
 def _axis(name: str, measure: str, kind: str) -> str:
     if measure == COPYING.key:
         return f"{name} = copying(model, {kind!r}, corpus.roles.mean.shape[1:])  # {measure}, from the weights alone\n"
-    return (f"{name} = corpus.mean({measure!r})  # (layers, heads)\n"
-            f"{name}_half = corpus.interval({measure!r})\n")
+    return (
+        f"{name} = corpus.mean({measure!r})  # (layers, heads)\n"
+        f"{name}_half = corpus.interval({measure!r})\n"
+    )
 
 
 def _head(chosen: HeadControls) -> str:
@@ -73,12 +93,17 @@ print(f"{measure} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
 """
 
 
-def _texts(measurement: Measurement, controls: Controls, chosen: HeadControls) -> tuple[Cell, dict[str, np.ndarray]]:
+def _texts(
+    measurement: Measurement, controls: Controls, chosen: HeadControls
+) -> tuple[Cell, dict[str, np.ndarray]]:
     """The texts that show the head, with one row of each map."""
     kind, measure = measurement.config.kind, chosen.measure
     choose, texts, function, row = CHOICES[chosen.view]
-    examples = {"strongest": compute.strongest, "weakest": compute.weakest, "typical": compute.typical}[chosen.view](
-        measurement, controls.ref, measure, chosen.head)
+    examples = {
+        "strongest": compute.strongest,
+        "weakest": compute.weakest,
+        "typical": compute.typical,
+    }[chosen.view](measurement, controls.ref, measure, chosen.head)
     code = f"""
 from core.corpus.examples import {", ".join(sorted((choose, function, "marked_row")))}
 from core.corpus.measures import BY_KEY
@@ -94,10 +119,16 @@ for text, row in rows.items():
     return Cell(f"The {chosen.view} texts of the head, each with one row of its map.", code), {
         "[values[text] for text in rows]": np.array([one.value for one in examples]),
         "[weight for row in rows.values() for weight in row.weights]": np.concatenate(
-            [one.row.weights for one in examples]) if examples else np.zeros(0)}
+            [one.row.weights for one in examples]
+        )
+        if examples
+        else np.zeros(0),
+    }
 
 
-def _map(measurement: Measurement, controls: Controls, chosen: HeadControls) -> tuple[Cell, dict[str, np.ndarray]]:
+def _map(
+    measurement: Measurement, controls: Controls, chosen: HeadControls
+) -> tuple[Cell, dict[str, np.ndarray]]:
     """The joint map of queries and keys; empty while it is not read."""
     layer, head = chosen.head
     code = f"""
@@ -116,8 +147,11 @@ print(points.share, near)
     vectors = compute.vectors_of(key)
     points = joint_map(*vectors.head(layer, head))
     return Cell(PLANE, code, _PLANE, "corpus:map"), {
-        "points.q": points.q, "points.k": points.k, "points.share": np.array(points.share),
-        "near": np.array(nearness(points, vectors, layer, head))}
+        "points.q": points.q,
+        "points.k": points.k,
+        "points.share": np.array(points.share),
+        "near": np.array(nearness(points, vectors, layer, head)),
+    }
 
 
 _SCATTER = """

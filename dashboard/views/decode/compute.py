@@ -17,7 +17,11 @@ from dashboard.runtime import cache
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, HERE
 
 HALF_TRAINED = Run(HERE / "example_numbers")
-HELD_OUT, READ, LONGEST = 40, 24, 80  # held-out sources offered; tokens of a text that are read, that are added
+HELD_OUT, READ, LONGEST = (
+    40,
+    24,
+    80,
+)  # held-out sources offered; tokens of a text that are read, that are added
 TRIED = 10  # sources among which the first example is searched
 SOURCES, SECONDS = 50, 8  # over which strategies are compared, and for how long at most
 BEAM_OF_FOUR = SearchSettings("beam", width=4, length_penalty=0.0)
@@ -84,7 +88,9 @@ def _can_decode(run: Run) -> bool:
 def source_text(task: Task, example: Example) -> str:
     """A source as it would be typed."""
     tokens = example.source[:READ] if task.form == "text" else example.source
-    return (" " if task.form == "text" and task.unit == "word" else task.separator).join(map(str, tokens))
+    return (" " if task.form == "text" and task.unit == "word" else task.separator).join(
+        map(str, tokens)
+    )
 
 
 def default_example(checkpoint: Checkpoint) -> int:
@@ -98,10 +104,15 @@ def default_example(checkpoint: Checkpoint) -> int:
         return max(range(len(examples)), key=lambda i: len(set(examples[i].source[:READ])))
     batch = task.collate(examples)
     outputs = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-    wrong = [i for i, (row, example) in enumerate(zip(outputs, examples, strict=True))
-             if tuple(task.target_vocab.decode(row)) != example.target]
+    wrong = [
+        i
+        for i, (row, example) in enumerate(zip(outputs, examples, strict=True))
+        if tuple(task.target_vocab.decode(row)) != example.target
+    ]
     for i in wrong[:TRIED]:
-        best = search(model, prompt_of(task, examples[i]), BEAM_OF_FOUR, task.max_target + 1).hypotheses[0]
+        best = search(
+            model, prompt_of(task, examples[i]), BEAM_OF_FOUR, task.max_target + 1
+        ).hypotheses[0]
         if tuple(task.target_vocab.decode(best.tokens)) == examples[i].target:
             return i
     return wrong[0] if wrong else 0
@@ -116,9 +127,15 @@ def decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) 
     started = time.thread_time()
     tree = search(model, prompt, settings, longest_of(task, example, settings))
     known = {held.source: held.target for held in examples} if task.form == "pairs" else {}
-    unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
+    unknown = (
+        tuple(sorted(set(example.source) - set(task.source_vocab.tokens)))
+        if task.input == "tokens"
+        else ()
+    )
     tokens = task.display_tokens(example)[0]
-    return SearchResult(prompt, tokens, known.get(example.source), tree, time.thread_time() - started, unknown)
+    return SearchResult(
+        prompt, tokens, known.get(example.source), tree, time.thread_time() - started, unknown
+    )
 
 
 def prompt_of(task: Task, example: Example) -> Prompt:
@@ -132,7 +149,9 @@ def prompt_of(task: Task, example: Example) -> Prompt:
 def longest_of(task: Task, example: Example, settings: SearchSettings) -> int:
     """The largest number of tokens: as set, at most what the task's outputs and the model's positions allow."""
     if task.form == "text":
-        return max(1, min(settings.longest or 40, LONGEST, 2 * task.shape.longest - len(example.source)))
+        return max(
+            1, min(settings.longest or 40, LONGEST, 2 * task.shape.longest - len(example.source))
+        )
     return min(settings.longest or task.max_target + 1, task.max_target + 1)
 
 
@@ -148,7 +167,9 @@ class Score:
     cut: int = 0  # outputs that reached the longest without an end mark
 
 
-def compare_strategies(checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]) -> tuple[int, tuple[Score, ...]]:
+def compare_strategies(
+    checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]
+) -> tuple[int, tuple[Score, ...]]:
     """How many held-out sources every strategy decoded within SECONDS, and the score of each strategy."""
     model, task = checkpoint.load()
     best: list[list[Hypothesis]] = []
@@ -156,8 +177,12 @@ def compare_strategies(checkpoint: Checkpoint, strategies: tuple[SearchSettings,
     examples = task.held_out(SOURCES)
     for example in examples:
         prompt = prompt_of(task, example)
-        best.append([search(model, prompt, settings, longest_of(task, example, settings)).hypotheses[0]
-                     for settings in strategies])
+        best.append(
+            [
+                search(model, prompt, settings, longest_of(task, example, settings)).hypotheses[0]
+                for settings in strategies
+            ]
+        )
         if time.monotonic() > end:
             break
     targets = [example.target for example in examples[: len(best)]]
@@ -166,5 +191,9 @@ def compare_strategies(checkpoint: Checkpoint, strategies: tuple[SearchSettings,
 
 def _score(task: Task, result: Sequence[Hypothesis], targets: Sequence[tuple[str, ...]]) -> Score:
     outputs, count = [task.target_vocab.decode(one.tokens) for one in result], len(result)
-    return Score(logp=sum(one.logp for one in result) / count, tokens=sum(map(len, result)) / count,
-                 cut=sum(one.tokens[-1] != EOS for one in result), **score(task, outputs, targets))
+    return Score(
+        logp=sum(one.logp for one in result) / count,
+        tokens=sum(map(len, result)) / count,
+        cut=sum(one.tokens[-1] != EOS for one in result),
+        **score(task, outputs, targets),
+    )

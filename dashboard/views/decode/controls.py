@@ -14,18 +14,48 @@ from core.training.runs import Run
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_data import LAST, task_of
-from dashboard.views.decode.compute import HALF_TRAINED, HELD_OUT, LONGEST, Checkpoint, default_example, source_text
+from dashboard.views.decode.compute import (
+    HALF_TRAINED,
+    HELD_OUT,
+    LONGEST,
+    Checkpoint,
+    default_example,
+    source_text,
+)
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settings
 
 RUN, SOURCE_OF, DRAWN = "decode:run", "decode:source-of", "decode:drawn"
-VALUES = {RUN, SOURCE_OF, *(f"decode:{name}" for name in (
-    "strategy", "penalty", "temperature", "top_k", "top_p", "samples", "seed", "no_repeat", "place", "source"))}
+VALUES = {
+    RUN,
+    SOURCE_OF,
+    *(
+        f"decode:{name}"
+        for name in (
+            "strategy",
+            "penalty",
+            "temperature",
+            "top_k",
+            "top_p",
+            "samples",
+            "seed",
+            "no_repeat",
+            "place",
+            "source",
+        )
+    ),
+}
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
-EXAMPLES = {"example_numbers": "Number words, half trained", "example_run": "Reverse, Transformer",
-            "example_recurrent": "Reverse, recurrent"}
-PENALTY = ("Penalty α", 0.0,
-           "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long ones.")
+EXAMPLES = {
+    "example_numbers": "Number words, half trained",
+    "example_run": "Reverse, Transformer",
+    "example_recurrent": "Reverse, recurrent",
+}
+PENALTY = (
+    "Penalty α",
+    0.0,
+    "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long ones.",
+)
 
 
 @dataclass(frozen=True)
@@ -46,15 +76,21 @@ def run_name(run: Run) -> str:
     if run.id in EXAMPLES:
         return f"{EXAMPLES[run.id]} (example)"
     config = run.config()
-    return run.name if run.name != run.id else f"{task_of(config.task).name}, {config.model.kind}, {run.id[9:15]}"
+    return (
+        run.name
+        if run.name != run.id
+        else f"{task_of(config.task).name}, {config.model.kind}, {run.id[9:15]}"
+    )
 
 
 def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
     """The run of the link, of this page or of Train, else the example; and a warning about the link."""
     linked, trouble = st.query_params.get(LINKED), ""
     if linked is not None and linked not in runs:
-        trouble = ("The run in the link is not on this machine, has no saved weights, or has no decoder. "
-                   "Below is the example.")
+        trouble = (
+            "The run in the link is not on this machine, has no saved weights, or has no decoder. "
+            "Below is the example."
+        )
         st.session_state.pop(RUN, None)
         linked = HALF_TRAINED.id
     candidates = (linked, st.session_state.get(RUN), st.session_state.get(LAST), HALF_TRAINED.id)
@@ -66,14 +102,31 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
 def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
     """Draw two rows of controls, and a popover for the rest."""
     run_cell, way, *cells = st.columns([1.62, 1.43, 0.6, 0.6, 0.57], vertical_alignment="top")
-    run_cell.selectbox("Run", list(runs), format_func=lambda name: run_name(runs[name]), key=RUN, on_change=_write_link,
-                       help="The trained model that decodes.")
-    strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Beam", required=True, key=key("strategy"),
-                                     help="How the next tokens are selected.", **BOUND)
+    run_cell.selectbox(
+        "Run",
+        list(runs),
+        format_func=lambda name: run_name(runs[name]),
+        key=RUN,
+        on_change=_write_link,
+        help="The trained model that decodes.",
+    )
+    strategy = way.segmented_control(
+        "Strategy",
+        list(STRATEGIES),
+        default="Beam",
+        required=True,
+        key=key("strategy"),
+        help="How the next tokens are selected.",
+        **BOUND,
+    )
     settings = strategy_settings(strategy, cells, key, max_width=16, penalty=PENALTY)
     first, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
-    with rest.popover("More", icon=":material/tune:", width="stretch",
-                      help="Saved step, repeated tokens and length."):
+    with rest.popover(
+        "More",
+        icon=":material/tune:",
+        width="stretch",
+        help="Saved step, repeated tokens and length.",
+    ):
         checkpoint = _step(run)
         task = checkpoint.load()[1]
         settings |= _more(strategy, task)
@@ -93,15 +146,22 @@ def read_controls() -> Controls | None:
         return None
     if controls.settings.strategy != "beam":
         return controls
-    return replace(controls, settings=replace(
-        controls.settings, width=st.session_state.get(key("width"), controls.settings.width)))
+    return replace(
+        controls,
+        settings=replace(
+            controls.settings, width=st.session_state.get(key("width"), controls.settings.width)
+        ),
+    )
 
 
 def _values() -> dict[str, Any]:
     """What the session has for the controls, but for the width."""
     names = sorted(map(str, st.session_state))
-    return {name: st.session_state[name] for name in names
-            if name in VALUES or name.startswith(("decode:step:", "decode:longest:"))}
+    return {
+        name: st.session_state[name]
+        for name in names
+        if name in VALUES or name.startswith(("decode:step:", "decode:longest:"))
+    }
 
 
 def _write_link() -> None:
@@ -115,8 +175,15 @@ def _step(run: Run) -> Checkpoint:
         return Checkpoint.of(run, steps[0])
     step_key, usual = f"decode:step:{run.id}", run.default_step()
     link_value(step_key, usual, one_of(steps))
-    step = st.selectbox("Trained for", steps, steps.index(usual), key=step_key, persist_state="session",
-                        format_func=lambda step: f"{step:,} steps", help="The training step of the weights.")
+    step = st.selectbox(
+        "Trained for",
+        steps,
+        steps.index(usual),
+        key=step_key,
+        persist_state="session",
+        format_func=lambda step: f"{step:,} steps",
+        help="The training step of the weights.",
+    )
     return Checkpoint.of(run, step)
 
 
@@ -125,10 +192,25 @@ def _more(strategy: str, task: Task) -> dict[str, Any]:
     longest = f"decode:longest:{most}"
     link_value(longest, usual, between(1, most))
     settings = {
-        "no_repeat": st.number_input("No repeated n-grams", 0, 5, 0, key=key("no_repeat"), **BOUND,
-                                     help="The same n tokens in a row may not occur twice; 0 allows all."),
-        "longest": st.slider("Most tokens", 1, most, usual, key=longest, persist_state="session",
-                             help="An output without an end mark is cut at this length.")}
+        "no_repeat": st.number_input(
+            "No repeated n-grams",
+            0,
+            5,
+            0,
+            key=key("no_repeat"),
+            **BOUND,
+            help="The same n tokens in a row may not occur twice; 0 allows all.",
+        ),
+        "longest": st.slider(
+            "Most tokens",
+            1,
+            most,
+            usual,
+            key=longest,
+            persist_state="session",
+            help="An output without an end mark is cut at this length.",
+        ),
+    }
     if strategy == "Sampling":
         settings |= sample_count(100, 20, key)
     return settings
@@ -139,18 +221,38 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
     examples, path = checkpoint.examples(), f"{checkpoint.path}"
     if task.input != "tokens":
         link_value(key("place"), 0, one_of(range(len(examples))))
-        return int(cell.selectbox("Held-out source", range(len(examples)), key=key("place"), persist_state="session",
-                                  format_func=lambda i: f"{i}: {' '.join(task.display_tokens(examples[i])[1])}",
-                                  help="Its number and its target."))
+        return int(
+            cell.selectbox(
+                "Held-out source",
+                range(len(examples)),
+                key=key("place"),
+                persist_state="session",
+                format_func=lambda i: f"{i}: {' '.join(task.display_tokens(examples[i])[1])}",
+                help="Its number and its target.",
+            )
+        )
     if st.session_state.get(SOURCE_OF) != path:
         if SOURCE_OF in st.session_state or "decode:source" not in st.query_params:
-            st.session_state["decode:source"] = source_text(task, examples[cached(default_example, checkpoint)])
+            st.session_state["decode:source"] = source_text(
+                task, examples[cached(default_example, checkpoint)]
+            )
         st.session_state[SOURCE_OF] = path
-    typed = cell.text_input("Source" if task.form == "pairs" else "Text to continue", key="decode:source", **BOUND,
-                            help="What the model reads; you can type your own.")
+    typed = cell.text_input(
+        "Source" if task.form == "pairs" else "Text to continue",
+        key="decode:source",
+        **BOUND,
+        help="What the model reads; you can type your own.",
+    )
     texts = [source_text(task, example) for example in examples]
-    beside.button("Another", icon=":material/shuffle:", help=f"Show the next of {HELD_OUT} held-out sources.",
-                  key=key("another"), on_click=_another, args=(texts,), width="stretch")
+    beside.button(
+        "Another",
+        icon=":material/shuffle:",
+        help=f"Show the next of {HELD_OUT} held-out sources.",
+        key=key("another"),
+        on_click=_another,
+        args=(texts,),
+        width="stretch",
+    )
     return typed or ""
 
 

@@ -34,10 +34,16 @@ show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(
 
 def script(controls: Controls, result: SearchResult, task: Task, path: list[int]) -> Script:
     """The tree of the search, and what the picked path attends to."""
-    example = (task.held_out(HELD_OUT)[controls.source] if isinstance(controls.source, int)
-               else task.example(controls.source))
-    made = (f"task.held_out({HELD_OUT})[{controls.source}]" if isinstance(controls.source, int)
-            else f"task.example({controls.source!r})")
+    example = (
+        task.held_out(HELD_OUT)[controls.source]
+        if isinstance(controls.source, int)
+        else task.example(controls.source)
+    )
+    made = (
+        f"task.held_out({HELD_OUT})[{controls.source}]"
+        if isinstance(controls.source, int)
+        else f"task.example({controls.source!r})"
+    )
     code = f"""
 from core.decoding import Prompt, SearchSettings, search
 from core.training.runs import open_run
@@ -61,10 +67,23 @@ print([(task.target_vocab.tokens[index], float(probabilities[index])) for index 
 """
     steps = force_tokens(controls.checkpoint.load()[0], result.prompt, result.tree.tokens(path[-1]))
     attends = bool(steps.source_attention)
-    results = {"[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
-                   [(one.token, one.step, one.logp, one.total) for one in result.tree.candidates]),
-               "[output.score for output in tree.hypotheses]": np.array([one.score for one in result.tree.hypotheses]),
-               "probabilities": steps.logp[-1].exp().numpy(),
-               **{f"weights[{layer}]": each.float().numpy() for layer, each in enumerate(steps.source_attention)}}
-    return Script((Cell(SEARCH, code, DRAW_TREE, "decode:tree"),
-                   Cell(PATH, forced, DRAW_MAP if attends else "", "decode:map")), results)
+    results = {
+        "[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
+            [(one.token, one.step, one.logp, one.total) for one in result.tree.candidates]
+        ),
+        "[output.score for output in tree.hypotheses]": np.array(
+            [one.score for one in result.tree.hypotheses]
+        ),
+        "probabilities": steps.logp[-1].exp().numpy(),
+        **{
+            f"weights[{layer}]": each.float().numpy()
+            for layer, each in enumerate(steps.source_attention)
+        },
+    }
+    return Script(
+        (
+            Cell(SEARCH, code, DRAW_TREE, "decode:tree"),
+            Cell(PATH, forced, DRAW_MAP if attends else "", "decode:map"),
+        ),
+        results,
+    )

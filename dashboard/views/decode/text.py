@@ -19,7 +19,9 @@ END = "end"
 
 def names(task: Task) -> list[str]:
     """The text of every target token."""
-    return [END if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)]
+    return [
+        END if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)
+    ]
 
 
 def output_text(task: Task, tokens: Sequence[int]) -> str:
@@ -57,35 +59,58 @@ def fact(result: SearchResult, task: Task, settings: SearchSettings, greedy: Hyp
         return _sampling_fact(result, task, greedy, output)
     if settings.strategy == "greedy":
         candidates = result.tree.candidates
-        weak = candidates[min(result.tree.path(best.leaf), key=lambda index: candidates[index].logp)]
-        return (f"The most probable token at each step gives {output}, with a total probability of "
-                f"{_probability(best.logp)}; the least certain token is {plain(names(task)[weak.token])}, with "
-                f"{_probability(weak.logp)}.")
+        weak = candidates[
+            min(result.tree.path(best.leaf), key=lambda index: candidates[index].logp)
+        ]
+        return (
+            f"The most probable token at each step gives {output}, with a total probability of "
+            f"{_probability(best.logp)}; the least certain token is {plain(names(task)[weak.token])}, with "
+            f"{_probability(weak.logp)}."
+        )
     return _beam_fact(result, task, settings.width, greedy, output)
 
 
 def _sampling_fact(result: SearchResult, task: Task, greedy: Hypothesis, output: str) -> str:
     outputs = result.tree.hypotheses
     best, samples = outputs[0], sum(one.samples for one in outputs)
-    same = "Greedy decoding gives the same output." if best.tokens == greedy.tokens else (
-        f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}.")
+    same = (
+        "Greedy decoding gives the same output."
+        if best.tokens == greedy.tokens
+        else (
+            f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}."
+        )
+    )
     if best.samples == 1 < samples:
-        return (f"All {samples} samples are different; the most probable one, {output}, "
-                f"has probability {_probability(best.logp)}. {same}")
+        return (
+            f"All {samples} samples are different; the most probable one, {output}, "
+            f"has probability {_probability(best.logp)}. {same}"
+        )
     others = "" if len(outputs) == 1 else f" There are {len(outputs)} different outputs."
-    return (f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
-            f"the model gives it {_probability(best.logp)}.{others} {same}")
+    return (
+        f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
+        f"the model gives it {_probability(best.logp)}.{others} {same}"
+    )
 
 
-def _beam_fact(result: SearchResult, task: Task, width: int, greedy: Hypothesis, output: str) -> str:
+def _beam_fact(
+    result: SearchResult, task: Task, width: int, greedy: Hypothesis, output: str
+) -> str:
     best, *others = result.tree.hypotheses
     if best.tokens == greedy.tokens:
-        second = f"; the next best, {_quoted(task, others[0])}, has {_probability(others[0].logp)}" if others else ""
-        return (f"A beam of {width} gives the same output as greedy decoding: {output}, with probability "
-                f"{_probability(best.logp)}{second}.")
-    return (f"A beam of {width} gives {output}, with probability {_probability(best.logp)}; "
-            f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
-            f"{_probability(greedy.logp)}.")
+        second = (
+            f"; the next best, {_quoted(task, others[0])}, has {_probability(others[0].logp)}"
+            if others
+            else ""
+        )
+        return (
+            f"A beam of {width} gives the same output as greedy decoding: {output}, with probability "
+            f"{_probability(best.logp)}{second}."
+        )
+    return (
+        f"A beam of {width} gives {output}, with probability {_probability(best.logp)}; "
+        f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
+        f"{_probability(greedy.logp)}."
+    )
 
 
 def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
@@ -93,11 +118,17 @@ def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
     tree = result.tree
     hidden = len(tree.candidates) - visible
     more = f" {hidden} of them are not shown." if hidden else ""
-    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}." if result.unknown else ""
+    unknown = (
+        f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
+        if result.unknown
+        else ""
+    )
     target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
-    return (f"{model}. {len(tree.candidates):,} candidates computed in {duration(result.seconds)} on one core.{more} "
-            "Each number is the probability of a token, given the tokens before it; dashed candidates were dropped."
-            f"{target}{unknown}")
+    return (
+        f"{model}. {len(tree.candidates):,} candidates computed in {duration(result.seconds)} on one core.{more} "
+        "Each number is the probability of a token, given the tokens before it; dashed candidates were dropped."
+        f"{target}{unknown}"
+    )
 
 
 def equation(settings: SearchSettings, tree: Tree, path: Sequence[int]) -> str:
@@ -105,9 +136,11 @@ def equation(settings: SearchSettings, tree: Tree, path: Sequence[int]) -> str:
     last, alpha = tree.candidates[path[-1]], settings.length_penalty
     total, length = last.total, len(path)
     if settings.strategy == "beam":
-        return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{\left(\frac{{5 + |Y|}}{{6}}\right)^{{\alpha}}}} = "
-                rf"\frac{{{number(total)}}}{{\left(\frac{{5 + {length}}}{{6}}\right)^{{{alpha:g}}}}} = "
-                f"{number(total / penalty(length, alpha))}")
+        return (
+            rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{\left(\frac{{5 + |Y|}}{{6}}\right)^{{\alpha}}}} = "
+            rf"\frac{{{number(total)}}}{{\left(\frac{{5 + {length}}}{{6}}\right)^{{{alpha:g}}}}} = "
+            f"{number(total / penalty(length, alpha))}"
+        )
     return step_equation(settings, last, total, "t")
 
 
@@ -134,6 +167,8 @@ def scores_fact(greedy: Score, other: Score) -> str:
     change = 100 * (other.exact - greedy.exact)
     points = f"{abs(change):.0f} points {'higher' if change > 0 else 'lower'}"
     accuracy = "the same" if abs(change) < 0.5 else points
-    return (f"The outputs of this search are {probable} than those of greedy decoding (log-probability "
-            f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.exact)} "
-            f"and {percent(greedy.exact)}.")
+    return (
+        f"The outputs of this search are {probable} than those of greedy decoding (log-probability "
+        f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.exact)} "
+        f"and {percent(greedy.exact)}."
+    )

@@ -34,8 +34,16 @@ class Implied:
 def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
     """The weights of a kernel on these tokens, with the same seeded projections for every kernel."""
     config = AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
-    weights, exact_weights = weights_of(config, tokens), weights_of(config.with_(kernel=Choice("exact")), tokens)
-    return Implied(choice.key, weights.numpy(), float((weights - exact_weights).abs().mean()), float(weights.max()))
+    weights, exact_weights = (
+        weights_of(config, tokens),
+        weights_of(config.with_(kernel=Choice("exact")), tokens),
+    )
+    return Implied(
+        choice.key,
+        weights.numpy(),
+        float((weights - exact_weights).abs().mean()),
+        float(weights.max()),
+    )
 
 
 def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
@@ -51,8 +59,15 @@ def start_race(controls: Controls, clock: Callable[[], float] = time.perf_counte
     lengths = [SHORTEST]
     while lengths[-1] < controls.longest:
         lengths.append(2 * lengths[-1])
-    return Race(controls.configs()[0], lengths, rounds=ROUNDS, limits=limits(controls.device),
-                backward=controls.backward, device=controls.device, clock=clock)
+    return Race(
+        controls.configs()[0],
+        lengths,
+        rounds=ROUNDS,
+        limits=limits(controls.device),
+        backward=controls.backward,
+        device=controls.device,
+        clock=clock,
+    )
 
 
 @dataclass(frozen=True)
@@ -82,11 +97,20 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `asked` is the stored key of the controls."""
-        controls = {**asdict(self.controls), "kernels": [choice.to_json() for choice in self.controls.kernels]}
-        return {"machine": self.machine, "asked": controls, "points": [asdict(point) for point in self.points]}
+        controls = {
+            **asdict(self.controls),
+            "kernels": [choice.to_json() for choice in self.controls.kernels],
+        }
+        return {
+            "machine": self.machine,
+            "asked": controls,
+            "points": [asdict(point) for point in self.points],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:
         kernels = tuple(Choice.from_json(choice) for choice in data["asked"]["kernels"])
         controls = Controls(**{**data["asked"], "kernels": kernels})
-        return cls(controls, tuple(Measurement(**point) for point in data["points"]), data["machine"])
+        return cls(
+            controls, tuple(Measurement(**point) for point in data["points"]), data["machine"]
+        )

@@ -41,8 +41,10 @@ def limits(device: str) -> Limits:
 def limits_help(device: str) -> str:
     """The limits of a call on that device, as a sentence."""
     most = limits(device)
-    return (f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
-            f"longer than {most.seconds:g} s.")
+    return (
+        f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
+        f"longer than {most.seconds:g} s."
+    )
 
 
 def _complete(choice: Choice) -> Choice:
@@ -73,7 +75,8 @@ class Controls:
     def covers(self, other: Controls) -> bool:
         """Whether a result for these controls also answers the other ones; their lengths may differ."""
         return {*map(_complete, other.kernels)} <= {*map(_complete, self.kernels)} and (
-            replace(self, kernels=(), longest=0) == replace(other, kernels=(), longest=0))
+            replace(self, kernels=(), longest=0) == replace(other, kernels=(), longest=0)
+        )
 
     def configs(self) -> tuple[dict[str, AttentionConfig], list[str]]:
         """The mechanism of each kernel by its key, and the error of each kernel that is impossible."""
@@ -92,7 +95,9 @@ class Controls:
         params = dict(choice.params)
         if any(param.key == TABLE for param in ENTRIES[kernel].params):
             params[TABLE] = max(self.longest, SHORTEST)
-        return AttentionConfig(HEADS * SIZE, HEADS, mask=self.mask(kernel), kernel=Choice.of(kernel, **params))
+        return AttentionConfig(
+            HEADS * SIZE, HEADS, mask=self.mask(kernel), kernel=Choice.of(kernel, **params)
+        )
 
     def mask(self, kernel: str) -> Choice:
         """The mask that a kernel is measured with."""
@@ -107,23 +112,63 @@ def draw_controls(button: Callable[[Controls], None]) -> Controls:
     """Draw the controls, with `button` in the last cell."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
-        kernels = st.multiselect(f"Up to {MOST} kernels", list(ENTRIES), list(USUAL), key=key("kernels"),
-                                 format_func=lambda name: ENTRIES[name].name, max_selections=MOST, **BOUND,
-                                 help="A kernel is a way to compute attention. Each is one line of both figures.")
-        window = st.select_slider("Window of local and block-sparse", WINDOWS, Controls.window,
-                                  key=key("window"), **BOUND, help="How many keys a query sees on each side.")
+        kernels = st.multiselect(
+            f"Up to {MOST} kernels",
+            list(ENTRIES),
+            list(USUAL),
+            key=key("kernels"),
+            format_func=lambda name: ENTRIES[name].name,
+            max_selections=MOST,
+            **BOUND,
+            help="A kernel is a way to compute attention. Each is one line of both figures.",
+        )
+        window = st.select_slider(
+            "Window of local and block-sparse",
+            WINDOWS,
+            Controls.window,
+            key=key("window"),
+            **BOUND,
+            help="How many keys a query sees on each side.",
+        )
         choices = tuple(_kernel_choice(ENTRIES[kernel]) for kernel in kernels)
     with grid:
-        longest = st.selectbox("Longest text", LONGEST, LONGEST.index(Controls.longest),
-                               format_func=lambda length: f"{length:,} tokens", key=key("longest"), **BOUND,
-                               help=limits_help(devices()[0]))
-        causal = st.selectbox("A query sees", list(VISIBLE), format_func=VISIBLE.__getitem__, key=key("causal"),
-                              help="Every key, or only its own and those before it (a causal mask).", **BOUND)
-        backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.__getitem__, key=key("backward"), **BOUND,
-                                help="Training also runs a backward pass, which computes gradients.")
-        device = CPU if len(devices()) == 1 else st.selectbox(
-            "Device", devices(), key=key("device"), **BOUND, help="Where the kernels run.",
-            format_func=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU")
+        longest = st.selectbox(
+            "Longest text",
+            LONGEST,
+            LONGEST.index(Controls.longest),
+            format_func=lambda length: f"{length:,} tokens",
+            key=key("longest"),
+            **BOUND,
+            help=limits_help(devices()[0]),
+        )
+        causal = st.selectbox(
+            "A query sees",
+            list(VISIBLE),
+            format_func=VISIBLE.__getitem__,
+            key=key("causal"),
+            help="Every key, or only its own and those before it (a causal mask).",
+            **BOUND,
+        )
+        backward = st.selectbox(
+            "Pass",
+            list(PASSES),
+            format_func=PASSES.__getitem__,
+            key=key("backward"),
+            **BOUND,
+            help="Training also runs a backward pass, which computes gradients.",
+        )
+        device = (
+            CPU
+            if len(devices()) == 1
+            else st.selectbox(
+                "Device",
+                devices(),
+                key=key("device"),
+                **BOUND,
+                help="Where the kernels run.",
+                format_func=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU",
+            )
+        )
         controls = Controls(choices, longest, bool(causal), bool(backward), window, device)
         button(controls)
     with st.container():

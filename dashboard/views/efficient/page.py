@@ -18,7 +18,14 @@ from core.kernel_error import output_error
 from core.sentence import labels, tokenize
 from dashboard.charts.numbers import byte_size, duration, number
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
-from dashboard.charts.vega import Spec, filtered_layer, right_margin, separate, series_encoding, titled_figure
+from dashboard.charts.vega import (
+    Spec,
+    filtered_layer,
+    right_margin,
+    separate,
+    series_encoding,
+    titled_figure,
+)
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
@@ -27,10 +34,27 @@ from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.compute import Implied, Result
-from dashboard.views.efficient.controls import ENTRIES, USUAL, Controls, draw_controls, key, limits_help
+from dashboard.views.efficient.controls import (
+    ENTRIES,
+    USUAL,
+    Controls,
+    draw_controls,
+    key,
+    limits_help,
+)
 from dashboard.views.efficient.script import benchmark, implied_script
 from dashboard.views.efficient.text import kernel_name
-from dashboard.widgets.panels import caption, details, entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.table import table
@@ -54,8 +78,11 @@ OLDER = "The curves were measured before, with other controls. Press Measure to 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Cost and speed", "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
-                            "with the same output, others save work with an approximate one.")
+    title(
+        "Cost and speed",
+        "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
+        "with the same output, others save work with an approximate one.",
+    )
     # one fragment, which polls while a race runs
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
     implied_weights()
@@ -80,13 +107,30 @@ def _benchmark() -> None:
     _figures(result, kernels)
     if sentence := text.fact(result, kernels):
         fact(sentence)
-    caption(" ".join(filter(None, (OLDER * older, text.conditions(result, RESULT not in st.session_state),
-                                   text.skipped(result, kernels)))))
+    caption(
+        " ".join(
+            filter(
+                None,
+                (
+                    OLDER * older,
+                    text.conditions(result, RESULT not in st.session_state),
+                    text.skipped(result, kernels),
+                ),
+            )
+        )
+    )
     if kernels:
         add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
-    errors = {kernel: cached(output_error, result.controls.config(kernel), compute.SEED) for kernel in kernels}
-    table(text.HEAD, text.rows(result, kernels, errors), markers=False,
-          caption="Time, FLOPs and memory of each kernel at its longest length")
+    errors = {
+        kernel: cached(output_error, result.controls.config(kernel), compute.SEED)
+        for kernel in kernels
+    }
+    table(
+        text.HEAD,
+        text.rows(result, kernels, errors),
+        markers=False,
+        caption="Time, FLOPs and memory of each kernel at its longest length",
+    )
 
 
 def _controls() -> tuple[Controls, bool]:
@@ -98,23 +142,42 @@ def _controls() -> tuple[Controls, bool]:
 def _shown() -> tuple[Result, list[str]]:
     """The result, and those of the picked kernels that it has."""
     result = st.session_state.get(RESULT) or example.load()
-    return result, [kernel for kernel in st.session_state.get(key("kernels"), USUAL) if result.of(kernel)]
+    return result, [
+        kernel for kernel in st.session_state.get(key("kernels"), USUAL) if result.of(kernel)
+    ]
 
 
 def _button(controls: Controls) -> None:
     """Measure, or Stop while a race is on."""
     if current := running():
-        st.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=key("stop"), on_click=_stop,
-                  args=(current,))
+        st.button(
+            "Stop",
+            icon=":material/stop:",
+            type="primary",
+            width="stretch",
+            key=key("stop"),
+            on_click=_stop,
+            args=(current,),
+        )
     else:
-        st.button("Measure", icon=":material/timer:", type="primary", width="stretch", key=key("measure"),
-                  on_click=_start, args=(controls,), disabled=not controls.configs()[0],
-                  help=limits_help(controls.device))
+        st.button(
+            "Measure",
+            icon=":material/timer:",
+            type="primary",
+            width="stretch",
+            key=key("measure"),
+            on_click=_start,
+            args=(controls,),
+            disabled=not controls.configs()[0],
+            help=limits_help(controls.device),
+        )
 
 
 def _start(controls: Controls) -> None:
     configs = controls.configs()[0]
-    controls = replace(controls, kernels=tuple(choice for choice in controls.kernels if choice.key in configs))
+    controls = replace(
+        controls, kernels=tuple(choice for choice in controls.kernels if choice.key in configs)
+    )
     st.session_state[RACE], st.session_state[RACE_CONTROLS] = compute.start_race(controls), controls
 
 
@@ -153,22 +216,50 @@ def _figures(result: Result, kernels: list[str]) -> None:
         return
     time, memory = list[Line](), list[Line]()
     for index, kernel in enumerate(kernels):
-        points, config, name = result.of(kernel), result.controls.config(kernel), ENTRIES[kernel].name
+        points, config, name = (
+            result.of(kernel),
+            result.controls.config(kernel),
+            ENTRIES[kernel].name,
+        )
         closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
         speed = points[-1].seconds / closed[-1][1].flops
-        time.append(Line(name, index, [(p.length, p.seconds / text.MILLI) for p in points],
-                         [(length, cost.flops * speed / text.MILLI) for length, cost in closed]))
-        memory.append(Line(name, index, [(p.length, p.bytes / text.MEGABYTE) for p in points],
-                           [(length, cost.bytes / text.MEGABYTE) for length, cost in closed]))
+        time.append(
+            Line(
+                name,
+                index,
+                [(p.length, p.seconds / text.MILLI) for p in points],
+                [(length, cost.flops * speed / text.MILLI) for length, cost in closed],
+            )
+        )
+        memory.append(
+            Line(
+                name,
+                index,
+                [(p.length, p.bytes / text.MEGABYTE) for p in points],
+                [(length, cost.bytes / text.MEGABYTE) for length, cost in closed],
+            )
+        )
     left, right = st.columns(2, gap="medium")
     _figure(left, "Time of a call", "ms", time, lambda y: duration(y * text.MILLI))
     _figure(right, "Peak memory", "MB", memory, lambda y: byte_size(y * text.MEGABYTE))
 
 
-def _figure(column: DeltaGenerator, name: str, unit: str, lines: list[Line], format_y: Callable[[float], str]) -> None:
-    draw_chart(column, log_log(name, unit, lines, theme()), rows(lines, format_y), theme=None, key=key(unit),
-               width="stretch",
-               alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel")
+def _figure(
+    column: DeltaGenerator,
+    name: str,
+    unit: str,
+    lines: list[Line],
+    format_y: Callable[[float], str],
+) -> None:
+    draw_chart(
+        column,
+        log_log(name, unit, lines, theme()),
+        rows(lines, format_y),
+        theme=None,
+        key=key(unit),
+        width="stretch",
+        alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel",
+    )
 
 
 def _sources() -> None:
@@ -197,14 +288,26 @@ def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
     """
     lengths = sorted({x for line in lines for x, _ in line.points})
     low, high = _ends(lines)
-    x = {"field": "x", "type": "quantitative", "title": "tokens T",
-         "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
-         "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS}}
-    powers = [10.0 ** power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-    y = {"field": "y", "type": "quantitative", "title": None,
-         "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
-         "scale": {"type": "log", "domain": [low, high], "nice": False}}
-    return titled_figure(f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4))
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": "tokens T",
+        "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
+        "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS},
+    }
+    powers = [
+        10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    ]
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
+        "scale": {"type": "log", "domain": [low, high], "nice": False},
+    }
+    return titled_figure(
+        f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4)
+    )
 
 
 def _ends(lines: Sequence[Line]) -> tuple[float, float]:
@@ -219,17 +322,24 @@ def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
     colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
     shape = series_encoding("place", indices, SHAPES)
     both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
-    tips = [{"field": "name", "title": " "}, {"field": "x", "title": "tokens", "format": ",d"},
-            {"field": "told", "title": " "}]
+    tips = [
+        {"field": "name", "title": " "},
+        {"field": "x", "title": "tokens", "format": ",d"},
+        {"field": "told", "title": " "},
+    ]
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
     return [
         filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
         filtered_layer("measured", "line", both, strokeWidth=2),
-        filtered_layer("measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1),
+        filtered_layer(
+            "measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1
+        ),
         filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
         filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
-        filtered_layer("early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"),
+        filtered_layer(
+            "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
+        ),
     ]
 
 
@@ -237,13 +347,25 @@ def rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
     """The data of the figure: kind, name, index in the series, x, y, and y as `format_y` writes it."""
     import pyarrow as pa
 
-    cells = [(kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
-             for line in lines for kind, points in (("measured", line.points), ("closed", line.closed))
-             for x, y in points if y > 0]
+    cells = [
+        (kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
+        for line in lines
+        for kind, points in (("measured", line.points), ("closed", line.closed))
+        for x, y in points
+        if y > 0
+    ]
     last = max(x for line in lines for x, _ in line.points)
     # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
-    cells += [("label" if line.points[-1][0] == last else "early", line.name, str(line.index % len(SHAPES)),
-               float(line.points[-1][0]), y) for line, y in zip(lines, _label_heights(lines), strict=True)]
+    cells += [
+        (
+            "label" if line.points[-1][0] == last else "early",
+            line.name,
+            str(line.index % len(SHAPES)),
+            float(line.points[-1][0]),
+            y,
+        )
+        for line, y in zip(lines, _label_heights(lines), strict=True)
+    ]
     columns = [list(column) for column in zip(*cells, strict=True)]
     table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
     return table.append_column("told", [[format_y(y) for y in columns[-1]]])
@@ -255,7 +377,9 @@ def _label_heights(lines: Sequence[Line]) -> list[float]:
     result = [0.0] * len(lines)
     for length in {line.points[-1][0] for line in lines}:
         together = [at for at, line in enumerate(lines) if line.points[-1][0] == length]
-        heights = separate([(math.log(lines[at].points[-1][1]) - low) / (high - low) for at in together])
+        heights = separate(
+            [(math.log(lines[at].points[-1][1]) - low) / (high - low) for at in together]
+        )
         for at, height in zip(together, heights, strict=True):
             result[at] = math.exp(low + height * (high - low))
     return result
@@ -267,26 +391,53 @@ def _label_heights(lines: Sequence[Line]) -> list[float]:
 @fragment
 def implied_weights() -> None:
     """Draw the implied weights next to the exact ones."""
-    st.markdown("## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
-                "would give their outputs, next to the weights of exact attention.")
+    st.markdown(
+        "## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
+        "would give their outputs, next to the weights of exact attention."
+    )
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        sentence = st.text_input("Sentence", SENTENCE, key=key("sentence"), **BOUND,
-                                 help="Each word is one token.")
+        sentence = st.text_input(
+            "Sentence", SENTENCE, key=key("sentence"), **BOUND, help="Each word is one token."
+        )
     with grid:
-        head = st.selectbox("Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn.")
-        features = st.selectbox("Random features", FEATURES, 2, key=key("features"), **BOUND,
-                                help=ENTRIES["performer"].params[0].help)
-        few = st.selectbox("Rank, landmarks", FEW, 2, key=key("few"), **BOUND,
-                           help="The number of projected keys in Linformer and of landmarks in Nyström.")
-        causal = st.toggle("Causal", key=key("implied_causal"), **BOUND,
-                           help="Hides later keys. Linformer and Nyström cannot do this and are left out.")
+        head = st.selectbox(
+            "Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn."
+        )
+        features = st.selectbox(
+            "Random features",
+            FEATURES,
+            2,
+            key=key("features"),
+            **BOUND,
+            help=ENTRIES["performer"].params[0].help,
+        )
+        few = st.selectbox(
+            "Rank, landmarks",
+            FEW,
+            2,
+            key=key("few"),
+            **BOUND,
+            help="The number of projected keys in Linformer and of landmarks in Nyström.",
+        )
+        causal = st.toggle(
+            "Causal",
+            key=key("implied_causal"),
+            **BOUND,
+            help="Hides later keys. Linformer and Nyström cannot do this and are left out.",
+        )
     tokens = tokenize(sentence or "").tokens[:MOST_TOKENS]
     if not tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return
-    choices = [Choice("exact"), Choice("linear"), Choice.of("performer", features=features),
-               Choice.of("linformer", rank=few), Choice.of("nystrom", landmarks=few), Choice("retention")]
+    choices = [
+        Choice("exact"),
+        Choice("linear"),
+        Choice.of("performer", features=features),
+        Choice.of("linformer", rank=few),
+        Choice.of("nystrom", landmarks=few),
+        Choice("retention"),
+    ]
     implied, errors = [], []
     for choice in choices:
         try:
@@ -294,26 +445,46 @@ def implied_weights() -> None:
         except ConfigError as error:
             errors.append(str(error))
     add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
-    tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
-                  f"implied, error {number(each.mean_error)}", each.weights[head]) for each in implied]
+    tiles = [
+        Tile(
+            ENTRIES[each.kernel].name,
+            "softmax" if each.kernel == "exact" else f"implied, error {number(each.mean_error)}",
+            each.weights[head],
+        )
+        for each in implied
+    ]
     sentence = _fact(implied, features, few)
     pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
     pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
     write_linked("efficient", key("pin"), pin)
     fact(sentence)
-    caption(" ".join([f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
-                      "and the same for all. Implied weights: the kernel's output is these weights times the "
-                      "values. Error: the mean difference from the weights of exact attention.", *errors]))
+    caption(
+        " ".join(
+            [
+                f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
+                "and the same for all. Implied weights: the kernel's output is these weights times the "
+                "values. Error: the mean difference from the weights of exact attention.",
+                *errors,
+            ]
+        )
+    )
 
 
 def _fact(implied: list[Implied], features: int, few: int) -> str:
     """The kernels with the smallest and the largest error, and the largest weight of linear."""
-    approximations = [each for each in implied[1:] if each.kernel != "retention"]  # retention approximates no softmax
+    approximations = [
+        each for each in implied[1:] if each.kernel != "retention"
+    ]  # retention approximates no softmax
     exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
     near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
-    size = {"performer": f" with {features} features", "linformer": f" of rank {few}",
-            "nystrom": f" with {few} landmarks"}
+    size = {
+        "performer": f" with {features} features",
+        "linformer": f" of rank {few}",
+        "nystrom": f" with {few} landmarks",
+    }
     first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
-    return (f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
-            f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
-            f"{number(linear.largest)}, that of softmax {number(exact.largest)}.")
+    return (
+        f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
+        f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
+        f"{number(linear.largest)}, that of softmax {number(exact.largest)}."
+    )

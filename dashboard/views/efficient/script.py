@@ -16,8 +16,12 @@ from dashboard.views.efficient.compute import D_MODEL, HEADS, SEED, Implied, Res
 from dashboard.views.efficient.controls import ROUNDS
 
 TIMES = "The time of a call and its peak memory by the number of tokens, as they were measured."
-COSTS = "FLOPs and memory in closed form at each kernel's longest length, and the error of its output."
-WEIGHTS = "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
+COSTS = (
+    "FLOPs and memory in closed form at each kernel's longest length, and the error of its output."
+)
+WEIGHTS = (
+    "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
+)
 SAVED = """
 import json
 
@@ -63,28 +67,56 @@ def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
     points = {kernel: result.of(kernel) for kernel in kernels}
     made, controls = source_of(configs), result.controls
     lengths = sorted({point.length for each in points.values() for point in each})
-    code = SAVED if is_saved else MEASURE.format(lengths=lengths, rounds=ROUNDS, backward=controls.backward,
-                                                 device=controls.device)
+    code = (
+        SAVED
+        if is_saved
+        else MEASURE.format(
+            lengths=lengths, rounds=ROUNDS, backward=controls.backward, device=controls.device
+        )
+    )
     imports, _, body = code.partition("\n\n") if is_saved else ("", "", code)
     first = f"{imports}\n\n{attention_import(made)}\n\nconfigs = {made}\n{body}{PRINT}"
-    costs = [attention_cost(configs[kernel], points[kernel][-1].length, points[kernel][-1].length)
-             for kernel in kernels]
-    results = {"[(cost.flops, cost.bytes) for cost in costs.values()]": np.array([(c.flops, c.bytes) for c in costs]),
-               "list(errors.values())": np.array([cached(output_error, configs[kernel], SEED) for kernel in kernels])}
+    costs = [
+        attention_cost(configs[kernel], points[kernel][-1].length, points[kernel][-1].length)
+        for kernel in kernels
+    ]
+    results = {
+        "[(cost.flops, cost.bytes) for cost in costs.values()]": np.array(
+            [(c.flops, c.bytes) for c in costs]
+        ),
+        "list(errors.values())": np.array(
+            [cached(output_error, configs[kernel], SEED) for kernel in kernels]
+        ),
+    }
     if is_saved:
         measured = [point for point in result.points if point.name in configs and not point.skipped]
         results['[(point["seconds"], point["bytes"]) for point in points]'] = np.array(
-            [(point.seconds, point.bytes) for point in measured])
-    return Script((Cell(TIMES, first, DRAW.format("seconds"), "efficient:ms"),
-                   Cell(COSTS, COST, DRAW.format("bytes"), "efficient:MB")), results)
+            [(point.seconds, point.bytes) for point in measured]
+        )
+    return Script(
+        (
+            Cell(TIMES, first, DRAW.format("seconds"), "efficient:ms"),
+            Cell(COSTS, COST, DRAW.format("bytes"), "efficient:MB"),
+        ),
+        results,
+    )
 
 
-def implied_script(choices: Sequence[Choice], implied: Sequence[Implied], tokens: tuple[str, ...], causal: bool,
-                   head: int) -> Script:
+def implied_script(
+    choices: Sequence[Choice],
+    implied: Sequence[Implied],
+    tokens: tuple[str, ...],
+    causal: bool,
+    head: int,
+) -> Script:
     """The maps of the kernels that have them, and their errors."""
     drawn = [choice for choice in choices if choice.key in [each.kernel for each in implied]]
-    made = source_of([AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
-                      for choice in drawn])
+    made = source_of(
+        [
+            AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
+            for choice in drawn
+        ]
+    )
     code = f"""
 {attention_import(made)}
 from core.seeding import seeded_layer
@@ -102,6 +134,8 @@ from core.show import show_maps
 
 show_maps({{key: each[{head}] for key, each in weights.items()}}, labels(tokens), labels(tokens))
 """
-    return Script((Cell(WEIGHTS, code, draw, "efficient:maps"),),
-                  {f"weights[{each.kernel!r}]": each.weights for each in implied}
-                  | {"list(differences.values())": np.array([each.mean_error for each in implied])})
+    return Script(
+        (Cell(WEIGHTS, code, draw, "efficient:maps"),),
+        {f"weights[{each.kernel!r}]": each.weights for each in implied}
+        | {"list(differences.values())": np.array([each.mean_error for each in implied])},
+    )

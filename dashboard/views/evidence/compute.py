@@ -38,10 +38,15 @@ from dashboard.widgets.model_picker.models import baseline_of
 
 T = TypeVar("T")
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
-WHOLE_FLOW = 48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
+WHOLE_FLOW = (
+    48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
+)
 MOST_FLOW = 160
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
-MOST_ANSWERS, MOST_OTHERS = 4, 2  # likeliest answers of the whole model, and of the model without some heads
+MOST_ANSWERS, MOST_OTHERS = (
+    4,
+    2,
+)  # likeliest answers of the whole model, and of the model without some heads
 WAYS = ("on", "uniform", "off")  # what may become of heads
 
 
@@ -53,7 +58,11 @@ def first_sight() -> Iterator[None]:
     yield
     pieces: list[tuple[str, HeadSet | int, Callable[[], Effect]]] = [
         *((WITHOUT_HEADS, off, partial(ablate_heads, baseline, off)) for off in head_sets(trace)),
-        *((WITHOUT_TOKENS, at, partial(hide_token, baseline, at)) for at in range(len(baseline.source)))]
+        *(
+            (WITHOUT_TOKENS, at, partial(hide_token, baseline, at))
+            for at in range(len(baseline.source))
+        ),
+    ]
     for name, item, measure in pieces:
         values = measurements(name, about)
         if item not in values:
@@ -95,7 +104,9 @@ def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
     return token_scores(baseline_of(ref, question), trace, _contributions(ref, question))
 
 
-def flow_map(controls: Controls, row: int, query: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+def flow_map(
+    controls: Controls, row: int, query: int
+) -> tuple[np.ndarray, np.ndarray | None] | None:
     """Flow up to and with a layer (T, S), and which cells were computed (None: all); None when the text is too long."""
     item, inputs = controls.maps[row], controls.question.inputs
     longest = max(len(item.queries), len(item.keys))
@@ -120,7 +131,11 @@ def written_share(controls: Controls, head: Head) -> np.ndarray | None:
     """What a head writes at each cell (T, S), as a share of its row; None where its values are unknown."""
     item = controls.maps[head[0]]
     norms = contributions_of(controls).norm_map(item.kind, item.layer, item.weights)
-    return None if norms is None else norms[head[1]] / np.maximum(norms[head[1]].sum(-1, keepdims=True), 1e-12)
+    return (
+        None
+        if norms is None
+        else norms[head[1]] / np.maximum(norms[head[1]].sum(-1, keepdims=True), 1e-12)
+    )
 
 
 def head_maps(controls: Controls, head: Head, query: int) -> HeadMaps:
@@ -140,7 +155,9 @@ def head_maps(controls: Controls, head: Head, query: int) -> HeadMaps:
     flowing = flow_map(controls, head[0], query)
     if flowing is not None:
         maps["flow"] = flowing[0]
-    wide = {name: np.pad(values, ((0, 0), (0, keys - values.shape[1]))) for name, values in maps.items()}
+    wide = {
+        name: np.pad(values, ((0, 0), (0, keys - values.shape[1]))) for name, values in maps.items()
+    }
     return HeadMaps(wide, lengths, None if flowing is None else flowing[1])
 
 
@@ -161,8 +178,14 @@ def default_cell(controls: Controls, head: Head) -> tuple[int, int]:
 
 def key_agreement(measures: HeadMaps, first: str, second: str) -> float | None:
     """Spearman's ρ of two measures in the order of the keys, the mean over the rows; None where no row has an order."""
-    known = slice(None) if measures.known is None or "flow" not in (first, second) else measures.known.any(-1)
-    rows = zip(np.abs(measures.maps[first][known]), np.abs(measures.maps[second][known]), strict=True)
+    known = (
+        slice(None)
+        if measures.known is None or "flow" not in (first, second)
+        else measures.known.any(-1)
+    )
+    rows = zip(
+        np.abs(measures.maps[first][known]), np.abs(measures.maps[second][known]), strict=True
+    )
     # A key that no measure sees (a masked one) would agree with itself.
     pairs = [(a[visible], b[visible]) for a, b in rows for visible in [(a > 0) | (b > 0)]]
     values = [rho for a, b in pairs if (rho := spearman(a, b)) is not None]
@@ -172,23 +195,38 @@ def key_agreement(measures: HeadMaps, first: str, second: str) -> float | None:
 def sharpness(controls: Controls) -> dict[Head, float]:
     """The largest weight of each head's rows, the mean over the rows. Voita et al. 2019 call it confidence."""
     # The first row of a causal head has a single key.
-    return {(row, head): float(weights[1 if item.kind == "causal" and len(weights) > 1 else 0:].max(-1).mean())
-            for row, item in enumerate(controls.maps) for head, weights in enumerate(item.weights)}
+    return {
+        (row, head): float(
+            weights[1 if item.kind == "causal" and len(weights) > 1 else 0 :].max(-1).mean()
+        )
+        for row, item in enumerate(controls.maps)
+        for head, weights in enumerate(item.weights)
+    }
 
 
 def gradient_estimates(controls: Controls) -> dict[Head, float]:
     """The change of the answer without a head, to first order; empty where the answer has no gradient."""
     gradients = contributions_of(controls).gradients
-    return {head: -float(gradients[kind, layer][index].sum()) for head in controls.heads()
-            for kind, layer, index in [controls.head_id(head)] if (kind, layer) in gradients}
+    return {
+        head: -float(gradients[kind, layer][index].sum())
+        for head in controls.heads()
+        for kind, layer, index in [controls.head_id(head)]
+        if (kind, layer) in gradients
+    }
 
 
-def rank_agreement(controls: Controls, changes: Mapping[Head, Effect]) -> tuple[float | None, float | None]:
+def rank_agreement(
+    controls: Controls, changes: Mapping[Head, Effect]
+) -> tuple[float | None, float | None]:
     """Spearman's ρ of the measured changes with the heads' sharpness, and with the gradient's estimates."""
     sizes = np.array([abs(effect.change) for effect in changes.values()])
     sharp, estimates = sharpness(controls), gradient_estimates(controls)
-    return (spearman(np.array([sharp[head] for head in changes]), sizes),
-            spearman(np.array([abs(estimates[head]) for head in changes]), sizes) if estimates else None)
+    return (
+        spearman(np.array([sharp[head] for head in changes]), sizes),
+        spearman(np.array([abs(estimates[head]) for head in changes]), sizes)
+        if estimates
+        else None,
+    )
 
 
 def uniform_effect(controls: Controls, baseline: Baseline, heads: HeadSet) -> Effect:
@@ -196,7 +234,9 @@ def uniform_effect(controls: Controls, baseline: Baseline, heads: HeadSet) -> Ef
     return _once("uniform", controls, heads, lambda: make_heads_uniform(baseline, heads))
 
 
-def answers_without(controls: Controls, baseline: Baseline, off: HeadSet) -> dict[str, dict[str, float]]:
+def answers_without(
+    controls: Controls, baseline: Baseline, off: HeadSet
+) -> dict[str, dict[str, float]]:
     """The value of each of the likeliest answers by WAYS; of an embedding, its similarity. Never change it."""
     return _once("without", controls, off, lambda: _answers_without(baseline, off))
 
@@ -209,14 +249,35 @@ def _once(name: str, controls: Controls, heads: HeadSet, measure: Callable[[], T
 
 
 def _answers_without(baseline: Baseline, off: HeadSet) -> dict[str, dict[str, float]]:
-    answers = dict(zip(WAYS, (baseline.answer, baseline.rerun(uniform=off), baseline.rerun(off=off)), strict=True))
+    answers = dict(
+        zip(
+            WAYS,
+            (baseline.answer, baseline.rerun(uniform=off), baseline.rerun(off=off)),
+            strict=True,
+        )
+    )
     if baseline.id is None:
-        return {"similarity": {way: float(baseline.target_value(answer)) for way, answer in answers.items()}}
-    candidates = [*top_candidates(baseline.pretrained, baseline.answer, MOST_ANSWERS),
-                  *top_candidates(baseline.pretrained, answers["off"], MOST_OTHERS)]
-    ids = list(dict.fromkeys([*(candidate.id for candidate in candidates), baseline.id,
-                              *([] if baseline.contrast is None else [baseline.contrast])]))
+        return {
+            "similarity": {
+                way: float(baseline.target_value(answer)) for way, answer in answers.items()
+            }
+        }
+    candidates = [
+        *top_candidates(baseline.pretrained, baseline.answer, MOST_ANSWERS),
+        *top_candidates(baseline.pretrained, answers["off"], MOST_OTHERS),
+    ]
+    ids = list(
+        dict.fromkeys(
+            [
+                *(candidate.id for candidate in candidates),
+                baseline.id,
+                *([] if baseline.contrast is None else [baseline.contrast]),
+            ]
+        )
+    )
     values = {way: quantity_values(answer, baseline.quantity) for way, answer in answers.items()}
     names = distinct(display_names(baseline.pretrained, baseline.answer, ids))
-    return {name: {way: float(of_way[id]) for way, of_way in values.items()}
-            for id, name in zip(ids, names, strict=True)}
+    return {
+        name: {way: float(of_way[id]) for way, of_way in values.items()}
+        for id, name in zip(ids, names, strict=True)
+    }

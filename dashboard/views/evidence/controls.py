@@ -21,7 +21,11 @@ from dashboard.widgets.presentation import room
 AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 QUANTITIES: dict[str, Quantity | None] = {
-    "automatic": None, "probability": "probability", "logit": "logit", "logit difference": "difference"}
+    "automatic": None,
+    "probability": "probability",
+    "logit": "logit",
+    "logit difference": "difference",
+}
 
 Head = tuple[int, int]  # (index of its layer among the trace's maps, head)
 
@@ -62,11 +66,15 @@ class Controls:
         return item.kind, item.layer, head[1]
 
     def heads(self) -> Iterator[Head]:
-        return ((row, head) for row, item in enumerate(self.maps) for head in range(len(item.weights)))
+        return (
+            (row, head) for row, item in enumerate(self.maps) for head in range(len(item.weights))
+        )
 
     def row_of(self, kind: str, layer: int) -> int:
         """The index of a layer among the trace's maps."""
-        return next(row for row, item in enumerate(self.maps) if (item.kind, item.layer) == (kind, layer))
+        return next(
+            row for row, item in enumerate(self.maps) if (item.kind, item.layer) == (kind, layer)
+        )
 
     def lines(self, row: int) -> tuple[Line, Line]:
         return self.reading.lines(self.maps[row].kind)
@@ -82,14 +90,29 @@ def draw_controls(choice: ModelChoice) -> Controls:
     if model is None:
         return Controls(choice.ref, choice.reading, Question(choice.inputs), None)
     if model.head == "none":
-        against = st.text_input("Compared with the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
-            "The page measures the cosine of both embeddings. Left empty, it measures the cosine with the text's own "
-            "embedding, which is 1 until a head or a token is removed.")) if model.reads == "text" else ""
+        against = (
+            st.text_input(
+                "Compared with the embedding of",
+                AGAINST,
+                key="evidence:against",
+                **BOUND,
+                help=(
+                    "The page measures the cosine of both embeddings. Left empty, it measures the cosine with the text's own "
+                    "embedding, which is 1 until a head or a token is removed."
+                ),
+            )
+            if model.reads == "text"
+            else ""
+        )
         question = Question(choice.inputs, against=(against or "").strip())
     else:
         with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
             question = _output_fields(choice.ref, _question(model, choice))
-    reading = choice.reading if question.inputs == choice.inputs else reading_of(choice.ref, question.inputs)
+    reading = (
+        choice.reading
+        if question.inputs == choice.inputs
+        else reading_of(choice.ref, question.inputs)
+    )
     return Controls(choice.ref, reading, question, baseline_of(choice.ref, question))
 
 
@@ -97,8 +120,11 @@ def _question(model: Pretrained, choice: ModelChoice) -> Question:
     """The question by the model's head: a class, a masked word, or the next token at a position."""
     if model.head == "masked":
         return Question(masked_inputs("evidence", choice))
-    return Question(choice.inputs) if model.head == "classify" else Question(
-        choice.inputs, position_field("evidence", choice.reading))
+    return (
+        Question(choice.inputs)
+        if model.head == "classify"
+        else Question(choice.inputs, position_field("evidence", choice.reading))
+    )
 
 
 def _output_fields(ref: ModelRef, question: Question) -> Question:
@@ -108,10 +134,18 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
     output = output_field("evidence", ref, baseline, f"{noun} to measure")
     if output is not None and output != baseline.id:
         baseline = baseline_of(ref, replace(question, output=output))
-    name = st.selectbox("Measured as", list(QUANTITIES), key="evidence:quantity", width=room(170), **BOUND, help=(
-        "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
-        "difference of two logits leaves out what changes all of them. Automatic: the probability, or the logit where "
-        "the most likely has more than 0.95."))
+    name = st.selectbox(
+        "Measured as",
+        list(QUANTITIES),
+        key="evidence:quantity",
+        width=room(170),
+        **BOUND,
+        help=(
+            "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
+            "difference of two logits leaves out what changes all of them. Automatic: the probability, or the logit where "
+            "the most likely has more than 0.95."
+        ),
+    )
     quantity = QUANTITIES[str(name)]
     contrast = None
     if quantity == "difference":

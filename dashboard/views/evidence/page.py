@@ -17,28 +17,68 @@ from dashboard.views.evidence.controls import Controls, Head, draw_controls
 from dashboard.views.evidence.script import script
 from dashboard.views.evidence.text import can_tell, conditions, even_fact
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
-from dashboard.widgets.panels import caption, details, next_page, paragraph, plain, source_panel, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    title,
+)
 from dashboard.widgets.progress import fragment_unless_measuring
 
 PAPERS = (
-    ("‖α·v·W_O‖", "Kobayashi et al. 2020", "https://arxiv.org/abs/2004.10102",
-     "the length of the vector that a head writes at a query for one key"),
-    ("Rollout and flow", "Abnar and Zuidema 2020", "https://arxiv.org/abs/2005.00928",
-     "attention combined over the layers, with the residual as half of every step"),
-    ("Heads switched off", "Michel et al. 2019", "https://arxiv.org/abs/1905.10650",
-     "what the answer loses without a head, and α·∂answer/∂α as its estimate"),
-    ("Weights as explanation", "Jain and Wallace 2019", "https://arxiv.org/abs/1902.10186",
-     "how the order of words by weight agrees with gradients and with leaving words out"),
-    ("A reply", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
-     "when another set of weights is a fair comparison, and when it is not"))
-SOURCES = (evidence.ablate_heads, evidence.make_heads_uniform, evidence.hide_token, evidence.ablation._without,
-           evidence.measure_contributions, evidence.contributions.value_norms, flow.rollout, flow.flow)
+    (
+        "‖α·v·W_O‖",
+        "Kobayashi et al. 2020",
+        "https://arxiv.org/abs/2004.10102",
+        "the length of the vector that a head writes at a query for one key",
+    ),
+    (
+        "Rollout and flow",
+        "Abnar and Zuidema 2020",
+        "https://arxiv.org/abs/2005.00928",
+        "attention combined over the layers, with the residual as half of every step",
+    ),
+    (
+        "Heads switched off",
+        "Michel et al. 2019",
+        "https://arxiv.org/abs/1905.10650",
+        "what the answer loses without a head, and α·∂answer/∂α as its estimate",
+    ),
+    (
+        "Weights as explanation",
+        "Jain and Wallace 2019",
+        "https://arxiv.org/abs/1902.10186",
+        "how the order of words by weight agrees with gradients and with leaving words out",
+    ),
+    (
+        "A reply",
+        "Wiegreffe and Pinter 2019",
+        "https://arxiv.org/abs/1908.04626",
+        "when another set of weights is a fair comparison, and when it is not",
+    ),
+)
+SOURCES = (
+    evidence.ablate_heads,
+    evidence.make_heads_uniform,
+    evidence.hide_token,
+    evidence.ablation._without,
+    evidence.measure_contributions,
+    evidence.contributions.value_norms,
+    flow.rollout,
+    flow.flow,
+)
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Evidence", "A weight shows where a head attends. Compare it with what the head writes and what the answer "
-                      "loses without it.")
+    title(
+        "Evidence",
+        "A weight shows where a head attends. Compare it with what the head writes and what the answer "
+        "loses without it.",
+    )
     choice = choose_model("evidence")
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
@@ -59,12 +99,16 @@ def _sections(controls: Controls) -> None:
     if baseline is not None and controls.recordable:
         head, pair, off = heads.section(controls, baseline)
     else:
-        st.caption("Only the weights are known here, so the page shows only what follows from them: rollout and flow.")
+        st.caption(
+            "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
+        )
         head = heads.head_field(controls)
     measures = maps.section(controls, head)
     add_script(partial(script, controls, head, measures, off))
     _equation(controls, head, measures)
-    details("How the measures of this head agree", lambda: maps.agreement(measures), "evidence:agree")
+    details(
+        "How the measures of this head agree", lambda: maps.agreement(measures), "evidence:agree"
+    )
     if baseline is not None:
         agreed = tokens.section(controls, baseline)
         if pair is not None:
@@ -78,11 +122,18 @@ def _equation(controls: Controls, head: Head, measures: HeadMaps) -> None:
     row, column = default_cell(controls, head)
     if measures.lengths is None or column >= measures.lengths.shape[1]:
         return
-    weight, length = float(measures.maps["weights"][row, column]), float(measures.lengths[row, column])
-    st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
-             rf"{number(weight * length)}")
-    st.latex(rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
-             rf"\tilde A_{{{row},{column}}} = {number(float(measures.maps['rollout'][row, column]))}")
+    weight, length = (
+        float(measures.maps["weights"][row, column]),
+        float(measures.lengths[row, column]),
+    )
+    st.latex(
+        rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+        rf"{number(weight * length)}"
+    )
+    st.latex(
+        rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+        rf"\tilde A_{{{row},{column}}} = {number(float(measures.maps['rollout'][row, column]))}"
+    )
 
 
 def _papers() -> None:

@@ -8,7 +8,13 @@ from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.evidence import Baseline, head_sets
 from dashboard.charts.python_script import Cell, Script
 from dashboard.runtime.cache import measurements
-from dashboard.views.evidence.compute import MOST_ANSWERS, HeadMaps, answers_without, default_cell, scores
+from dashboard.views.evidence.compute import (
+    MOST_ANSWERS,
+    HeadMaps,
+    answers_without,
+    default_cell,
+    scores,
+)
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.model_picker.code import model_cell, question_code
 
@@ -28,7 +34,9 @@ def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> 
     parts += [] if baseline is None else [_tokens(controls, parts[-1][0][0].code)]
     for more, _ in parts:
         cells += more
-    return Script(tuple(cells), {name: value for _, results in parts for name, value in results.items()})
+    return Script(
+        tuple(cells), {name: value for _, results in parts for name, value in results.items()}
+    )
 
 
 def _answers(controls: Controls, baseline: Baseline, off: HeadSet) -> Part:
@@ -38,7 +46,10 @@ from core.pretrained.evidence import Question, ask
 baseline = ask(model, {question_code(controls.question)})
 print(baseline.word or "cosine", baseline.value)
 """
-    cells, results = [Cell("The answer of the whole model.", ask)], {"baseline.value": np.array(baseline.value)}
+    cells, results = (
+        [Cell("The answer of the whole model.", ask)],
+        {"baseline.value": np.array(baseline.value)},
+    )
     if not controls.recordable:
         return cells, results
     cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, _ways(baseline, off))]
@@ -71,53 +82,91 @@ for one, (on, uniform, without) in zip(likeliest, values):
 def _maps(controls: Controls, head: Head, measures: HeadMaps) -> Part:
     item, query = controls.maps[head[0]], default_cell(controls, head)[0]
     kind, layer, index = controls.head_id(head)
-    imports = ["from core.flow import " + ("flows" if measures.known is None else "flow") + ", graph, rollout"]
-    lines = [f"trace = reading.trace.of({kind!r})", f"item = trace.map({layer})",
-             f"weights = item.weights[{index}]  # (T, S)"]
+    imports = [
+        "from core.flow import "
+        + ("flows" if measures.known is None else "flow")
+        + ", graph, rollout"
+    ]
+    lines = [
+        f"trace = reading.trace.of({kind!r})",
+        f"item = trace.map({layer})",
+        f"weights = item.weights[{index}]  # (T, S)",
+    ]
     if "written" in measures.maps or "gradient" in measures.maps:
         imports.append("from core.pretrained.evidence import measure_contributions")
         lines.append("contributions = measure_contributions(baseline)")
     if "written" in measures.maps:
-        lines += [f"written = contributions.norm_map({kind!r}, {layer}, item.weights)[{index}]  # ‖α·v·W_O‖",
-                  "written = written / written.sum(-1, keepdims=True).clip(1e-12)"]
+        lines += [
+            f"written = contributions.norm_map({kind!r}, {layer}, item.weights)[{index}]  # ‖α·v·W_O‖",
+            "written = written / written.sum(-1, keepdims=True).clip(1e-12)",
+        ]
     if "gradient" in measures.maps:
-        lines.append(f"gradient = contributions.gradient_map({kind!r}, {layer}, len(item.keys))[{index}]  "
-                     "# α·∂answer/∂α")
-    lines += [f"layers = graph(reading.trace, {kind!r}, {layer})  # all heads, up to and with this layer",
-              "rolled = rollout(layers)"]
+        lines.append(
+            f"gradient = contributions.gradient_map({kind!r}, {layer}, len(item.keys))[{index}]  "
+            "# α·∂answer/∂α"
+        )
+    lines += [
+        f"layers = graph(reading.trace, {kind!r}, {layer})  # all heads, up to and with this layer",
+        "rolled = rollout(layers)",
+    ]
     if "flow" in measures.maps:
-        lines.append("flowing = flows(layers)" if measures.known is None else f"flowing = flow(layers, {query})")
-    keys = controls.reading.trace.of(kind).map(layer).weights.shape[-1]  # without the column of a learned sink
-    names = {"weights": "weights", "written": "written", "gradient": "gradient", "rollout": "rolled", "flow": "flowing"}
+        lines.append(
+            "flowing = flows(layers)"
+            if measures.known is None
+            else f"flowing = flow(layers, {query})"
+        )
+    keys = (
+        controls.reading.trace.of(kind).map(layer).weights.shape[-1]
+    )  # without the column of a learned sink
+    names = {
+        "weights": "weights",
+        "written": "written",
+        "gradient": "gradient",
+        "rollout": "rolled",
+        "flow": "flowing",
+    }
     results = {names[name]: values[:, :keys] for name, values in measures.maps.items()}
     if measures.known is not None:
         results["flowing"] = results["flowing"][query]
-    shown = [name for name in results if results[name].shape == results["weights"].shape and name != "gradient"]
+    shown = [
+        name
+        for name in results
+        if results[name].shape == results["weights"].shape and name != "gradient"
+    ]
     draw = f"""
 from core.show import show_maps
 
 show_maps({{{", ".join(f'"{name}": {name}' for name in shown)}}}, item.queries, item.keys, row={query})
 """
-    return [Cell(f"{MAPS[:-1]}: {', '.join(measures.maps)}.", "\n".join(imports) + "\n\n" + "\n".join(lines), draw,
-                 "evidence:maps" if max(item.weights.shape) <= 640 else "evidence:row")], results
+    return [
+        Cell(
+            f"{MAPS[:-1]}: {', '.join(measures.maps)}.",
+            "\n".join(imports) + "\n\n" + "\n".join(lines),
+            draw,
+            "evidence:maps" if max(item.weights.shape) <= 640 else "evidence:row",
+        )
+    ], results
 
 
 def _tokens(controls: Controls, head_code: str) -> Part:
     known = "contributions" in head_code
-    tokens = f"""
+    tokens = (
+        f"""
 import numpy as np
 
 from core.pretrained.evidence import hide_token, {"" if known else "measure_contributions, "}token_scores
 from core.ranks import kendall
 
 {"" if known else "contributions = measure_contributions(baseline)"}
-""".replace("\n\n\n", "\n\n") + """scores = token_scores(baseline, reading.trace, contributions)
+""".replace("\n\n\n", "\n\n")
+        + """scores = token_scores(baseline, reading.trace, contributions)
 hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
 for name, score in scores.items():
     print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
 rows = np.stack([*scores.values(), abs(hidden)])
 shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
 """
+    )
     draw = """
 from core.show import show_maps
 
@@ -131,7 +180,10 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
     rows = np.stack([*scores(controls).values(), np.abs(changes)])
     results = {f"scores[{name!r}]": values for name, values in scores(controls).items()}
     return [Cell(TOKENS, tokens, draw, "evidence:strip")], {
-        **results, "hidden": changes, "shares": rows / np.maximum(rows.max(-1, keepdims=True), 1e-30)}
+        **results,
+        "hidden": changes,
+        "shares": rows / np.maximum(rows.max(-1, keepdims=True), 1e-30),
+    }
 
 
 _EVERY = """

@@ -35,8 +35,13 @@ def section(controls: Controls, baseline: Baseline) -> Agreement:
     st.markdown("**Which tokens the answer depends on**")
     try:
         with one_thread(len(tokens) <= SHORT):
-            effects = measure_with_progress(WITHOUT_TOKENS, controls.key, range(len(tokens)),
-                                            lambda token: hide_token(baseline, token), "tokens")
+            effects = measure_with_progress(
+                WITHOUT_TOKENS,
+                controls.key,
+                range(len(tokens)),
+                lambda token: hide_token(baseline, token),
+                "tokens",
+            )
     except PretrainedError as error:
         st.caption(plain(str(error)))
         return None, False
@@ -49,15 +54,27 @@ def section(controls: Controls, baseline: Baseline) -> Agreement:
     needed = int(np.abs(changes).argmax())
     _strip(controls, measures, changes)
     fact(tokens_fact(tokens, changes.tolist(), first, agree))
-    rows = [[NAMES[name], MEANINGS[name], tokens[first[name]], "–" if tau is None else signed(tau)]
-            for name, tau in agree.items()]
+    rows = [
+        [NAMES[name], MEANINGS[name], tokens[first[name]], "–" if tau is None else signed(tau)]
+        for name, tau in agree.items()
+    ]
     rows.append([HIDDEN, "the token hidden from every head", tokens[needed], ""])
-    table(["measure", "computed from", "ranks first", "τ"], rows, caption="Measures of tokens, compared with hiding "
-                                                                          "each", left=3,
-          markers=False)
-    st.caption("Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
-               "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
-               + ("" if "flow" in measures else f" Flow from {len(tokens)} tokens takes too long, so it is left out."))
+    table(
+        ["measure", "computed from", "ranks first", "τ"],
+        rows,
+        caption="Measures of tokens, compared with hiding each",
+        left=3,
+        markers=False,
+    )
+    st.caption(
+        "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
+        "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
+        + (
+            ""
+            if "flow" in measures
+            else f" Flow from {len(tokens)} tokens takes too long, so it is left out."
+        )
+    )
     return agree, first["weights"] == needed
 
 
@@ -71,12 +88,25 @@ def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndar
     if patches is not None:
         item = AttentionMap("cross", 0, values[None].astype(np.float32), tuple(names), tokens)
         picked = attention_view(
-            AttentionTrace((item,), "measures"), key="evidence:patches", query=len(names) - 1, pin=pin, patches=patches,
-            title="Share of the largest", reads="measure (row) … patch (column)",
-            fact=f"{len(names)} measures of {len(tokens)} patches").pin
+            AttentionTrace((item,), "measures"),
+            key="evidence:patches",
+            query=len(names) - 1,
+            pin=pin,
+            patches=patches,
+            title="Share of the largest",
+            reads="measure (row) … patch (column)",
+            fact=f"{len(names)} measures of {len(tokens)} patches",
+        ).pin
     else:
         picked = multiples(
-            [Tile("Share of the largest", "each row from 0 to its largest value", values)], names, tokens, pin=pin,
-            key="evidence:strip", query=len(names) - 1, noun="share", reads="measure (row) … token (column)",
-            fact=f"{len(names)} measures of {len(tokens)} tokens")
+            [Tile("Share of the largest", "each row from 0 to its largest value", values)],
+            names,
+            tokens,
+            pin=pin,
+            key="evidence:strip",
+            query=len(names) - 1,
+            noun="share",
+            reads="measure (row) … token (column)",
+            fact=f"{len(names)} measures of {len(tokens)} tokens",
+        )
     write_linked("evidence", "strip", picked)

@@ -27,6 +27,13 @@ class BeforeAfter:
     def tiles(self, head: HeadChange) -> list[Tile]:
         """One head before training, and at the step."""
         first, now = (trace.map(head.layer) for trace in (self.first, self.now))
-        return [Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
-                Tile("After training" if self.last else "During training", f"step {self.step:,}",
-                     now.weights[head.head], now.mask, 1)]
+        return [
+            Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
+            Tile(
+                "After training" if self.last else "During training",
+                f"step {self.step:,}",
+                now.weights[head.head],
+                now.mask,
+                1,
+            ),
+        ]

@@ -30,7 +30,10 @@ RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
 SIZES = (4, 8, 16, 32, 64)
 SENTENCE = "fine_tune:sentence"
 EXAMPLE = "could you tell me why nobody answers the phone"
-USUAL_MODEL = {"classify": EMBEDDED, "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB))}
+USUAL_MODEL = {
+    "classify": EMBEDDED,
+    "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
+}
 FIELDS = {"classify": "One text and its label", "pairs": "A source and its target"}
 
 
@@ -39,9 +42,18 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     link_value(SENTENCE, EXAMPLE, str)
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
-    task = row[0].selectbox("Task", list(TASKS), format_func=text.TASKS.__getitem__,
-                             help="What the model learns from each row.", key=TASK, on_change=forget_link,
-                            **BOUND) or "classify"
+    task = (
+        row[0].selectbox(
+            "Task",
+            list(TASKS),
+            format_func=text.TASKS.__getitem__,
+            help="What the model learns from each row.",
+            key=TASK,
+            on_change=forget_link,
+            **BOUND,
+        )
+        or "classify"
+    )
     name = model_box(row[1], USUAL_MODEL[task])
     with row[2]:
         data = _rows(task)
@@ -53,13 +65,21 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
         if not model:
             return task, None
-        return task, FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **settings)
+        return task, FineTuneConfig(
+            task=task, data=data, model=model, watch=watch.strip(), **settings
+        )
     except PretrainedError as error:
         field_error(error)
-        st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=select_model,
-                  args=(USUAL_MODEL[task].name,))
+        st.button(
+            f"Use {USUAL_MODEL[task].name}",
+            key="fine_tune:usual",
+            on_click=select_model,
+            args=(USUAL_MODEL[task].name,),
+        )
     except ConfigError as error:
-        if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
+        if not st.session_state.get(
+            f"fine_tune:data:{task}:panel"
+        ):  # there it stands under the field
             field_error(error)
     return task, None
 
@@ -76,7 +96,9 @@ def _model(name: str, task: str) -> str | None:
     if ref is None:
         return None
     if ref.source == "array":
-        raise PretrainedError(f"{name} holds attention weights only, so there is no model to train.")
+        raise PretrainedError(
+            f"{name} holds attention weights only, so there is no model to train."
+        )
     check_model(config_name(ref), task)
     return config_name(ref)
 
@@ -86,20 +108,40 @@ def _rows(task: str) -> str:
     key, own = f"fine_tune:data:{task}", own_rows(task)
     link_data(key, own)
     # The label stays the same: a popover with another label would be closed.
-    panel = st.popover("Rows", icon=":material/table_rows:", width="stretch", on_change="rerun", key=f"{key}:panel",
-                       help="The data that the model learns from.")
+    panel = st.popover(
+        "Rows",
+        icon=":material/table_rows:",
+        width="stretch",
+        on_change="rerun",
+        key=f"{key}:panel",
+        help="The data that the model learns from.",
+    )
     if not panel.open:
         return _text(str(st.session_state.get(key, own)))
     first, second = TASKS[task]
     with panel:
         st.markdown(f"**{FIELDS[task]} in each line of a CSV**")
-        st.caption(f"The first line may name the columns: {first},{second}. A quarter of the rows is held out for "
-                   f"validation. The lab's rows: {text.OURS[task]}.")
-        param = Param("data", "Rows", own, meaning=f"CSV with {first} and {second}", longest=MOST_SIGNS,
-                      parse=lambda value: parse(task, read(value)))
+        st.caption(
+            f"The first line may name the columns: {first},{second}. A quarter of the rows is held out for "
+            f"validation. The lab's rows: {text.OURS[task]}."
+        )
+        param = Param(
+            "data",
+            "Rows",
+            own,
+            meaning=f"CSV with {first} and {second}",
+            longest=MOST_SIGNS,
+            parse=lambda value: parse(task, read(value)),
+        )
         rows = _text(data_widget(param, key))
         if rows != own:
-            st.button("Use the lab's rows", key=f"{key}:ours", type="tertiary", on_click=_reset, args=(key, own))
+            st.button(
+                "Use the lab's rows",
+                key=f"{key}:ours",
+                type="tertiary",
+                on_click=_reset,
+                args=(key, own),
+            )
     return rows
 
 
@@ -118,12 +160,24 @@ def _reset(key: str, own: str) -> None:
 
 def _settings(task: str) -> dict[str, Any]:
     """The settings in a popover; while it is closed, those of the session."""
-    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {"seed": 0, "device": "auto"}
+    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {
+        "seed": 0,
+        "device": "auto",
+    }
     readers = {name: between(*BOUNDS[name]) for name in ("epochs", "layers", "seed")} | {
-        "learning_rate": one_of(RATES), "batch_size": one_of(SIZES), "device": one_of(devices())}
+        "learning_rate": one_of(RATES),
+        "batch_size": one_of(SIZES),
+        "device": one_of(devices()),
+    }
     key = partial("fine_tune:{1}:{0}".format, task)
-    panel = st.popover("Settings", icon=":material/tune:", width="stretch", on_change="rerun", key=key("panel"),
-                       help="Duration, learning rate and seed of the next run.")
+    panel = st.popover(
+        "Settings",
+        icon=":material/tune:",
+        width="stretch",
+        on_change="rerun",
+        key=key("panel"),
+        help="Duration, learning rate and seed of the next run.",
+    )
     for name, value in usual.items():
         link_value(key(name), value, readers[name])
     if not panel.open:
@@ -131,22 +185,55 @@ def _settings(task: str) -> dict[str, Any]:
     low, high = (int(bound) for bound in BOUNDS["epochs"])
     settings: dict[str, Any] = {}
     with panel:
-        settings["epochs"] = st.number_input("Epochs", low, high, usual["epochs"], key=key("epochs"), **KEEP,
-                                             help="Passes over the training rows.")
+        settings["epochs"] = st.number_input(
+            "Epochs",
+            low,
+            high,
+            usual["epochs"],
+            key=key("epochs"),
+            **KEEP,
+            help="Passes over the training rows.",
+        )
         if task == "classify":
             settings["layers"] = st.number_input(
-                "Trained layers", 0, int(BOUNDS["layers"][1]), usual["layers"], key=key("layers"), **KEEP,
+                "Trained layers",
+                0,
+                int(BOUNDS["layers"][1]),
+                usual["layers"],
+                key=key("layers"),
+                **KEEP,
                 help="Counted from the last layer. With 0, only the classification head is trained and no attention "
-                     "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
-                     "model gets a new one.")
-        settings["learning_rate"] = st.select_slider("Learning rate", RATES, usual["learning_rate"], **KEEP,
-                                                     key=key("learning_rate"), format_func=lambda rate: f"{rate:g}",
-                                                     help="The size of each update of the weights.")
-        settings["batch_size"] = st.select_slider("Batch size", SIZES, usual["batch_size"], key=key("batch_size"),
-                                                  help="The number of rows in one update.", **KEEP)
-        settings["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
-                                           help="Fixes which rows are held out, the new weights and the order of rows.")
+                "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
+                "model gets a new one.",
+            )
+        settings["learning_rate"] = st.select_slider(
+            "Learning rate",
+            RATES,
+            usual["learning_rate"],
+            **KEEP,
+            key=key("learning_rate"),
+            format_func=lambda rate: f"{rate:g}",
+            help="The size of each update of the weights.",
+        )
+        settings["batch_size"] = st.select_slider(
+            "Batch size",
+            SIZES,
+            usual["batch_size"],
+            key=key("batch_size"),
+            help="The number of rows in one update.",
+            **KEEP,
+        )
+        settings["seed"] = st.number_input(
+            "Seed",
+            0,
+            int(BOUNDS["seed"][1]),
+            0,
+            key=key("seed"),
+            **KEEP,
+            help="Fixes which rows are held out, the new weights and the order of rows.",
+        )
         if len(devices()) > 2:  # more than automatic and the CPU
-            settings["device"] = st.selectbox("Device", devices(), key=key("device"), **KEEP,
-                                              help=f"{AUTO[0].upper()}{AUTO[1:]}.")
+            settings["device"] = st.selectbox(
+                "Device", devices(), key=key("device"), **KEEP, help=f"{AUTO[0].upper()}{AUTO[1:]}."
+            )
     return settings

@@ -49,17 +49,37 @@ table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "exact": recor
                       for record in run.records()]).set_index("step")
 print(table.tail())
 """
-    results = {"table['loss'].to_numpy(float)": np.array([record.loss for record in data.records], dtype=float),
-               "table['exact'].to_numpy(float)": np.array([record.exact for record in data.records], dtype=float)}
+    results = {
+        "table['loss'].to_numpy(float)": np.array(
+            [record.loss for record in data.records], dtype=float
+        ),
+        "table['exact'].to_numpy(float)": np.array(
+            [record.exact for record in data.records], dtype=float
+        ),
+    }
     cells = [Cell(CURVES, code, DRAW_CURVES, "fine_tune:loss")]
     if both is None or head is None:
         return Script(tuple(cells), results)
     kind, changed = both.now.kinds[0], CHANGED.format(layer=head.layer, head=head.head)
-    cells.append(Cell(HEADS, _traces(data, both, kind) + changed.lstrip(), DRAW_HEADS, f"fine_tune:maps:{kind}"))
+    cells.append(
+        Cell(
+            HEADS,
+            _traces(data, both, kind) + changed.lstrip(),
+            DRAW_HEADS,
+            f"fine_tune:maps:{kind}",
+        )
+    )
     before, after = (tile.weights for tile in both.tiles(head))
-    return Script(tuple(cells), {**results, "before": before, "after": after, "difference": after - before,
-                                 "[change.moved for change in heads]":
-                                     np.array([change.moved for change in both.heads])})
+    return Script(
+        tuple(cells),
+        {
+            **results,
+            "before": before,
+            "after": after,
+            "difference": after - before,
+            "[change.moved for change in heads]": np.array([change.moved for change in both.heads]),
+        },
+    )
 
 
 def _traces(data: FineTuneData, both: BeforeAfter, kind: str) -> str:
@@ -78,8 +98,14 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
     tuned = ModelRef("folder", Path(data.model).as_posix())
     refs = {"model": fine_tuned_models.before(data.config.model), "tuned": tuned}
     lines = {name: model_lines(ref, name) for name, ref in refs.items()}
-    imports = {f"from core.{line}" for line in ("difference import changes", "pretrained import ModelInputs",
-                                                "pretrained import read")}
+    imports = {
+        f"from core.{line}"
+        for line in (
+            "difference import changes",
+            "pretrained import ModelInputs",
+            "pretrained import read",
+        )
+    }
     loads = "\n".join(load for _, load in lines.values())
     return f"""
 {import_block(imports.union(*(more for more, _ in lines.values())))}

@@ -26,11 +26,17 @@ from dashboard.runtime.cache import measurements, shared
 from dashboard.views.generate.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 
-PATIENCE, BETWEEN = 0.35, 0.2  # seconds until an unfinished search is drawn, and at least between two drawings
+PATIENCE, BETWEEN = (
+    0.35,
+    0.2,
+)  # seconds until an unfinished search is drawn, and at least between two drawings
 SHARE = 4  # the time between two drawings is at least this many times that of one drawing
 LIKELIEST = 10  # tokens that are named at a step
 NO_TOKEN = -1  # the id of a sink
-FINISHED, NAMES = "generate:finished", "generate:names"  # of all sessions: searches that are over, names of tokens
+FINISHED, NAMES = (
+    "generate:finished",
+    "generate:names",
+)  # of all sessions: searches that are over, names of tokens
 MOST_SHARED = 2000  # candidates of a search that other sessions get
 
 
@@ -102,8 +108,11 @@ def outputs(search: Search) -> list[Hypothesis]:
     tree, last = search.tree, search.length - 1
     hypotheses = list(tree.hypotheses)
     if not search.done:
-        hypotheses += [Hypothesis(leaf, tree.tokens(leaf), one.total, one.total, one.samples)
-                       for leaf, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
+        hypotheses += [
+            Hypothesis(leaf, tree.tokens(leaf), one.total, one.total, one.samples)
+            for leaf, one in enumerate(tree.candidates)
+            if one.step == last and one.fate == "kept"
+        ]
         hypotheses.sort(key=lambda one: (-one.samples, -one.logp))
     return hypotheses
 
@@ -148,18 +157,36 @@ class StepView:
     def keys(self) -> tuple[int, ...]:
         """The ids of the maps' columns."""
         start = self.search.start
-        ids = start.read.ids if self.kind == "cross" else (*start.prompt.prefix_tokens, *self.tokens[:-1])
+        ids = (
+            start.read.ids
+            if self.kind == "cross"
+            else (*start.prompt.prefix_tokens, *self.tokens[:-1])
+        )
         return (*ids, NO_TOKEN) if self.continuation.sink else ids
 
 
-def step_view(search: Search, pretrained: Pretrained, path: Sequence[int], step: int, continuation: Continuation,
-              kind: Kind) -> StepView:
+def step_view(
+    search: Search,
+    pretrained: Pretrained,
+    path: Sequence[int],
+    step: int,
+    continuation: Continuation,
+    kind: Kind,
+) -> StepView:
     """One step of a path, with the names of all tokens that may be drawn."""
     tokens = search.tree.tokens(path[-1])
-    top = continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1])).indices.flatten().tolist()
+    top = (
+        continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1]))
+        .indices.flatten()
+        .tolist()
+    )
     candidates = (one.token for one in search.tree.candidates)
-    names = _names(search.controls.ref, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates])
-    return StepView(search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind))
+    names = _names(
+        search.controls.ref, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates]
+    )
+    return StepView(
+        search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind)
+    )
 
 
 def _names(ref: ModelRef, ids: Sequence[int]) -> Mapping[int, str]:
@@ -174,12 +201,19 @@ def search_probabilities(view: StepView) -> Tensor:
     """The probabilities (V,) that the search uses at a step."""
     search, tokens = view.search, tuple(view.tokens)
     if not search.done:  # each drawing of its progress has other tokens
-        return step_probabilities(view.pretrained, search.start, search.controls.settings, tokens[:view.step],
-                                  view.continuation.logits[view.step])
+        return step_probabilities(
+            view.pretrained,
+            search.start,
+            search.controls.settings,
+            tokens[: view.step],
+            view.continuation.logits[view.step],
+        )
     return shared(_search_probabilities, search.controls, tokens, view.step)
 
 
 def _search_probabilities(controls: Controls, tokens: tuple[int, ...], step: int) -> Tensor:
     pretrained, path = load_model(controls.ref), score_path(controls.ref, controls.inputs, tokens)
     start = prepare_generation(pretrained, controls.inputs)
-    return step_probabilities(pretrained, start, controls.settings, tokens[:step], path.logits[step])
+    return step_probabilities(
+        pretrained, start, controls.settings, tokens[:step], path.logits[step]
+    )

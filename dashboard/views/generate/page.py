@@ -21,7 +21,14 @@ from dashboard.charts.token_bars import bars
 from dashboard.charts.tokens import shorten
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
-from dashboard.runtime.link_values import Pair, fragment, read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.link_values import (
+    Pair,
+    fragment,
+    read_linked,
+    read_pair,
+    write_linked,
+    write_pair,
+)
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.threads import one_thread
 from dashboard.views.generate import text
@@ -63,14 +70,20 @@ ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
 EARLIER_NAMES: dict[str, Kind] = {"What was said": "causal"}  # of SIDES, in older links
 KIND = "generate:kind"
-RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
+RANKS, FEW, LONG = (
+    8,
+    4,
+    40,
+)  # candidates of a step that are drawn; fewer once there are so many steps
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Generate",
-          "A model writes one token after another. See its alternatives at each step, and where each new token "
-          "attends.")
+    title(
+        "Generate",
+        "A model writes one token after another. See its alternatives at each step, and where each new token "
+        "attends.",
+    )
     choice = choose_model("generate", needs=("generate",))
     if choice is not None and choice.pretrained is not None:
         try:
@@ -82,15 +95,22 @@ def page() -> None:
                 if not search.done:
                     with st.container(horizontal=True, vertical_alignment="center"):
                         st.markdown(f"Stopped after {search.length} tokens.")
-                        st.button("Continue", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop,
-                                  args=(search, False))
+                        st.button(
+                            "Continue",
+                            icon=":material/play_arrow:",
+                            key="generate:go-on",
+                            on_click=_stop,
+                            args=(search, False),
+                        )
                 _results(search, choice.pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
     next_page("generate")
 
 
-def _run(search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator) -> None:
+def _run(
+    search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
+) -> None:
     """Continue the search, with its text so far and a button to stop it."""
     parts: list[st.delta_generator.DeltaGenerator] = []
 
@@ -98,8 +118,14 @@ def _run(search: Search, pretrained: Pretrained, container: st.delta_generator.D
         if not parts:
             left, right = container.container().columns([0.86, 0.14])
             parts.append(left.empty())
-            right.button("Stop", icon=":material/stop:", key="generate:stop", on_click=_stop, args=(search, True),
-                         width="stretch")
+            right.button(
+                "Stop",
+                icon=":material/stop:",
+                key="generate:stop",
+                on_click=_stop,
+                args=(search, True),
+                width="stretch",
+            )
         _progress(search, pretrained, parts[0])
 
     if not search.done:
@@ -149,37 +175,59 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         if bad:
             st.warning(bad)
         st.html(step_strips(view, view.trace.map(layer), head, theme()))
-    fact(f"{text.token_fact(result.logits[step], view.tokens[step], view.names, step)} "
-         f"{text.attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}")
+    fact(
+        f"{text.token_fact(result.logits[step], view.tokens[step], view.names, step)} "
+        f"{text.attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}"
+    )
     _outputs_and_tree(view, hypotheses, texts)
 
 
-def _outputs_and_tree(view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> None:
+def _outputs_and_tree(
+    view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]
+) -> None:
     """Draw the outputs, and the tree of all candidates."""
     search, settings = view.search, view.search.controls.settings
     outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
-        st.code(text_of(search.controls.ref, view.tokens) or "nothing", language=None, wrap_lines=True)
+        st.code(
+            text_of(search.controls.ref, view.tokens) or "nothing", language=None, wrap_lines=True
+        )
     if sentence := text.outputs_fact(settings, hypotheses, texts):
         fact(sentence)
     ranks = RANKS if search.length <= LONG else FEW
     spots = search_tree.spots(search.tree, view.path, ranks)
-    drawn = partial(search_tree.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks)
-    tree_view(drawn, partial(search_tree.rows, search.tree, view.names),
-              f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
-              theme=theme(), follow=st.session_state[PICKED] is not None, key="generate:tree",
-              on_pick=partial(pick_candidate, tuple(view.path), search.tree))
+    drawn = partial(
+        search_tree.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks
+    )
+    tree_view(
+        drawn,
+        partial(search_tree.rows, search.tree, view.names),
+        f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
+        theme=theme(),
+        follow=st.session_state[PICKED] is not None,
+        key="generate:tree",
+        on_pick=partial(pick_candidate, tuple(view.path), search.tree),
+    )
     st.latex(text.equation(settings, search.tree, view.path, view.step))
     st.caption(plain(text.caption(search, len(spots), view.continuation.note)))
     sources(settings.strategy, key="generate:source-code")
 
 
-def _progress(search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator) -> None:
+def _progress(
+    search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
+) -> None:
     """Draw the best output so far: its newest token with the attention, and the likeliest tokens."""
     best = outputs(search)[0]
     most = min(search.controls.settings.longest, search.start.room)
     result = score_continuation(pretrained, search.start, best.tokens)
-    view = step_view(search, pretrained, search.tree.path(best.leaf), len(best) - 1, result, result.trace.kinds[0])
+    view = step_view(
+        search,
+        pretrained,
+        search.tree.path(best.leaf),
+        len(best) - 1,
+        result,
+        result.trace.kinds[0],
+    )
     layer, head = most_informative_head(view.trace, view.keys, view.tokens)
     with container.container():
         st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
@@ -192,9 +240,16 @@ def _kind_field(kinds: Sequence[Kind]) -> Kind:
     if (linked := EARLIER_NAMES.get(st.query_params.get(KIND, ""))) is not None:
         st.session_state[KIND] = linked
     return st.segmented_control(
-        "Attends to", kinds, default=kinds[0], required=True, key=KIND, format_func=SIDES.__getitem__,
-        label_visibility="collapsed", **BOUND,
-        help="The tokens whose weights are shown: the source, or what the model wrote before.")
+        "Attends to",
+        kinds,
+        default=kinds[0],
+        required=True,
+        key=KIND,
+        format_func=SIDES.__getitem__,
+        label_visibility="collapsed",
+        **BOUND,
+        help="The tokens whose weights are shown: the source, or what the model wrote before.",
+    )
 
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
@@ -205,11 +260,20 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
     pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
     picked = attention_view(
-        view.trace, key=f"generate:map:{view.kind}", pin=pin, layer=layer, head=head, query=view.step, show=show,
-        height=420, link=f"generate:{view.kind}", row_slider=slider_key(len(view.path)),
+        view.trace,
+        key=f"generate:map:{view.kind}",
+        pin=pin,
+        layer=layer,
+        head=head,
+        query=view.step,
+        show=show,
+        height=420,
+        link=f"generate:{view.kind}",
+        row_slider=slider_key(len(view.path)),
         title=f"Where each new token attends in {side}",
         reads="new token (row) attends to → read (column)",
-        fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens")
+        fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens",
+    )
     write_linked("generate", "pin", picked.pin)
     return picked.layer, picked.head
 
@@ -217,8 +281,15 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
 def _heads(view: StepView, layer: int, head: int) -> None:
     """Draw every head, to pick one."""
     layers, most = view.trace.shape
-    attention_view(view.trace, key=f"generate:grid:{view.kind}", layout="grid", layer=layer, head=head,
-                   link=f"generate:{view.kind}", fact=f"{layers} layers of {most} heads")
+    attention_view(
+        view.trace,
+        key=f"generate:grid:{view.kind}",
+        layout="grid",
+        layer=layer,
+        head=head,
+        link=f"generate:{view.kind}",
+        fact=f"{layers} layers of {most} heads",
+    )
 
 
 def _likeliest(view: StepView) -> None:
@@ -230,17 +301,29 @@ def _likeliest(view: StepView) -> None:
     if float((search - model).abs().max()) > 1e-6:
         shares[label] = search
     st.markdown(f"**Most likely tokens at step {view.step + 1}**")
-    draw_chart(st, bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST),
-               alt="The likeliest next tokens of this step")
+    draw_chart(
+        st,
+        bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST),
+        alt="The likeliest next tokens of this step",
+    )
     if len(shares) > 1:
-        st.caption(f"Faint: the model's own probability. Full: the probability that the search uses ({label}).")
+        st.caption(
+            f"Faint: the model's own probability. Full: the probability that the search uses ({label})."
+        )
 
 
 # Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint.
 
 
-def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,
-          chance: float | None = None) -> str:
+def strip(
+    tokens: Sequence[str],
+    weights: Sequence[float | None],
+    theme: Theme,
+    *,
+    label: str,
+    now: int | None = None,
+    chance: float | None = None,
+) -> str:
     """HTML of the tokens; a weight is None where no attention is possible.
 
     `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
@@ -276,14 +359,25 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
     if view.kind == "cross":
         read = strip(item.keys, weights, theme, label=label)
         start = tuple(view.names[token] for token in view.search.start.prompt.prefix_tokens[1:])
-        answer = strip((*start, *generated), [None] * (len(start) + len(generated)), theme, label="The output",
-                       now=len(start) + view.step, chance=chance)
+        answer = strip(
+            (*start, *generated),
+            [None] * (len(start) + len(generated)),
+            theme,
+            label="The output",
+            now=len(start) + view.step,
+            chance=chance,
+        )
         return f"{STYLE}{read}<div style='height:8px'></div>{answer}"
     first = len(view.search.start.prompt.prefix_tokens)
     line = (*sink, *item.keys[:first], *generated)
-    shares: list[float | None] = [*weights[len(weights) - len(sink):], *weights[: first + view.step]]
+    shares: list[float | None] = [
+        *weights[len(weights) - len(sink) :],
+        *weights[: first + view.step],
+    ]
     shares += [None] * (len(line) - len(shares))
-    return STYLE + strip(line, shares, theme, label=label, now=len(sink) + first + view.step, chance=chance)
+    return STYLE + strip(
+        line, shares, theme, label=label, now=len(sink) + first + view.step, chance=chance
+    )
 
 
 # The session's search, and the picked output and step, which tree, timeline and link share.
@@ -296,7 +390,9 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
     """
     search: Search | None = st.session_state.get(GOING)
     if search is None or search.controls != controls:
-        search = Search.of(controls, pretrained, read=search is not None)  # a link's pick belongs to the first search
+        search = Search.of(
+            controls, pretrained, read=search is not None
+        )  # a link's pick belongs to the first search
         st.session_state[GOING], st.session_state[PICKED] = search, None
     return search
 
@@ -304,7 +400,9 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
     """The picked path and its step, first read from the link, then written into it."""
     if not search.read:
-        st.session_state[PICKED], bad = read_pair(LINKED, (len(search.tree.candidates), search.length))
+        st.session_state[PICKED], bad = read_pair(
+            LINKED, (len(search.tree.candidates), search.length)
+        )
         if bad:
             st.warning(bad)
     search.read = True
@@ -312,7 +410,9 @@ def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list
     return picked_path(search.tree, hypotheses, st.session_state[PICKED])
 
 
-def picked_path(tree: Tree, hypotheses: Sequence[Hypothesis], pick: Pair | None) -> tuple[list[int], int]:
+def picked_path(
+    tree: Tree, hypotheses: Sequence[Hypothesis], pick: Pair | None
+) -> tuple[list[int], int]:
     """The best output through the picked candidate, or the path to it if it was dropped; and the picked step.
 
     With nothing picked the first step of the best output.
@@ -332,24 +432,47 @@ def pick_candidate(path: Sequence[int], tree: Tree) -> None:
         st.session_state[PICKED] = leaf, tree.candidates[candidate].step
 
 
-def timeline(search: Search, hypotheses: Sequence[Hypothesis], texts: Sequence[str], path: Sequence[int],
-             step: int) -> None:
+def timeline(
+    search: Search,
+    hypotheses: Sequence[Hypothesis],
+    texts: Sequence[str],
+    path: Sequence[int],
+    step: int,
+) -> None:
     """Draw the choice of an output, where there are several, and a slider over its tokens."""
     slider = st.container()
     if len(hypotheses) > 1:
         which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
-        labels = {one.leaf: shorten(text) or "nothing" for one, text in zip(hypotheses[:OUTPUTS], texts, strict=False)}
+        labels = {
+            one.leaf: shorten(text) or "nothing"
+            for one, text in zip(hypotheses[:OUTPUTS], texts, strict=False)
+        }
         labels.setdefault(path[-1], "Another path")
         st.session_state["generate:output"] = path[-1]
-        which.selectbox("Output", list(labels), key="generate:output", label_visibility="collapsed",
-                        help="The output whose tokens are shown.", on_change=_pick_output,
-                        args=(search.tree, hypotheses[0].leaf),
-                        format_func=lambda leaf: labels[leaf])
+        which.selectbox(
+            "Output",
+            list(labels),
+            key="generate:output",
+            label_visibility="collapsed",
+            help="The output whose tokens are shown.",
+            on_change=_pick_output,
+            args=(search.tree, hypotheses[0].leaf),
+            format_func=lambda leaf: labels[leaf],
+        )
     if len(path) > 1:
         name = slider_key(len(path))
         st.session_state[name] = step + 1
-        slider.slider("Step", 1, len(path), key=name, on_change=_pick_step, args=(name, path[-1]), format="step %d",
-                      label_visibility="collapsed", help="The token of the output that is shown.")
+        slider.slider(
+            "Step",
+            1,
+            len(path),
+            key=name,
+            on_change=_pick_step,
+            args=(name, path[-1]),
+            format="step %d",
+            label_visibility="collapsed",
+            help="The token of the output that is shown.",
+        )
 
 
 def slider_key(steps: int) -> str:

@@ -43,8 +43,11 @@ for output in tree.hypotheses:
     print(f"{{output.logp:.3f}} {{decode_text(model, output.tokens)}}")
 """
     shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
-    tokens = source_of(list(view.tokens)) if shown is None or not view.search.done else (
-        f"tree.hypotheses[{shown}].tokens")
+    tokens = (
+        source_of(list(view.tokens))
+        if shown is None or not view.search.done
+        else (f"tree.hypotheses[{shown}].tokens")
+    )
     attention = f"""
 tokens = {tokens}
 start = prepare_generation(model, inputs)
@@ -63,13 +66,32 @@ model_share = logits.softmax(-1)
 search_share = step_probabilities(model, start, settings, tokens[:{step}], logits)
 """
     logits = view.continuation.logits[step]
-    used = step_probabilities(view.pretrained, view.search.start, controls.settings, view.tokens[:step], logits)
-    results = {"tokens": np.array(view.tokens), "weights": view.trace.head(*head),
-               "[item.weights for item in trace.maps]": np.array([item.weights for item in view.trace.maps]),
-               "model_share": to_numpy(logits.softmax(-1)), "search_share": to_numpy(used)}
+    used = step_probabilities(
+        view.pretrained, view.search.start, controls.settings, view.tokens[:step], logits
+    )
+    results = {
+        "tokens": np.array(view.tokens),
+        "weights": view.trace.head(*head),
+        "[item.weights for item in trace.maps]": np.array(
+            [item.weights for item in view.trace.maps]
+        ),
+        "model_share": to_numpy(logits.softmax(-1)),
+        "search_share": to_numpy(used),
+    }
     if view.search.done:
-        results |= {"[output.logp for output in tree.hypotheses]": np.array([one.logp for one in hypotheses]),
-                    "len(tree.candidates)": np.array(len(view.search.tree.candidates))}
+        results |= {
+            "[output.logp for output in tree.hypotheses]": np.array(
+                [one.logp for one in hypotheses]
+            ),
+            "len(tree.candidates)": np.array(len(view.search.tree.candidates)),
+        }
     key = f"generate:map:{view.kind}"
-    return Script((model_cell(controls.ref, controls.inputs, reads=False), Cell(SEARCH, search),
-                   Cell(ATTENTION, attention, draw, key), Cell(STEP, shares, BARS, CHART)), results)
+    return Script(
+        (
+            model_cell(controls.ref, controls.inputs, reads=False),
+            Cell(SEARCH, search),
+            Cell(ATTENTION, attention, draw, key),
+            Cell(STEP, shares, BARS, CHART),
+        ),
+        results,
+    )

@@ -16,13 +16,28 @@ STEP_OF = {step.key: step for step in STEPS}
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Glossary", f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.")
-    typed = st.text_input("Find a term", key="glossary:find", width=room(320), live=True, placeholder="softmax",
-                          **BOUND, help="Shows the terms whose name or explanation contains this text.") or ""
+    title(
+        "Glossary",
+        f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.",
+    )
+    typed = (
+        st.text_input(
+            "Find a term",
+            key="glossary:find",
+            width=room(320),
+            live=True,
+            placeholder="softmax",
+            **BOUND,
+            help="Shows the terms whose name or explanation contains this text.",
+        )
+        or ""
+    )
     terms = matching(typed)
     if not terms:
-        st.info(f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
-                icon=":material/search:")
+        st.info(
+            f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
+            icon=":material/search:",
+        )
     for term in terms:
         draw_term(term)
     next_page("glossary")
@@ -32,13 +47,22 @@ def matching(typed: str) -> list[Term]:
     """The terms that contain a text, by name; those whose name contains it come first."""
     text = typed.strip().lower()
     terms = [term for term in TERMS if text in f"{term.name} {term.text}".lower()]
-    return sorted(terms, key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("[")))
+    return sorted(
+        terms, key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("["))
+    )
 
 
 def draw_term(term: Term) -> None:
     """Draw a term, its explanation and the link to its page."""
     step = STEP_OF[term.page]
-    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small"):
+    with st.container(
+        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small"
+    ):
         st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
-        st.page_link(step.path, label=step.title, icon=step.icon, width="content",
-                     help=f"Open {step.title}, where {plain(term.name)} can be seen.")
+        st.page_link(
+            step.path,
+            label=step.title,
+            icon=step.icon,
+            width="content",
+            help=f"Open {step.title}, where {plain(term.name)} can be seen.",
+        )

@@ -38,29 +38,42 @@ class HeadReading:
 
 def measure_roles(choice: ModelChoice, kind: Kind, sentences: tuple[str, ...]) -> Measurements:
     """Score every head in every role, on these sentences or else on the example sentences."""
-    return Measurements(inputs_of(choice.ref, choice.inputs, kind, sentences),
-                        role_scores_of(choice.ref, choice.inputs, kind, sentences))
+    return Measurements(
+        inputs_of(choice.ref, choice.inputs, kind, sentences),
+        role_scores_of(choice.ref, choice.inputs, kind, sentences),
+    )
 
 
 def default_role(scores: RoleScores) -> int:
-    """The index of the role with the largest share above chance, of the active roles that some head has; else of all.
-    """
+    """The index of the role with the largest share above chance, of the active roles that some head has; else of all."""
     best = np.nanmax(np.where(np.isnan(scores.share), -1.0, scores.share), (1, 2))
     acts = np.asarray([role.acts for role in ROLES])
     return int((best + np.where(acts & scores.counts.any((1, 2)), 2.0, 0.0)).argmax())
 
 
-def best_reading(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> HeadReading | None:
+def best_reading(
+    choice: ModelChoice, measurements: Measurements, role: int, head: Head
+) -> HeadReading | None:
     """The measured input on which the head shows the role most clearly; None if none can show it."""
-    return shared(_best_reading, choice.ref, measurements.inputs, measurements.scores.kind, role, head)
+    return shared(
+        _best_reading, choice.ref, measurements.inputs, measurements.scores.kind, role, head
+    )
 
 
-def _best_reading(ref: ModelRef, inputs: RoleInputs, kind: Kind, role: int, head: Head) -> HeadReading | None:
+def _best_reading(
+    ref: ModelRef, inputs: RoleInputs, kind: Kind, role: int, head: Head
+) -> HeadReading | None:
     readings = readings_of(ref, inputs, kind)
     example = clearest_example(readings, kind, ROLES[role], *head)
-    return None if example is None else HeadReading(inputs.givens[example.reading], readings[example.reading], example)
+    return (
+        None
+        if example is None
+        else HeadReading(inputs.givens[example.reading], readings[example.reading], example)
+    )
 
 
 def own_reading(choice: ModelChoice, kind: Kind, role: int, head: Head) -> HeadReading:
     """The user's own input, with the head's clearest example of the role in it."""
-    return HeadReading(choice.inputs, choice.reading, clearest_example([choice.reading], kind, ROLES[role], *head))
+    return HeadReading(
+        choice.inputs, choice.reading, clearest_example([choice.reading], kind, ROLES[role], *head)
+    )

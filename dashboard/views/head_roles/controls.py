@@ -16,7 +16,9 @@ from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 
-ROLE, HEAD, OWN, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "own", "shown", "known"))
+ROLE, HEAD, OWN, SHOWN, KNOWN = (
+    f"head_roles:{key}" for key in ("role", "head", "own", "shown", "known")
+)
 MOST_SENTENCES, MOST_SIGNS = 60, 400
 HERE, SET = "here", "set"
 ROLE_VIEW, SYNTAX_VIEW, TEST_VIEW = "Roles", "Syntax", "Standard tests"
@@ -35,11 +37,18 @@ class Controls:
 def draw_view() -> str:
     """Draw the choice of what is measured, by its name."""
     views = [ROLE_VIEW, SYNTAX_VIEW, TEST_VIEW]
-    return st.segmented_control("Measure", views, default=ROLE_VIEW, key="head_roles:view", required=True,
-                                label_visibility="collapsed", **BOUND,
-                                help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and "
-                                     "other relations, in annotated sentences. Standard tests: random tokens that "
-                                     "repeat.")
+    return st.segmented_control(
+        "Measure",
+        views,
+        default=ROLE_VIEW,
+        key="head_roles:view",
+        required=True,
+        label_visibility="collapsed",
+        **BOUND,
+        help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and "
+        "other relations, in annotated sentences. Standard tests: random tokens that "
+        "repeat.",
+    )
 
 
 def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
@@ -65,19 +74,37 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, Measurements]:
 
 def draw_on_set(noun: str) -> bool:
     """Draw the choice between the user's own input and the measured one; True for the measured one."""
-    return st.segmented_control("Shown on", [HERE, SET], default=HERE, key="head_roles:where", required=True,
-                                label_visibility="collapsed", **BOUND,
-                                help="Your own input, or the measured one with the clearest example of the role.",
-                                format_func={HERE: f"Your {noun}", SET: "Clearest example"}.__getitem__) == SET
+    return (
+        st.segmented_control(
+            "Shown on",
+            [HERE, SET],
+            default=HERE,
+            key="head_roles:where",
+            required=True,
+            label_visibility="collapsed",
+            **BOUND,
+            help="Your own input, or the measured one with the clearest example of the role.",
+            format_func={HERE: f"Your {noun}", SET: "Clearest example"}.__getitem__,
+        )
+        == SET
+    )
 
 
 def _sentences_field(column: Any) -> tuple[tuple[str, ...], str | None]:
     with column.popover("Sentences", icon=":material/notes:", width="stretch"):
-        typed = st.text_area("Your own sentences, one per line", key=OWN, height=180, **BOUND,
-                             placeholder="\n".join(SENTENCES[:4]),
-                             help="The heads are measured on them: at most "
-                                  f"{MOST_SENTENCES} lines of {MOST_SIGNS} letters. Left empty, the example sentences "
-                                  "are measured.") or ""
+        typed = (
+            st.text_area(
+                "Your own sentences, one per line",
+                key=OWN,
+                height=180,
+                **BOUND,
+                placeholder="\n".join(SENTENCES[:4]),
+                help="The heads are measured on them: at most "
+                f"{MOST_SENTENCES} lines of {MOST_SIGNS} letters. Left empty, the example sentences "
+                "are measured.",
+            )
+            or ""
+        )
         with st.container(height=180):
             st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
     return read_sentences(typed)
@@ -100,15 +127,26 @@ def _role_field(scores: RoleScores, model: str, column: Any) -> int:
     default = ROLES[default_role(scores)].key
     reset_choice(ROLE, keys, default, model)
     names = {role.key: role.name for role in ROLES}
-    key = column.selectbox("Role", keys, keys.index(default), key=ROLE, format_func=names.__getitem__, **BOUND,
-                           help="The role whose scores are shown for every head.")
+    key = column.selectbox(
+        "Role",
+        keys,
+        keys.index(default),
+        key=ROLE,
+        format_func=names.__getitem__,
+        **BOUND,
+        help="The role whose scores are shown for every head.",
+    )
     return [role.key for role in ROLES].index(key)
 
 
 def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     """Take the head that was picked on another page since, and its role where it has one."""
     head = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
-    if head is None or np.isnan(scores.score[:, *head]).all() or st.session_state.get(KNOWN) == (ref, head):
+    if (
+        head is None
+        or np.isnan(scores.score[:, *head]).all()
+        or st.session_state.get(KNOWN) == (ref, head)
+    ):
         return
     role = ROLES[scores.head_roles.get(head, default_role(scores))]
     st.session_state[KNOWN] = ref, head

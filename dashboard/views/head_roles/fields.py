@@ -18,8 +18,13 @@ KIND = "head_roles:kind"
 
 
 def kind_field(kinds: Sequence[Kind], column: Any) -> Kind:
-    return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, help=KIND_HELP, **BOUND,
-                                                              format_func=KINDS.__getitem__)
+    return (
+        kinds[0]
+        if len(kinds) == 1
+        else column.selectbox(
+            "Attention", kinds, key=KIND, help=KIND_HELP, **BOUND, format_func=KINDS.__getitem__
+        )
+    )
 
 
 def head_field(key: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
@@ -27,13 +32,19 @@ def head_field(key: str, options: Mapping[str, Head], of: object, column: Any, o
     if picked := st.session_state.pop(f"{key}:picked", None):
         st.session_state[key] = picked
     reset_choice(key, list(options), next(iter(options)), of)
-    name = column.selectbox("Head", list(options), key=key, **BOUND,
-                            help=f"Sorted by {order}. You can also click a head in a grid.")
+    name = column.selectbox(
+        "Head",
+        list(options),
+        key=key,
+        **BOUND,
+        help=f"Sorted by {order}. You can also click a head in a grid.",
+    )
     return options[name]
 
 
 def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
     """Draw a grid of heads; a press picks a head in the field."""
+
     def pick() -> None:
         if point := pressed_point(key, "head"):
             st.session_state[field] = point["name"]

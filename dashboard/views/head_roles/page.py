@@ -29,7 +29,16 @@ from dashboard.views.head_roles.script import roles_script
 from dashboard.views.head_roles.standard.section import draw_tests
 from dashboard.views.head_roles.syntax.section import draw_syntax
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
-from dashboard.widgets.panels import details, fact, next_page, paragraph, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.role_marks import swatch
 from dashboard.widgets.role_scores import examples_of
@@ -38,13 +47,19 @@ from dashboard.widgets.table import table
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Head roles", "What each head attends to, over many sentences: nine roles, each score compared with chance; "
-          "which heads follow syntax; and the standard tests.")
+    title(
+        "Head roles",
+        "What each head attends to, over many sentences: nine roles, each score compared with chance; "
+        "which heads follow syntax; and the standard tests.",
+    )
     choice = choose_model("head_roles")
     with input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
-            st.info("Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
-                    "page Pretrained models shows its maps.", icon=":material/info:")
+            st.info(
+                "Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
+                "page Pretrained models shows its maps.",
+                icon=":material/info:",
+            )
         elif choice is not None:
             VIEWS[draw_view()](choice)
     next_page("head_roles")
@@ -59,21 +74,40 @@ def _roles(choice: ModelChoice) -> None:
 
 def _draw_roles(choice: ModelChoice) -> None:
     controls, measurements = draw_controls(choice)
-    scores, inputs, role, head = measurements.scores, measurements.inputs, controls.role, controls.head
+    scores, inputs, role, head = (
+        measurements.scores,
+        measurements.inputs,
+        controls.role,
+        controls.head,
+    )
     _grids(scores, role, head)
     fact(text.fact(scores, head, role, inputs))
-    with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
+    with st.container(
+        horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"
+    ):
         for part in text.equation(scores, head, role):
             st.latex(part, width="content")
     shown = _one_head(choice, measurements, role, head)
     add_script(partial(roles_script, choice, measurements, controls.sentences, role, head, shown))
-    st.caption(plain(text.caption(scores, role, inputs, choice.reading.trace.source,
-                                  measurements.left_out(controls.sentences))))
+    st.caption(
+        plain(
+            text.caption(
+                scores,
+                role,
+                inputs,
+                choice.reading.trace.source,
+                measurements.left_out(controls.sentences),
+            )
+        )
+    )
     details("Papers and source", lambda: _sources(role), "head_roles:source")
 
 
-VIEWS: dict[str, Callable[[ModelChoice], None]] = {ROLE_VIEW: _roles, SYNTAX_VIEW: draw_syntax,
-                                                TEST_VIEW: draw_tests}
+VIEWS: dict[str, Callable[[ModelChoice], None]] = {
+    ROLE_VIEW: _roles,
+    SYNTAX_VIEW: draw_syntax,
+    TEST_VIEW: draw_tests,
+}
 
 
 def _grids(scores: RoleScores, role: int, head: Head) -> None:
@@ -81,17 +115,26 @@ def _grids(scores: RoleScores, role: int, head: Head) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**The role of every head**")
-        head_chart(charts.role_grid(scores, head, theme()), "head_roles:roles", HEAD,
-                   "Layers by heads, each in its role's colour")
+        head_chart(
+            charts.role_grid(scores, head, theme()),
+            "head_roles:roles",
+            HEAD,
+            "Layers by heads, each in its role's colour",
+        )
     with right:
         paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
-        head_chart(charts.score_grid(scores, role, head, theme()), "head_roles:scores", HEAD,
-                   f"Layers by heads, each with its score as {ROLES[role].name.lower()}")
+        head_chart(
+            charts.score_grid(scores, role, head, theme()),
+            "head_roles:scores",
+            HEAD,
+            f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
+        )
 
 
-def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> HeadReading:
-    """Draw the head's map, on the user's input or the measured one, and its scores in all roles; returns its reading.
-    """
+def _one_head(
+    choice: ModelChoice, measurements: Measurements, role: int, head: Head
+) -> HeadReading:
+    """Draw the head's map, on the user's input or the measured one, and its scores in all roles; returns its reading."""
     scores = measurements.scores
     best = compute.best_reading(choice, measurements, role, head)
     noun = _noun(choice)
@@ -102,14 +145,31 @@ def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: 
         _map(reading, scores, head)
     with right:
         paragraph(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
-        draw_chart(st, charts.head_bars(scores, head, theme()), key="head_roles:bars",
-                   alt=f"The scores of {scores.name(head)} in every role, compared with chance")
+        draw_chart(
+            st,
+            charts.head_bars(scores, head, theme()),
+            key="head_roles:bars",
+            alt=f"The scores of {scores.name(head)} in every role, compared with chance",
+        )
         fact(text.on_text(reading.reading, scores.kind, reading.example, role, noun))
-    rows = text.table_rows(scores, measurements.inputs, examples_of(choice.ref, measurements.inputs, scores.kind))
-    table(text.TABLE_HEAD, rows, caption="The head with the most of each role", left=(0, len(text.TABLE_HEAD) - 1),
-          marks=[swatch(index) for index in range(len(rows))])
-    st.download_button("All scores, CSV", lambda: text.to_csv(scores), "head-roles.csv", "text/csv",
-                       icon=":material/download:", on_click="ignore")
+    rows = text.table_rows(
+        scores, measurements.inputs, examples_of(choice.ref, measurements.inputs, scores.kind)
+    )
+    table(
+        text.TABLE_HEAD,
+        rows,
+        caption="The head with the most of each role",
+        left=(0, len(text.TABLE_HEAD) - 1),
+        marks=[swatch(index) for index in range(len(rows))],
+    )
+    st.download_button(
+        "All scores, CSV",
+        lambda: text.to_csv(scores),
+        "head-roles.csv",
+        "text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
     return reading
 
 
@@ -128,9 +188,17 @@ def _map(head_reading: HeadReading, scores: RoleScores, head: Head) -> None:
     shape = trace.maps[head[0]].weights.shape[1:]
     pin = read_linked("head_roles", "pin", shape, (trace.source, head_reading.inputs))  # type: ignore[arg-type]
     view = attention_view(
-        trace, key="head_roles:map", layer=head[0], head=head[1], patches=patches, pin=pin,
-        show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
-        fact=f"Head {scores.name(head)} on {len(line)} tokens")
+        trace,
+        key="head_roles:map",
+        layer=head[0],
+        head=head[1],
+        patches=patches,
+        pin=pin,
+        show="both" if patches else "matrix",
+        height=420,
+        query=None if example is None else example.query,
+        fact=f"Head {scores.name(head)} on {len(line)} tokens",
+    )
     write_linked("head_roles", "pin", view.pin)
     follow_view(view, head, HEAD, scores.name)
 

@@ -19,14 +19,24 @@ from dashboard.widgets.model_picker.code import model_cell
 
 SCORES = "The score of every head in nine roles over many inputs, with its level when the keys are shuffled."
 CLEAREST = "One head where it shows one role most clearly."
-SYNTAX = "Every head on parsed sentences: how often its top word is the one that a relation asks for."
+SYNTAX = (
+    "Every head on parsed sentences: how often its top word is the one that a relation asks for."
+)
 SENTENCE = "One head on one sentence, between words."
 REPEATS = "Every head on random tokens that repeat: its weight on the keys of three tests."
-SUCCESSORS = "How often each head's matrices raise the successor of a number, a day or a letter most."
+SUCCESSORS = (
+    "How often each head's matrices raise the successor of a number, a day or a letter most."
+)
 
 
-def roles_script(choice: ModelChoice, measurements: Measurements, sentences: tuple[str, ...], role: int, head: Head,
-                 shown: HeadReading) -> Script:
+def roles_script(
+    choice: ModelChoice,
+    measurements: Measurements,
+    sentences: tuple[str, ...],
+    role: int,
+    head: Head,
+    shown: HeadReading,
+) -> Script:
     """The scores of every head, and the picked head's map on the page's input or on the measured one."""
     scores, kind = measurements.scores, measurements.scores.kind
     here = shown.reading is choice.reading
@@ -42,17 +52,31 @@ print(example)
 """
     heads = [[*key, value] for key, value in scores.head_roles.items()]
     measure = _roles(choice, measurements, sentences, role)
-    return Script((model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
-                   Cell(SCORES, measure, _grid("scores.score[role]"), "head_roles:scores"),
-                   Cell(CLEAREST, example, _show(head, None if shown.example is None else shown.example.query),
-                        "head_roles:map")),
-                  {"scores.score": scores.score, "scores.chance": scores.chance, "scores.std": scores.std,
-                   "scores.score[role]": scores.score[role],
-                   "[[*head, one] for head, one in scores.head_roles.items()]": np.array(heads),
-                   "weights": shown.reading.trace.of(kind).head(*head)})
+    return Script(
+        (
+            model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
+            Cell(SCORES, measure, _grid("scores.score[role]"), "head_roles:scores"),
+            Cell(
+                CLEAREST,
+                example,
+                _show(head, None if shown.example is None else shown.example.query),
+                "head_roles:map",
+            ),
+        ),
+        {
+            "scores.score": scores.score,
+            "scores.chance": scores.chance,
+            "scores.std": scores.std,
+            "scores.score[role]": scores.score[role],
+            "[[*head, one] for head, one in scores.head_roles.items()]": np.array(heads),
+            "weights": shown.reading.trace.of(kind).head(*head),
+        },
+    )
 
 
-def _roles(choice: ModelChoice, measurements: Measurements, sentences: tuple[str, ...], role: int) -> str:
+def _roles(
+    choice: ModelChoice, measurements: Measurements, sentences: tuple[str, ...], role: int
+) -> str:
     kind, what = measurements.scores.kind, measurements.inputs.what
     own = choice.pretrained is None or measurements.inputs.givens == (choice.inputs,)
     texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
@@ -70,14 +94,24 @@ for head, one in scores.head_roles.items():
 """
 
 
-def syntax_script(choice: ModelChoice, controls: SyntaxControls, result: SyntaxResult, sentence: int, query: int,
-                  trace: AttentionTrace) -> Script:
+def syntax_script(
+    choice: ModelChoice,
+    controls: SyntaxControls,
+    result: SyntaxResult,
+    sentence: int,
+    query: int,
+    trace: AttentionTrace,
+) -> Script:
     """The accuracy of every head in one relation, and the picked head's weights between the words of a sentence."""
     kind, (relation, reverse) = result.readings.kind, CHOICES[controls.relation]
     score = result.scores[controls.relation]
     assert score is not None
     stored = controls.reference
-    parses = f"parse_conllu(data_store.read({stored!r}))[:{MOST_SENTENCES}]" if stored else "own_parses()"
+    parses = (
+        f"parse_conllu(data_store.read({stored!r}))[:{MOST_SENTENCES}]"
+        if stored
+        else "own_parses()"
+    )
     measure = f"""
 from core.roles.conllu import {"parse_conllu" if stored else "own_parses"}
 from core.roles.relations import RELATIONS
@@ -95,11 +129,20 @@ sentence = readings.sentences[{sentence}]
 trace = word_trace(read_parse(model, sentence.parse), sentence.parse, sentence.tokens, {kind!r})
 weights = trace.head({controls.head[0]}, {controls.head[1]})  # (words, words)
 """
-    return Script((model_cell(choice.ref), Cell(SYNTAX, measure, _grid("accuracy"), "head_roles:accuracies"),
-                   Cell(SENTENCE, words, _show(controls.head, query), "head_roles:words")),
-                  {"accuracy": score.accuracy, "score.offset_hits.mean(-1)": score.offset_hits.mean(-1),
-                   "score.best": np.array(score.best), "score.best_offset": np.array(score.best_offset),
-                   "weights": trace.head(*controls.head)})
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(SYNTAX, measure, _grid("accuracy"), "head_roles:accuracies"),
+            Cell(SENTENCE, words, _show(controls.head, query), "head_roles:words"),
+        ),
+        {
+            "accuracy": score.accuracy,
+            "score.offset_hits.mean(-1)": score.offset_hits.mean(-1),
+            "score.best": np.array(score.best),
+            "score.best_offset": np.array(score.best_offset),
+            "weights": trace.head(*controls.head),
+        },
+    )
 
 
 def repeats_script(choice: ModelChoice, controls: TestControls, scores: RepeatScores) -> Script:
@@ -115,12 +158,20 @@ trace = scores.example.trace.of({scores.kind!r})
 weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
 """
     queries, _ = TESTS[controls.test].cells(scores.length)
-    return Script((model_cell(choice.ref), Cell(REPEATS, measure, _show(head, int(queries[0]) + scores.start),
-                                                "head_roles:test-map")),
-                  {"scores.score": scores.score, "weights": trace.head(*head)})
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(
+                REPEATS, measure, _show(head, int(queries[0]) + scores.start), "head_roles:test-map"
+            ),
+        ),
+        {"scores.score": scores.score, "weights": trace.head(*head)},
+    )
 
 
-def successor_script(choice: ModelChoice, controls: TestControls, scores: SuccessorScores, order: int) -> Script:
+def successor_script(
+    choice: ModelChoice, controls: TestControls, scores: SuccessorScores, order: int
+) -> Script:
     """The scores of every head, and what the picked one adds to the logits of one order."""
     head = controls.head
     measure = f"""
@@ -138,8 +189,10 @@ from core.show import show_maps
 
 show_maps({order.name: logits}, order.items, order.items)
 """
-    return Script((model_cell(choice.ref), Cell(SUCCESSORS, measure, draw, "head_roles:order-map")),
-                  {"scores.score": scores.score, "logits": np.nan_to_num(scores.logits[order][head])})
+    return Script(
+        (model_cell(choice.ref), Cell(SUCCESSORS, measure, draw, "head_roles:order-map")),
+        {"scores.score": scores.score, "logits": np.nan_to_num(scores.logits[order][head])},
+    )
 
 
 def _show(head: Head, query: int | None) -> str:

@@ -24,7 +24,9 @@ class Split:
     weights: np.ndarray
     entropy: float  # of a row, nats, mean of all heads
     distance: float
-    overlap: float | None  # the share of weight that two heads have in common, mean of all pairs; None for one head
+    overlap: (
+        float | None
+    )  # the share of weight that two heads have in common, mean of all pairs; None for one head
 
 
 @torch.inference_mode()
@@ -40,8 +42,14 @@ def split(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> Split
     """The same W_q, W_k, W_v, W_o cut into that many heads."""
     layer = seeded_layer(AttentionConfig(d_model, heads), seed)
     weights = attend(layer, tokens, seed).weights[0].numpy()
-    return Split(heads, parameter_count(layer), weights, float(analysis.entropy(weights).mean()),
-                 float(analysis.mean_distance(weights).mean()), mean_overlap(weights))
+    return Split(
+        heads,
+        parameter_count(layer),
+        weights,
+        float(analysis.entropy(weights).mean()),
+        float(analysis.mean_distance(weights).mean()),
+        mean_overlap(weights),
+    )
 
 
 def head_parts(out: torch.Tensor, w_o: torch.Tensor) -> torch.Tensor:
@@ -57,7 +65,11 @@ def lengths(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> np.
     """The length of what each head adds to each word's new vector, (H, T)."""
     layer = seeded_layer(AttentionConfig(d_model, heads), seed)
     assert isinstance(layer.projection, MultiHead)
-    return head_parts(attend(layer, tokens, seed).out[0], layer.projection.output.weight).norm(dim=-1).numpy()
+    return (
+        head_parts(attend(layer, tokens, seed).out[0], layer.projection.output.weight)
+        .norm(dim=-1)
+        .numpy()
+    )
 
 
 def mean_overlap(weights: np.ndarray) -> float | None:
@@ -81,22 +93,39 @@ class CacheSize:
         return self.config.sizes.cache
 
 
-def projections(d_model: int, heads: int, kv_heads: int, latent: int) -> tuple[AttentionConfig, ...]:
+def projections(
+    d_model: int, heads: int, kv_heads: int, latent: int
+) -> tuple[AttentionConfig, ...]:
     """Multi-head, grouped-query, multi-query and latent attention; the last's rotated key is half a head."""
     rotated = max(2, d_model // heads // 4 * 2)
-    return tuple(AttentionConfig(d_model, heads, choice) for choice in (
-        Choice("multi_head"), Choice.of("grouped_query", kv_heads=kv_heads), Choice("multi_query"),
-        Choice.of("latent", latent=latent, rope=rotated)))
+    return tuple(
+        AttentionConfig(d_model, heads, choice)
+        for choice in (
+            Choice("multi_head"),
+            Choice.of("grouped_query", kv_heads=kv_heads),
+            Choice("multi_query"),
+            Choice.of("latent", latent=latent, rope=rotated),
+        )
+    )
 
 
 @torch.inference_mode()
-def cache_size(config: AttentionConfig, tokens: tuple[str, ...], seed: int, length: int) -> CacheSize:
+def cache_size(
+    config: AttentionConfig, tokens: tuple[str, ...], seed: int, length: int
+) -> CacheSize:
     """Attend to the words, and measure what a decoder caches for `length` random tokens."""
     layer = pooled_layer(config, seed)
     weights = attend(layer, tokens, seed).weights[0].numpy()
-    cache = layer.projection.cached(seeded_normal(1, length, config.d_model, seed=seed, name="context"))
-    return CacheSize(config, weights, parameter_count(layer), mean_overlap(weights),
-                     sum(part.untyped_storage().nbytes() for part in cache))
+    cache = layer.projection.cached(
+        seeded_normal(1, length, config.d_model, seed=seed, name="context")
+    )
+    return CacheSize(
+        config,
+        weights,
+        parameter_count(layer),
+        mean_overlap(weights),
+        sum(part.untyped_storage().nbytes() for part in cache),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +147,9 @@ class TwoMaps:
         return float(analysis.overlap(np.stack((self.first, self.second)))[0, 1])
 
 
-def two_maps(tokens: tuple[str, ...], d_model: int, heads: int, seed: int, head: int, depth: int) -> TwoMaps:
+def two_maps(
+    tokens: tuple[str, ...], d_model: int, heads: int, seed: int, head: int, depth: int
+) -> TwoMaps:
     config = AttentionConfig(d_model, heads, Choice.of("differential", depth=depth))
     layer = seeded_layer(config, seed)
     assert isinstance(layer.projection, Differential)

@@ -13,7 +13,11 @@ from dashboard.runtime.link_values import link_value, one_of
 from dashboard.views.heads import minilm
 from dashboard.widgets.params import BOUND, D_MODELS, KEEP, keep_heads, note_heads
 
-IDEAS = {"split": "One head or many", "shared": "Shared keys and values", "subtract": "Two maps, subtracted"}
+IDEAS = {
+    "split": "One head or many",
+    "shared": "Shared keys and values",
+    "subtract": "Two maps, subtracted",
+}
 FIRST = "split"
 WEIGHTS = {"minilm": "MiniLM", "random": "Random"}
 LAYER, HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
@@ -57,54 +61,121 @@ def draw_controls() -> Controls:
     """Draw the controls and read them: seed, head and latent size in a popover, the rest in two rows."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         idea = st.segmented_control(
-            "Idea", list(IDEAS), default=FIRST, required=True, format_func=IDEAS.__getitem__, key=key("idea"),
-            wrap=True, **BOUND,
-            help="How a layer can use heads: divide into them, share keys among them, or subtract two maps")
+            "Idea",
+            list(IDEAS),
+            default=FIRST,
+            required=True,
+            format_func=IDEAS.__getitem__,
+            key=key("idea"),
+            wrap=True,
+            **BOUND,
+            help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
+        )
         st.segmented_control(
-            "Weights", list(WEIGHTS), default=first_weights(), required=True, format_func=WEIGHTS.__getitem__,
-            key=key("weights"), help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
-                                     "Random: a layer of any size before training.", **BOUND)
+            "Weights",
+            list(WEIGHTS),
+            default=first_weights(),
+            required=True,
+            format_func=WEIGHTS.__getitem__,
+            key=key("weights"),
+            help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
+            "Random: a layer of any size before training.",
+            **BOUND,
+        )
         corner = st.container(width="content")
     idea, real, row = idea or FIRST, is_real(), st.grid(6, min_column_width=120)
-    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[idea]  # what the other controls leave
+    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[
+        idea
+    ]  # what the other controls leave
     row.cell(column_span=span).text_input(
-        "Sentence", first_text(), key=key("tokens"), **BOUND,
-        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].")
+        "Sentence",
+        first_text(),
+        key=key("tokens"),
+        **BOUND,
+        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
+    )
     with row:
         if real:
-            st.select_slider("MiniLM's layer", range(minilm.LAYERS), LAYER, key=key("layer"), **BOUND,
-                             help="Layers are counted from 0, the first")
+            st.select_slider(
+                "MiniLM's layer",
+                range(minilm.LAYERS),
+                LAYER,
+                key=key("layer"),
+                **BOUND,
+                help="Layers are counted from 0, the first",
+            )
         else:
             _draw_sizes(idea)
         _draw_idea(idea, read_controls())
     d_model, heads = read_controls().d_model, read_controls().heads
     if not real or idea != "split":
-        with corner.popover("More", icon=":material/tune:", help="The head shown, the latent size, the seed"):
+        with corner.popover(
+            "More", icon=":material/tune:", help="The head shown, the latent size, the seed"
+        ):
             if idea != "split" and heads > 1:
-                st.select_slider("Head shown", range(heads), first_head(), key=key(f"head:{heads}"), **BOUND,
-                                 help="Heads are counted from 0")
+                st.select_slider(
+                    "Head shown",
+                    range(heads),
+                    first_head(),
+                    key=key(f"head:{heads}"),
+                    **BOUND,
+                    help="Heads are counted from 0",
+                )
             if idea == "shared":
-                st.number_input("Latent size, R", 1, LARGEST_LATENT, default_latent(d_model, heads), 1,
-                                key=key(f"latent:{d_model}:{heads}"), **BOUND,
-                                help="How many numbers latent attention stores for the content of a token")
+                st.number_input(
+                    "Latent size, R",
+                    1,
+                    LARGEST_LATENT,
+                    default_latent(d_model, heads),
+                    1,
+                    key=key(f"latent:{d_model}:{heads}"),
+                    **BOUND,
+                    help="How many numbers latent attention stores for the content of a token",
+                )
             if not real:
-                st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
-                                help="The random weights and word vectors are drawn from this number")
+                st.number_input(
+                    "Seed",
+                    0,
+                    LARGEST_SEED,
+                    SEED,
+                    1,
+                    key=key("seed"),
+                    **BOUND,
+                    help="The random weights and word vectors are drawn from this number",
+                )
     return read_controls()
 
 
 def _draw_sizes(idea: str) -> None:
     """Draw d_model, and the numbers of heads that divide it."""
-    d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND, **keep_heads(
-                                   key("d_model"), lambda width: heads_key(idea, width),
-                                   lambda width: heads_that_fit(idea, width)),
-                               help="How many numbers each word's vector has")
+    d_model = st.select_slider(
+        "d_model",
+        SIZES,
+        D_MODEL,
+        key=key("d_model"),
+        **BOUND,
+        **keep_heads(
+            key("d_model"),
+            lambda width: heads_key(idea, width),
+            lambda width: heads_that_fit(idea, width),
+        ),
+        help="How many numbers each word's vector has",
+    )
     fits = heads_that_fit(idea, d_model)
     if len(fits) > 1:  # a slider needs two places
         link_value(heads_key(idea, d_model), default_heads(fits), one_of(fits))
-        note_heads(key("d_model"), d_model, st.select_slider(
-            "Heads", fits, default_heads(fits), key=heads_key(idea, d_model), **KEEP,
-            help="Into how many heads the d_model numbers are divided"))
+        note_heads(
+            key("d_model"),
+            d_model,
+            st.select_slider(
+                "Heads",
+                fits,
+                default_heads(fits),
+                key=heads_key(idea, d_model),
+                **KEEP,
+                help="Into how many heads the d_model numbers are divided",
+            ),
+        )
 
 
 def _draw_idea(idea: str, controls: Controls) -> None:
@@ -112,15 +183,35 @@ def _draw_idea(idea: str, controls: Controls) -> None:
     heads = controls.heads
     if idea == "shared":
         if heads > 1:
-            st.select_slider("KV heads, G", heads_that_divide(heads), default_kv(heads), key=key(f"kv:{heads}"),
-                             help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
-                             **BOUND)
-        st.select_slider("Cached tokens", LENGTHS, LENGTH, key=key("length"), **BOUND, format_func="{:,}".format,
-                         help="The number of tokens whose keys and values a decoder has stored")
+            st.select_slider(
+                "KV heads, G",
+                heads_that_divide(heads),
+                default_kv(heads),
+                key=key(f"kv:{heads}"),
+                help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
+                **BOUND,
+            )
+        st.select_slider(
+            "Cached tokens",
+            LENGTHS,
+            LENGTH,
+            key=key("length"),
+            **BOUND,
+            format_func="{:,}".format,
+            help="The number of tokens whose keys and values a decoder has stored",
+        )
     elif idea == "subtract":
-        st.slider("Layer for λ", 1, DEEPEST, DEPTH, 1, key=key("depth"), **BOUND,
-                  help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
-                       "the last")
+        st.slider(
+            "Layer for λ",
+            1,
+            DEEPEST,
+            DEPTH,
+            1,
+            key=key("depth"),
+            **BOUND,
+            help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
+            "the last",
+        )
 
 
 def is_real() -> bool:
@@ -154,16 +245,29 @@ def read_controls() -> Controls:
         text = " ".join(cut.tokens[:MAX_TOKENS])
     d_model, heads = (minilm.D_MODEL, minilm.HEADS) if real else _read_sizes(idea)
     head = get(f"head:{heads}", first_head()) if idea != "split" and heads > 1 else 0
-    return Controls(idea, labels(cut.tokens[:MAX_TOKENS]), tuple(notes), d_model, heads,
-                    SEED if real else int(get("seed", SEED)), head, int(get(f"kv:{heads}", default_kv(heads))),
-                    int(get(f"latent:{d_model}:{heads}", default_latent(d_model, heads))), get("length", LENGTH),
-                    get("depth", DEPTH), int(get("layer", LAYER)) if real else None, text)
+    return Controls(
+        idea,
+        labels(cut.tokens[:MAX_TOKENS]),
+        tuple(notes),
+        d_model,
+        heads,
+        SEED if real else int(get("seed", SEED)),
+        head,
+        int(get(f"kv:{heads}", default_kv(heads))),
+        int(get(f"latent:{d_model}:{heads}", default_latent(d_model, heads))),
+        get("length", LENGTH),
+        get("depth", DEPTH),
+        int(get("layer", LAYER)) if real else None,
+        text,
+    )
 
 
 def _read_sizes(idea: str) -> tuple[int, int]:
     d_model = get("d_model", D_MODEL)
     fits = heads_that_fit(idea, d_model)
-    return d_model, st.session_state.get(heads_key(idea, d_model), default_heads(fits)) if len(fits) > 1 else fits[0]
+    return d_model, st.session_state.get(heads_key(idea, d_model), default_heads(fits)) if len(
+        fits
+    ) > 1 else fits[0]
 
 
 def get(name: str, default: Any = None) -> Any:

@@ -28,7 +28,9 @@ def lengths(controls: Controls) -> np.ndarray:
 def cache_size(controls: Controls, config: AttentionConfig) -> CacheSize:
     """The maps and the cache of one way to store keys and values."""
     if controls.layer is not None:
-        return cached(minilm.cache_size, config, controls.text, controls.layer, controls.seed, controls.length)
+        return cached(
+            minilm.cache_size, config, controls.text, controls.layer, controls.seed, controls.length
+        )
     return cached(compute.cache_size, config, controls.tokens, controls.seed, controls.length)
 
 
@@ -36,5 +38,12 @@ def two_maps(controls: Controls) -> TwoMaps:
     """The two maps of the head that is shown."""
     if controls.layer is not None:
         return cached(minilm.two_maps, controls.text, controls.layer, controls.head, controls.depth)
-    return cached(compute.two_maps, controls.tokens, controls.d_model, controls.heads, controls.seed, controls.head,
-                  controls.depth)
+    return cached(
+        compute.two_maps,
+        controls.tokens,
+        controls.d_model,
+        controls.heads,
+        controls.seed,
+        controls.head,
+        controls.depth,
+    )

@@ -31,7 +31,11 @@ def draw(tiles: Sequence[Tile], controls: Controls, name: str, **options: Any) -
     """Draw maps; returns the pinned cell."""
     bounds = len(controls.tokens), len(controls.tokens)
     pin = read_linked("heads", PIN, bounds, controls.tokens)
-    return write_linked("heads", PIN, multiples(tiles, controls.tokens, key=key(name), link=LINK, pin=pin, **options))
+    return write_linked(
+        "heads",
+        PIN,
+        multiples(tiles, controls.tokens, key=key(name), link=LINK, pin=pin, **options),
+    )
 
 
 def draw_split(controls: Controls, one: Split, many: Split) -> tuple[Cell, DeltaGenerator]:
@@ -42,10 +46,14 @@ def draw_split(controls: Controls, one: Split, many: Split) -> tuple[Cell, Delta
     if controls.heads == 1:
         return draw([single], controls, "one", **options) or cell, st.container()
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
-    tiles = [Tile(f"Head {head}", "", weights, marker=head if marked else NO_MARK)
-             for head, weights in enumerate(many.weights)]
-    options["fact"] = (f"{controls.heads} heads of {controls.head_dim} numbers, "
-                       f"compared with one head of {controls.d_model}")
+    tiles = [
+        Tile(f"Head {head}", "", weights, marker=head if marked else NO_MARK)
+        for head, weights in enumerate(many.weights)
+    ]
+    options["fact"] = (
+        f"{controls.heads} heads of {controls.head_dim} numbers, "
+        f"compared with one head of {controls.d_model}"
+    )
     with st.container(key=key("split")):
         st.html(PHONE_STYLE)
         left, right = st.columns([1, 3], gap="small")
@@ -58,35 +66,61 @@ def draw_split(controls: Controls, one: Split, many: Split) -> tuple[Cell, Delta
 
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> Cell:
     """The largest weight of any head, (H, T, T), between two different words."""
-    words = np.array([any(sign.isalnum() for sign in token) and not token.startswith("[") for token in tokens])
+    words = np.array(
+        [any(sign.isalnum() for sign in token) and not token.startswith("[") for token in tokens]
+    )
     pairs = words[:, None] & words & ~np.eye(len(words), dtype=bool)
     most = weights.max(0)
-    row, column = divmod(int((np.where(pairs, most, -1.0) if pairs.any() else most).argmax()), len(tokens))
+    row, column = divmod(
+        int((np.where(pairs, most, -1.0) if pairs.any() else most).argmax()), len(tokens)
+    )
     return row, column
 
 
 def draw_shared(controls: Controls, caches: Sequence[CacheSize]) -> None:
     """Draw one head with each way to store keys and values."""
     real = controls.layer is not None
-    tiles = [Tile(text.projection_name(each), text.cache_note(each, real), each.weights[controls.head])
-             for each in caches]
+    tiles = [
+        Tile(text.projection_name(each), text.cache_note(each, real), each.weights[controls.head])
+        for each in caches
+    ]
     weights = caches[0].weights[controls.head]
     if real:
         query, column = largest_word_cell(weights[None], controls.tokens)
     else:
         query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
-    draw(tiles, controls, "shared", height=SMALL, query=query, column=column,
-         fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values")
+    draw(
+        tiles,
+        controls,
+        "shared",
+        height=SMALL,
+        query=query,
+        column=column,
+        fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values",
+    )
 
 
 def draw_two_maps(controls: Controls, maps: TwoMaps) -> Cell:
     """Draw both maps of a head and their difference; returns the pinned cell, or else the largest."""
     words = controls.layer is not None  # [CLS] and [SEP] have most weight in MiniLM
-    row, column = (largest_word_cell(maps.difference[None], controls.tokens) if words else
-                   divmod(int(maps.difference.argmax()), maps.difference.shape[1]))
-    tiles = [Tile("A₁", "map of the first query and key", maps.first),
-             Tile("λA₂", f"λ = {number(maps.weight)} times the second map", maps.weight * maps.second),
-             Tile(f"A₁ {MINUS} λA₂", "the weights of the values", maps.difference)]
-    pin = draw(tiles, controls, "subtract", first=len(tiles) - 1, height=LARGE, query=row, column=column,
-               fact=f"Head {controls.head} of {controls.heads}: two maps and their difference")
+    row, column = (
+        largest_word_cell(maps.difference[None], controls.tokens)
+        if words
+        else divmod(int(maps.difference.argmax()), maps.difference.shape[1])
+    )
+    tiles = [
+        Tile("A₁", "map of the first query and key", maps.first),
+        Tile("λA₂", f"λ = {number(maps.weight)} times the second map", maps.weight * maps.second),
+        Tile(f"A₁ {MINUS} λA₂", "the weights of the values", maps.difference),
+    ]
+    pin = draw(
+        tiles,
+        controls,
+        "subtract",
+        first=len(tiles) - 1,
+        height=LARGE,
+        query=row,
+        column=column,
+        fact=f"Head {controls.head} of {controls.heads}: two maps and their difference",
+    )
     return pin or (row, column)

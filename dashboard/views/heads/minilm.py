@@ -24,7 +24,9 @@ from dashboard.widgets.model_picker import EMBEDDED, load_model
 
 LAYERS, HEADS, D_MODEL = 6, 12, 384
 TEXT = "The animal didn't cross the street because it was too tired."
-SAVED = Path(__file__).with_name("minilm.safetensors")  # of TEXT; made by dashboard.views.heads.example
+SAVED = Path(__file__).with_name(
+    "minilm.safetensors"
+)  # of TEXT; made by dashboard.views.heads.example
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +75,14 @@ def split(text: str, layer: int, heads: int) -> Split:
     parts = (rearrange(part, "1 h t d -> t (h d)") for part in read_qkv(text, layer).batch)
     q, k, v = (rearrange(part, "t (h d) -> 1 h t d", h=heads) for part in parts)
     weights = attend(q, k, v).weights[0].numpy()
-    return Split(heads, 4 * (D_MODEL * D_MODEL + D_MODEL), weights, float(analysis.entropy(weights).mean()),
-                 float(analysis.mean_distance(weights).mean()), mean_overlap(weights))
+    return Split(
+        heads,
+        4 * (D_MODEL * D_MODEL + D_MODEL),
+        weights,
+        float(analysis.entropy(weights).mean()),
+        float(analysis.mean_distance(weights).mean()),
+        mean_overlap(weights),
+    )
 
 
 @torch.inference_mode()
@@ -112,8 +120,10 @@ def cache_size(config: AttentionConfig, text: str, layer: int, seed: int, length
 @torch.inference_mode()
 def two_maps(text: str, layer: int, head: int, depth: int) -> TwoMaps:
     """One head's map from the first half of its query and key, and one from the second; λ as training starts it."""
-    q, k, v = (part[:, head:head + 1] for part in read_qkv(text, layer).batch)
-    first, second = (attend(*halves, v).weights[0, 0].numpy() for halves in zip(q.chunk(2, -1), k.chunk(2, -1),
-                                                                                strict=True))
+    q, k, v = (part[:, head : head + 1] for part in read_qkv(text, layer).batch)
+    first, second = (
+        attend(*halves, v).weights[0, 0].numpy()
+        for halves in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True)
+    )
     start = lambda_init(depth)
     return TwoMaps(first, second, start, start)

@@ -13,20 +13,26 @@ from dashboard.views.heads.controls import Controls
 
 Part = tuple[Cell, Mapping[str, np.ndarray]]
 
-READ = {"minilm": "The queries, keys and values of one layer of MiniLM.",
-        "random": "The words as random vectors, for layers with seeded weights."}
-TEXT = {"split": "One head and several with the same queries and keys, and the length of what each adds to a token.",
-        "shared": "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32.",
-        "subtract": "One head of differential attention: two maps, and their difference."}
+READ = {
+    "minilm": "The queries, keys and values of one layer of MiniLM.",
+    "random": "The words as random vectors, for layers with seeded weights.",
+}
+TEXT = {
+    "split": "One head and several with the same queries and keys, and the length of what each adds to a token.",
+    "shared": "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32.",
+    "subtract": "One head of differential attention: two maps, and their difference.",
+}
 MAPS = """
 from core.show import show_maps
 
 show_maps({maps}, tokens, tokens)
 """
 PICTURE = {"split": "heads:many", "shared": "heads:shared", "subtract": "heads:subtract"}
-DRAWN = {"split": '{f"Head {head}": each for head, each in enumerate(many)}',
-         "shared": "{name: each[head] for name, each in weights.items()}",
-         "subtract": '{"A1": first, "λ A2": scale * second, "A1 − λ A2": difference}'}
+DRAWN = {
+    "split": '{f"Head {head}": each for head, each in enumerate(many)}',
+    "shared": "{name: each[head] for name, each in weights.items()}",
+    "subtract": '{"A1": first, "λ A2": scale * second, "A1 − λ A2": difference}',
+}
 SPLIT = {
     "minilm": """
 from einops import rearrange
@@ -53,7 +59,8 @@ w_o = layer.projection.output.weight  # (C, H · D)
 added = torch.einsum("htd,hcd->htc", steps.out[0], rearrange(w_o, "c (h d) -> h c d", h=len(many)))
 lengths = added.norm(dim=-1)  # (H, T)
 print("largest weight of each head", many.amax((1, 2)).tolist())
-"""}
+""",
+}
 SHARED = {
     "minilm": """
 from einops import rearrange
@@ -82,7 +89,8 @@ weights = {{config.projection.key: pooled_layer(config, {seed})(x).weights[0] fo
 head, length = {head}, {length}
 stored = [4 * config.sizes.cache * length for config in configs]
 print(stored, "bytes of keys and values for", length, "tokens")
-"""}
+""",
+}
 SUBTRACT = {
     "minilm": """
 from core.attention.projections.differential import lambda_init
@@ -102,24 +110,40 @@ first, second = layer(x).normalized[0, {first}:{first} + 2]  # (T, T)
 scale = float(layer.projection.weight())  # λ
 difference = first - scale * second
 print("λ", scale, "weights from", float(difference.min()), "to", float(difference.max()))
-"""}
+""",
+}
 CODE = {"split": SPLIT, "shared": SHARED, "subtract": SUBTRACT}
 
 
 def script(controls: Controls) -> Script:
     """The maps of the picked idea, and its numbers."""
     weights, idea = "random" if controls.layer is None else "minilm", controls.idea
-    configs = compute.projections(controls.d_model, controls.heads, controls.kv_heads, controls.latent)
+    configs = compute.projections(
+        controls.d_model, controls.heads, controls.kv_heads, controls.latent
+    )
     made = source_of(list(configs))
     code = CODE[idea][weights].format(
-        layer=controls.layer, d_model=controls.d_model, heads=controls.heads, seed=controls.seed, head=controls.head,
-        depth=controls.depth, length=controls.length, first=2 * controls.head, configs=made,
-        imports=attention_import(made))
+        layer=controls.layer,
+        d_model=controls.d_model,
+        heads=controls.heads,
+        seed=controls.seed,
+        head=controls.head,
+        depth=controls.depth,
+        length=controls.length,
+        first=2 * controls.head,
+        configs=made,
+        imports=attention_import(made),
+    )
     one = idea == "split" and controls.heads == 1
     draw = MAPS.format(maps='{"One head": one[0]}' if one else DRAWN[idea])
     results = {"split": _split, "shared": _shared, "subtract": _subtract}[idea](controls)
-    return Script((Cell(READ[weights], _read(controls)),
-                   Cell(TEXT[idea], code, draw, "heads:one" if one else PICTURE[idea])), results)
+    return Script(
+        (
+            Cell(READ[weights], _read(controls)),
+            Cell(TEXT[idea], code, draw, "heads:one" if one else PICTURE[idea]),
+        ),
+        results,
+    )
 
 
 def _read(controls: Controls) -> str:
@@ -145,18 +169,30 @@ tokens, q, k, v = qkv.tokens, qkv.q, qkv.k, qkv.v  # (1, H, T, D)
 
 
 def _split(controls: Controls) -> Mapping[str, np.ndarray]:
-    return {"one": layers.split(controls, 1).weights, "many": layers.split(controls, controls.heads).weights,
-            "lengths": layers.lengths(controls)}
+    return {
+        "one": layers.split(controls, 1).weights,
+        "many": layers.split(controls, controls.heads).weights,
+        "lengths": layers.lengths(controls),
+    }
 
 
 def _shared(controls: Controls) -> Mapping[str, np.ndarray]:
-    configs = compute.projections(controls.d_model, controls.heads, controls.kv_heads, controls.latent)
+    configs = compute.projections(
+        controls.d_model, controls.heads, controls.kv_heads, controls.latent
+    )
     caches = [layers.cache_size(controls, config) for config in configs]
-    return {"torch.stack(list(weights.values()))": np.stack([each.weights for each in caches]),
-            "stored": np.array([each.bytes for each in caches])}
+    return {
+        "torch.stack(list(weights.values()))": np.stack([each.weights for each in caches]),
+        "stored": np.array([each.bytes for each in caches]),
+    }
 
 
 def _subtract(controls: Controls) -> Mapping[str, np.ndarray]:
     two = layers.two_maps(controls)
-    return {"first": two.first, "second": two.second, "scale": np.array(two.weight), "difference": two.difference,
-            "scale * second": two.weight * two.second}
+    return {
+        "first": two.first,
+        "second": two.second,
+        "scale": np.array(two.weight),
+        "difference": two.difference,
+        "scale * second": two.weight * two.second,
+    }

@@ -24,7 +24,6 @@ TARGET_WEIGHT = 2 / 3
 MIN_DISTANCE = 3  # words; large weights between neighbours are common and say little
 
 
-
 @dataclass(frozen=True)
 class Cell:
     """A cell of a head: layers, heads and tokens counted from 0."""
@@ -43,12 +42,15 @@ class Cell:
         if not 0 <= self.layer < len(trace.maps):
             return False
         indices = (self.head, self.query, self.key)
-        return all(0 <= index < size
-                   for index, size in zip(indices, trace.maps[self.layer].weights.shape, strict=True))
+        return all(
+            0 <= index < size
+            for index, size in zip(indices, trace.maps[self.layer].weights.shape, strict=True)
+        )
 
 
-def cell_attention(ref: ModelRef, inputs: ModelInputs, kind: Kind,
-                   cell: Cell) -> tuple[LayerAttention, WeightBreakdown]:
+def cell_attention(
+    ref: ModelRef, inputs: ModelInputs, kind: Kind, cell: Cell
+) -> tuple[LayerAttention, WeightBreakdown]:
     """The attention of the cell's layer, and the weight of the cell in its parts."""
     layer = shared(_layer_of, ref, inputs, kind, cell.layer)
     return layer, break_down_weight(layer, cell.head, cell.query, cell.key)
@@ -81,7 +83,9 @@ def default_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
         eligible &= np.abs(words[:, None] - words) >= MIN_DISTANCE
     if not eligible.any():
         eligible = np.ones_like(eligible)
-    distances = [np.where(eligible, np.abs(item.weights - TARGET_WEIGHT), 1.0) for item in trace.maps]
+    distances = [
+        np.where(eligible, np.abs(item.weights - TARGET_WEIGHT), 1.0) for item in trace.maps
+    ]
     if head is None and trace.source == MINILM:
         head = PRONOUN
     if head is None:
@@ -93,5 +97,9 @@ def default_cell(reading: Reading, trace: AttentionTrace, head: Head | None = No
 
 def _is_word(line: Line) -> np.ndarray:
     """Which tokens are words of two letters or more, or patches of a picture."""
-    return np.array([not special and (line.grid is not None or len(token) > 1 and token[:2] != "##")
-                     for token, special in zip(line.tokens, line.special, strict=True)])
+    return np.array(
+        [
+            not special and (line.grid is not None or len(token) > 1 and token[:2] != "##")
+            for token, special in zip(line.tokens, line.special, strict=True)
+        ]
+    )

@@ -44,9 +44,25 @@ products = pd.DataFrame({"dimension": range(len(one.products)), "product": one.p
 alt.Chart(products).mark_bar().encode(x="dimension:O", y="product:Q", color=alt.condition(
     "datum.product > 0", alt.value("#316E3D"), alt.value("#8143A0")))
 """
-    names = ("q", "k", "products", "dot", "score", "scores", "weights", "value", "contribution", "out")
+    names = (
+        "q",
+        "k",
+        "products",
+        "dot",
+        "score",
+        "scores",
+        "weights",
+        "value",
+        "contribution",
+        "out",
+    )
     rotated = ("unrotated_q", "unrotated_k") if one.unrotated_q is not None else ()
     results = {f"one.{name}": np.asarray(getattr(one, name)) for name in (*names, *rotated)}
-    return Script((model_cell(controls.ref, controls.inputs), Cell(WEIGHT, weight, draw, "inside_weight:map"),
-                   Cell(CARRIED, carried, bars, "inside_weight:meeting")),
-                  {"weights": controls.trace.head(cell.layer, cell.head), **results})
+    return Script(
+        (
+            model_cell(controls.ref, controls.inputs),
+            Cell(WEIGHT, weight, draw, "inside_weight:map"),
+            Cell(CARRIED, carried, bars, "inside_weight:meeting"),
+        ),
+        {"weights": controls.trace.head(cell.layer, cell.head), **results},
+    )

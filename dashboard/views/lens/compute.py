@@ -33,7 +33,10 @@ from dashboard.widgets.model_picker.models import baseline_of, is_small
 
 LensKey = tuple[ModelRef, ModelInputs, int]
 AttributionKey = tuple[ModelRef, Question, int | None]
-LENS, ATTRIBUTED = "lens:read", "lens:attributed"  # the parts that were read and the passes that ran, for all sessions
+LENS, ATTRIBUTED = (
+    "lens:read",
+    "lens:attributed",
+)  # the parts that were read and the passes that ran, for all sessions
 EMBEDDING, BIASES, DECODER = "embedding", "biases", "decoder "
 LAYER_ROLES = ("mixer", "feed-forward")  # what a layer writes beside its heads
 WINDOW = 64  # positions that are read at once: each is multiplied with the whole vocabulary, after every layer
@@ -84,7 +87,10 @@ def lens_of(key: LensKey) -> LogitLens:
 
 def _lens(*key: Any) -> LogitLens:
     values = measurements(LENS, key)
-    parts = [values[part] if part in values else read_lens_part(key, part) for part in range(parts_of(key))]
+    parts = [
+        values[part] if part in values else read_lens_part(key, part)
+        for part in range(parts_of(key))
+    ]
     return join_parts(load_model(key[0]), shared(_stream, *key), parts)
 
 
@@ -118,15 +124,21 @@ def leaders(controls: Controls, lens: LogitLens) -> list[int]:
 def decide(controls: Controls, lens: LogitLens, tokens: Sequence[int]) -> Decision:
     """Follow the answer, the latest leaders and further tokens through the layers."""
     assert controls.baseline.id is not None
-    chosen = tuple(dict.fromkeys([controls.baseline.id, *tokens, *leaders(controls, lens)[:LEADERS]]))
+    chosen = tuple(
+        dict.fromkeys([controls.baseline.id, *tokens, *leaders(controls, lens)[:LEADERS]])
+    )
     trajectories = shared(_trajectories, controls.ref, controls.question, chosen, lens.start)
     return Decision(lens, state_names(lens), chosen, trajectories, *first_likeliest(trajectories))
 
 
-def _trajectories(ref: ModelRef, question: Question, tokens: tuple[int, ...], start: int) -> Trajectories:
+def _trajectories(
+    ref: ModelRef, question: Question, tokens: tuple[int, ...], start: int
+) -> Trajectories:
     baseline = baseline_of(ref, question)
     with one_thread(is_small(baseline.pretrained)):
-        return follow_tokens(baseline, lens_of((ref, question.inputs, start)), baseline.answer.position, tokens)
+        return follow_tokens(
+            baseline, lens_of((ref, question.inputs, start)), baseline.answer.position, tokens
+        )
 
 
 def attribution_key(controls: Controls) -> AttributionKey:
@@ -162,37 +174,64 @@ def _words_of(ref: ModelRef, tokens: tuple[int, ...]) -> dict[int, str]:
 
 def maps_of_layer(controls: Controls, name: str) -> list[AttentionMap]:
     """The attention maps of a layer by its name; empty for the embedding, and for layers without attention."""
-    return [item for item in controls.reading.trace.maps if item.kind in controls.kinds and item.layer_name == name]
+    return [
+        item
+        for item in controls.reading.trace.maps
+        if item.kind in controls.kinds and item.layer_name == name
+    ]
 
 
 def layer_names(controls: Controls) -> dict[tuple[Kind, int], str]:
     """The layers that answer by (kind, layer), with the kind where there are several."""
     several = {"causal": DECODER, "cross": "cross "} if len(controls.kinds) > 1 else {}
-    return {(item.kind, item.layer): f"{several.get(item.kind, '')}{item.layer_name}"
-            for item in controls.reading.trace.maps if item.kind in controls.kinds}
+    return {
+        (item.kind, item.layer): f"{several.get(item.kind, '')}{item.layer_name}"
+        for item in controls.reading.trace.maps
+        if item.kind in controls.kinds
+    }
 
 
 def named_parts(controls: Controls, attribution: Attribution) -> list[tuple[str, Part]]:
     """Each part with its name, the largest share first."""
     names = layer_names(controls)
     ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
-    return [(_part_name(part, "" if part.key is None else names[part.key]), part) for part in ranked]
+    return [
+        (_part_name(part, "" if part.key is None else names[part.key]), part) for part in ranked
+    ]
 
 
 def _part_name(part: Part, layer: str) -> str:
-    return {"embedding": f"{part.name} embedding", "head": f"{layer}·H{part.head}", "bias": f"bias of {layer}",
-            **{role: f"{role} of {layer.removeprefix(DECODER) or part.name}" for role in LAYER_ROLES},
-            "norm": "bias of a norm", "transform": "bias before the unembedding",
-            "unembedding": "bias of the unembedding"}[part.role]
+    return {
+        "embedding": f"{part.name} embedding",
+        "head": f"{layer}·H{part.head}",
+        "bias": f"bias of {layer}",
+        **{role: f"{role} of {layer.removeprefix(DECODER) or part.name}" for role in LAYER_ROLES},
+        "norm": "bias of a norm",
+        "transform": "bias before the unembedding",
+        "unembedding": "bias of the unembedding",
+    }[part.role]
 
 
 def grouped(controls: Controls, attribution: Attribution) -> dict[str, float]:
     """The same sum by larger parts, in the order of the model, and last all biases."""
     names, sums = layer_names(controls), dict[str, float]()
-    for part in sorted(attribution.parts, key=lambda part: -1 if part.role == "embedding" else
-                       10**6 if part.key is None else 2 * part.key[1] + (part.role in LAYER_ROLES)):
+    for part in sorted(
+        attribution.parts,
+        key=lambda part: (
+            -1
+            if part.role == "embedding"
+            else 10**6
+            if part.key is None
+            else 2 * part.key[1] + (part.role in LAYER_ROLES)
+        ),
+    ):
         layer = "" if part.key is None else names[part.key]
-        group = (f"heads of {layer}" if part.role == "head" else
-                 _part_name(part, layer) if part.role in ("embedding", *LAYER_ROLES) else BIASES)
+        group = (
+            f"heads of {layer}"
+            if part.role == "head"
+            else _part_name(part, layer)
+            if part.role in ("embedding", *LAYER_ROLES)
+            else BIASES
+        )
         sums[group] = sums.get(group, 0.0) + part.value
     return dict(sorted(sums.items(), key=lambda item: item[0] == BIASES))

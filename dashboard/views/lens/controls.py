@@ -64,14 +64,29 @@ class Controls:
     @cached_property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of attention of the layers that answer."""
-        return tuple(kind for kind in self.reading.trace.kinds if kind != "self" or self.reading.target is None)
+        return tuple(
+            kind
+            for kind in self.reading.trace.kinds
+            if kind != "self" or self.reading.target is None
+        )
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the fields above both views; PretrainedError where this model cannot answer."""
-    view = st.segmented_control("View", list(VIEWS), default="when", required=True, format_func=VIEWS.__getitem__,
-                                key="lens:view", label_visibility="collapsed", **BOUND,
-                                help="The answer layer by layer, or the parts that it is the sum of.") or "when"
+    view = (
+        st.segmented_control(
+            "View",
+            list(VIEWS),
+            default="when",
+            required=True,
+            format_func=VIEWS.__getitem__,
+            key="lens:view",
+            label_visibility="collapsed",
+            **BOUND,
+            help="The answer layer by layer, or the parts that it is the sum of.",
+        )
+        or "when"
+    )
     pretrained = choice.pretrained
     assert pretrained is not None
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
@@ -79,15 +94,22 @@ def draw_controls(choice: ModelChoice) -> Controls:
         if pretrained.head == "masked":
             inputs = masked_inputs("lens", choice, "word")
             choice = replace(choice, inputs=inputs)
-            masked = mask_position(pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"])
+            masked = mask_position(
+                pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"]
+            )
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
         baseline = baseline_of(choice.ref, question)
         output = output_field("lens", choice.ref, baseline, "Token to follow")
         if output is not None:
             question = replace(question, output=output)
             baseline = baseline_of(choice.ref, question)
-        contrast = None if view == "when" else output_field("lens", choice.ref, baseline, "Minus the logit of",
-                                                            "contrast", NOTHING)
+        contrast = (
+            None
+            if view == "when"
+            else output_field(
+                "lens", choice.ref, baseline, "Minus the logit of", "contrast", NOTHING
+            )
+        )
     return Controls(choice, view, question, baseline, contrast)
 
 
@@ -95,14 +117,26 @@ def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
     """Draw the field of further tokens, which offers those that lead in some layer; returns their ids."""
     baseline = controls.baseline
     names = output_names(controls.ref, baseline.question, tuple(leaders))
-    typed = st.multiselect("More tokens", list(names), key=f"lens:tokens:{controls.ref.name}", width=room(360),
-                           accept_new_options=True, max_selections=MOST_TOKENS, placeholder="pick or type",
-                           help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
-                                "such as #17.", **BOUND)
+    typed = st.multiselect(
+        "More tokens",
+        list(names),
+        key=f"lens:tokens:{controls.ref.name}",
+        width=room(360),
+        accept_new_options=True,
+        max_selections=MOST_TOKENS,
+        placeholder="pick or type",
+        help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
+        "such as #17.",
+        **BOUND,
+    )
     tokens = []
     for text in typed:
         try:
-            tokens.append(names[text] if text in names else output_id(baseline.pretrained, baseline.answer, text))
+            tokens.append(
+                names[text]
+                if text in names
+                else output_id(baseline.pretrained, baseline.answer, text)
+            )
         except PretrainedError as error:
             field_error(error)
     return tokens
@@ -117,6 +151,12 @@ def draw_layer(controls: Controls, names: list[str]) -> str | None:
     key = layer_key(controls.ref)
     if st.session_state.get(key) not in (None, DECISIVE, *names):
         del st.session_state[key]
-    name = st.selectbox("Layer", [DECISIVE, *names], key=key, width=room(240), **BOUND,
-                        help="The layer whose attention is shown. A click in the picture of the layers picks one, too.")
+    name = st.selectbox(
+        "Layer",
+        [DECISIVE, *names],
+        key=key,
+        width=room(240),
+        **BOUND,
+        help="The layer whose attention is shown. A click in the picture of the layers picks one, too.",
+    )
     return None if name == DECISIVE else str(name)

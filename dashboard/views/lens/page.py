@@ -14,14 +14,23 @@ from dashboard.widgets.model_picker import ModelChoice, choose_model, input_erro
 from dashboard.widgets.panels import caption, details, next_page, source_panel, title
 from dashboard.widgets.progress import fragment_unless_measuring
 
-SOURCES = (lens.read_part, lens._readout, lens._last_output, attribution.attribute_passes, attribution._stream_parts,
-           attribution._scaled_copy)
+SOURCES = (
+    lens.read_part,
+    lens._readout,
+    lens._last_output,
+    attribution.attribute_passes,
+    attribution._stream_parts,
+    attribution._scaled_copy,
+)
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("When it decides", "A model changes its answer layer by layer. Read every layer with the logit lens, as if "
-                             "it were the last, and see which part wrote the answer.")
+    title(
+        "When it decides",
+        "A model changes its answer layer by layer. Read every layer with the logit lens, as if "
+        "it were the last, and see which part wrote the answer.",
+    )
     choice = choose_model("lens", needs=("tokens",))
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
@@ -39,11 +48,13 @@ def _view(choice: ModelChoice) -> None:
 
 
 def _sources() -> None:
-    st.markdown("The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
-                "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
-                "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
-                "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
-                "models that normalize after each addition, such as the original Transformer, a part passes every "
-                "later norm with its scale held.")
+    st.markdown(
+        "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
+        "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
+        "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
+        "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
+        "models that normalize after each addition, such as the original Transformer, a part passes every "
+        "later norm with its scale held."
+    )
     for function in SOURCES:
         source_panel(function)

@@ -15,7 +15,9 @@ from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.code import model_cell, question_code
 
 ASK = "The answer of the whole model at one position."
-LENS = "Every layer read as if it were the last: the likeliest tokens after each, at every position."
+LENS = (
+    "Every layer read as if it were the last: the likeliest tokens after each, at every position."
+)
 ALONG = "The answer and other tokens through the layers, and the layer from which the answer stays the likeliest."
 PARTS = "The logit as a sum of what each part of the model wrote, the largest first."
 
@@ -32,22 +34,35 @@ likeliest = lens.top[:, :, 0]  # (N, T) token ids
 probabilities = lens.probabilities[:, :, 0]
 """
     names = [words[token] for token in decision.tokens]
-    tokens = {name if names.count(name) == 1 else f"{name} #{token}": token
-              for name, token in zip(names, decision.tokens, strict=True)}
+    tokens = {
+        name if names.count(name) == 1 else f"{name} #{token}": token
+        for name, token in zip(names, decision.tokens, strict=True)
+    }
     follow = f"""
 tokens = {source_of(tokens)}
 along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
 first, stays = first_likeliest(along)  # states: 0 is the embedding
 print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
 """
-    cells = (model_cell(controls.ref, controls.question.inputs), _ask(controls),
-             Cell(LENS, grid, _GRID, "lens:grid"), Cell(ALONG, follow, _CURVES, "lens:probability"))
-    return Script(cells, {
-        "lens.top": to_numpy(lens.top), "lens.probabilities": to_numpy(lens.probabilities),
-        "lens.entropy": to_numpy(lens.entropy), "along.probabilities": to_numpy(along.probabilities),
-        "along.ranks": to_numpy(along.ranks),
-        "[-1 if one is None else one for one in (first, stays)]": np.array(
-            [-1 if one is None else one for one in (decision.first, decision.stays)])})
+    cells = (
+        model_cell(controls.ref, controls.question.inputs),
+        _ask(controls),
+        Cell(LENS, grid, _GRID, "lens:grid"),
+        Cell(ALONG, follow, _CURVES, "lens:probability"),
+    )
+    return Script(
+        cells,
+        {
+            "lens.top": to_numpy(lens.top),
+            "lens.probabilities": to_numpy(lens.probabilities),
+            "lens.entropy": to_numpy(lens.entropy),
+            "along.probabilities": to_numpy(along.probabilities),
+            "along.ranks": to_numpy(along.ranks),
+            "[-1 if one is None else one for one in (first, stays)]": np.array(
+                [-1 if one is None else one for one in (decision.first, decision.stays)]
+            ),
+        },
+    )
 
 
 def who_script(controls: Controls, attribution: Attribution) -> Script:
@@ -63,11 +78,19 @@ for part in parts[:10]:
 print("sum of the parts:", attribution.total, "logit:", attribution.logit)
 """
     ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
-    cells = (model_cell(controls.ref, controls.question.inputs), _ask(controls),
-             Cell(PARTS, parts, _PARTS_CHART, "lens:parts"))
-    return Script(cells, {"[part.value for part in parts]": np.array([part.value for part in ranked]),
-                          "attribution.total": np.array(attribution.total),
-                          "attribution.logit": np.array(attribution.logit)})
+    cells = (
+        model_cell(controls.ref, controls.question.inputs),
+        _ask(controls),
+        Cell(PARTS, parts, _PARTS_CHART, "lens:parts"),
+    )
+    return Script(
+        cells,
+        {
+            "[part.value for part in parts]": np.array([part.value for part in ranked]),
+            "attribution.total": np.array(attribution.total),
+            "attribution.logit": np.array(attribution.logit),
+        },
+    )
 
 
 def _ask(controls: Controls) -> Cell:

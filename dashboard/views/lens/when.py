@@ -33,7 +33,9 @@ def section(controls: Controls) -> None:
     key = compute.lens_key(controls)
     with st.spinner("Running the model"):
         parts = range(compute.parts_of(key))
-    read = measure_with_progress(compute.LENS, key, parts, partial(compute.read_lens_part, key), "parts", UNASKED)
+    read = measure_with_progress(
+        compute.LENS, key, parts, partial(compute.read_lens_part, key), "parts", UNASKED
+    )
     if len(read) < len(parts):
         return
     lens = compute.lens_of(key)
@@ -51,39 +53,72 @@ def section(controls: Controls) -> None:
     with grid_place:
         _grid(controls, decision, words, state)
     _curves(controls, decision, words, state)
-    details("The layers at this position, as a table", lambda: table(
-        ["after", "likeliest", "its probability", "the answer’s", "rank", "entropy, bits"],
-        text.rows_of(decision, words, controls.position), caption="The lens at the picked position", left=2,
-        markers=False), "lens:rows")
+    details(
+        "The layers at this position, as a table",
+        lambda: table(
+            ["after", "likeliest", "its probability", "the answer’s", "rank", "entropy, bits"],
+            text.rows_of(decision, words, controls.position),
+            caption="The lens at the picked position",
+            left=2,
+            markers=False,
+        ),
+        "lens:rows",
+    )
     heads.attention(controls, state)
     st.latex(text.LENS)
 
 
 def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
     start, length = decision.lens.start, decision.lens.top.shape[1]
-    tokens, position = controls.line.tokens[start:start + length], controls.position - start
-    rows = [_cell(decision, words, row, index, token) for row in range(len(decision.states))
-            for index, token in enumerate(tokens)]
-    chart_title("The likeliest token after each layer, in the colour of its probability",
-                legend=charts.scale_legend(theme()))
+    tokens, position = controls.line.tokens[start : start + length], controls.position - start
+    rows = [
+        _cell(decision, words, row, index, token)
+        for row in range(len(decision.states))
+        for index, token in enumerate(tokens)
+    ]
+    chart_title(
+        "The likeliest token after each layer, in the colour of its probability",
+        legend=charts.scale_legend(theme()),
+    )
     caption("A row is a layer, a column a token that was read.")
     if length < len(controls.line):
-        caption(f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers.")
+        caption(
+            f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers."
+        )
     late = position >= length / 2
-    st.html(STYLE.format(width=charts.WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
+    st.html(
+        STYLE.format(width=charts.WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr")
+    )
     with st.container(key="lens:cells"):
-        draw_chart(st, charts.token_grid(rows, decision.states, tokens, (state, position), theme(), late), key=GRID,
-                   on_select=lambda: _pick(controls), selection_mode=[PICKED],
-                   alt="The likeliest token after each layer, at each position")
+        draw_chart(
+            st,
+            charts.token_grid(rows, decision.states, tokens, (state, position), theme(), late),
+            key=GRID,
+            on_select=lambda: _pick(controls),
+            selection_mode=[PICKED],
+            alt="The likeliest token after each layer, at each position",
+        )
 
 
 def _cell(decision: Decision, words: dict[int, str], row: int, index: int, token: str) -> Spec:
     lens = decision.lens
-    top = [(words[one], p) for one, p in zip(lens.top[row, index].tolist(), lens.probabilities[row, index].tolist(),
-                                             strict=True)]
+    top = [
+        (words[one], p)
+        for one, p in zip(
+            lens.top[row, index].tolist(), lens.probabilities[row, index].tolist(), strict=True
+        )
+    ]
     texts = [f"{word} {number(p)}" for word, p in top]
-    return {"state": decision.states[row], "column": index, "index": lens.start + index, "token": token,
-            "word": top[0][0], "p": top[0][1], "text": texts[0], "top": ", ".join(texts[1:])}
+    return {
+        "state": decision.states[row],
+        "column": index,
+        "index": lens.start + index,
+        "token": token,
+        "word": top[0][0],
+        "p": top[0][1],
+        "text": texts[0],
+        "top": ", ".join(texts[1:]),
+    }
 
 
 def _pick(controls: Controls) -> None:
@@ -103,15 +138,40 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
     legend = charts.legend([plain(name) for name in names], theme())
     with left:
         chart_title("Probability", legend=legend)
-        draw_chart(st, charts.along_layers(
-            [Curve(name, along.probabilities[:, one].tolist()) for one, name in enumerate(names)], states, theme(),
-            high=1.0, picked=state), key="lens:probability", alt="Probability of the answers after each layer")
+        draw_chart(
+            st,
+            charts.along_layers(
+                [
+                    Curve(name, along.probabilities[:, one].tolist())
+                    for one, name in enumerate(names)
+                ],
+                states,
+                theme(),
+                high=1.0,
+                picked=state,
+            ),
+            key="lens:probability",
+            alt="Probability of the answers after each layer",
+        )
     with middle:
         chart_title("Rank, 1 is the likeliest")
-        draw_chart(st, charts.along_layers(
-            [Curve(name, along.ranks[:, one].tolist()) for one, name in enumerate(names)], states, theme(), rank=True,
-            picked=state), key="lens:rank", alt="Rank of the answers after each layer")
+        draw_chart(
+            st,
+            charts.along_layers(
+                [Curve(name, along.ranks[:, one].tolist()) for one, name in enumerate(names)],
+                states,
+                theme(),
+                rank=True,
+                picked=state,
+            ),
+            key="lens:rank",
+            alt="Rank of the answers after each layer",
+        )
     with right:
         chart_title("Entropy of all tokens, bits")
-        draw_chart(st, charts.along_layers([Curve("entropy", entropy)], states, theme(), picked=state),
-                   key="lens:entropy", alt="Entropy of all tokens after each layer, in bits")
+        draw_chart(
+            st,
+            charts.along_layers([Curve("entropy", entropy)], states, theme(), picked=state),
+            key="lens:entropy",
+            alt="Entropy of all tokens after each layer, in bits",
+        )

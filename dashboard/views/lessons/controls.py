@@ -35,21 +35,42 @@ def address(lesson: str, page: str = "lessons") -> str:
 
 def draw_lesson() -> None:
     """Draw the fields of title, text, page and controls."""
-    st.text_input("Title", key=key("title"), max_chars=MOST_TITLE, help="What students see above the page.", **BOUND)
-    st.text_input("Link of the page", key=key("page_link"), placeholder="https://…/masks?masks:tokens=…", **BOUND,
-                  help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
-                       "settings of the page come with it.")
-    st.text_area("Text above the page", key=key("text"), max_chars=MOST_TEXT, height=160, **BOUND,
-                 help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.")
+    st.text_input(
+        "Title",
+        key=key("title"),
+        max_chars=MOST_TITLE,
+        help="What students see above the page.",
+        **BOUND,
+    )
+    st.text_input(
+        "Link of the page",
+        key=key("page_link"),
+        placeholder="https://…/masks?masks:tokens=…",
+        **BOUND,
+        help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
+        "settings of the page come with it.",
+    )
+    st.text_area(
+        "Text above the page",
+        key=key("text"),
+        max_chars=MOST_TEXT,
+        height=160,
+        **BOUND,
+        help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
+    )
     draw_hidden()
     draw_hide_guide()
 
 
 def draw_hide_guide() -> None:
     """Draw the switch that leaves the page's own questions and moves out."""
-    st.toggle("Hide the page's own questions and moves", key=key("hide_guide"), **BOUND,
-              help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
-                   "alone.")
+    st.toggle(
+        "Hide the page's own questions and moves",
+        key=key("hide_guide"),
+        **BOUND,
+        help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
+        "alone.",
+    )
 
 
 def draw_hidden() -> None:
@@ -59,23 +80,38 @@ def draw_hidden() -> None:
     labels, linked = controls_of(page), st.query_params.get_all(key("hide"))
     if len(linked) > 1:  # an older link of a draft
         st.query_params[key("hide")] = ",".join(linked)
-    link_value(key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MOST_HIDE], ",".join)
+    link_value(
+        key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MOST_HIDE], ",".join
+    )
     chosen = st.session_state.get(key("hide"), [])
-    st.multiselect("Controls to hide", list(dict.fromkeys([*(labels or {}), *chosen])), key=key("hide"), **KEEP,
-                   format_func=lambda name: (labels or {}).get(name, name), max_selections=MOST_HIDE,
-                   accept_new_options=True, placeholder="None",
-                   help="The controls of the page, by their labels. One that the page does not show now is not listed: "
-                        "type its name in the link of the page, such as masks:tokens.")
+    st.multiselect(
+        "Controls to hide",
+        list(dict.fromkeys([*(labels or {}), *chosen])),
+        key=key("hide"),
+        **KEEP,
+        format_func=lambda name: (labels or {}).get(name, name),
+        max_selections=MOST_HIDE,
+        accept_new_options=True,
+        placeholder="None",
+        help="The controls of the page, by their labels. One that the page does not show now is not listed: "
+        "type its name in the link of the page, such as masks:tokens.",
+    )
     if page and labels is None:
         step = step_of(page)
-        st.page_link(step.path, label=f"Open {step.title} to list its controls; a line there leads back to this draft",
-                     icon=step.icon, query_params=page_query(parameters))
+        st.page_link(
+            step.path,
+            label=f"Open {step.title} to list its controls; a line there leads back to this draft",
+            icon=step.icon,
+            query_params=page_query(parameters),
+        )
 
 
 def hidden_controls(page: str) -> tuple[str, ...]:
     """The names of the controls to hide, also where a label was typed."""
     names = {label: name for name, label in (controls_of(page) or {}).items()}
-    return tuple(dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ())))
+    return tuple(
+        dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ()))
+    )
 
 
 def linked_page() -> tuple[str, dict[str, list[str]]]:
@@ -88,8 +124,18 @@ def linked_page() -> tuple[str, dict[str, list[str]]]:
 
 def draw_questions() -> int:
     """Draw the fields of each question; returns how many there are."""
-    count = int(st.number_input("Questions", 0, MOST_QUESTIONS, 1, key=key("count"), width=160, **BOUND,
-                                help="How many questions stand below the page."))
+    count = int(
+        st.number_input(
+            "Questions",
+            0,
+            MOST_QUESTIONS,
+            1,
+            key=key("count"),
+            width=160,
+            **BOUND,
+            help="How many questions stand below the page.",
+        )
+    )
     for index in range(count):
         with st.container(border=True, gap="small"):
             draw_question(index)
@@ -100,22 +146,52 @@ def draw_question(index: int) -> None:
     """The fields of one question, by its type."""
     name = f"q{index + 1}"
     left, right = st.columns([2, 1])
-    left.text_area(f"Question {index + 1}", key=key(name), max_chars=MOST_QUESTION, height=80, **BOUND,
-                   help="The question in Markdown.")
-    type_ = right.selectbox("Type of answer", list(TYPES), format_func=TYPES.__getitem__, key=key(f"{name}:type"),
-                            help="What students give: one of your options, numbers, a short text, or a formula.",
-                            **BOUND)
+    left.text_area(
+        f"Question {index + 1}",
+        key=key(name),
+        max_chars=MOST_QUESTION,
+        height=80,
+        **BOUND,
+        help="The question in Markdown.",
+    )
+    type_ = right.selectbox(
+        "Type of answer",
+        list(TYPES),
+        format_func=TYPES.__getitem__,
+        key=key(f"{name}:type"),
+        help="What students give: one of your options, numbers, a short text, or a formula.",
+        **BOUND,
+    )
     left, right = st.columns([2, 1])
     if type_ == "choice":
-        right.text_area("Options", key=key(f"{name}:options"), height=80, **BOUND,
-                        help=f"Two to {MOST_OPTIONS} options, one on each line. Then pick the right one.")
+        right.text_area(
+            "Options",
+            key=key(f"{name}:options"),
+            height=80,
+            **BOUND,
+            help=f"Two to {MOST_OPTIONS} options, one on each line. Then pick the right one.",
+        )
     elif type_ == "numbers":
-        right.number_input("Tolerance", 0.0, 1e6, 0.01, step=0.01, format="%g", key=key(f"{name}:tolerance"), **BOUND,
-                           help="How far an answer may be from the right number.")
+        right.number_input(
+            "Tolerance",
+            0.0,
+            1e6,
+            0.01,
+            step=0.01,
+            format="%g",
+            key=key(f"{name}:tolerance"),
+            **BOUND,
+            help="How far an answer may be from the right number.",
+        )
     with left:
         draw_answer(name, type_)
-    st.text_input("Hint after a wrong answer", key=key(f"{name}:hint"), max_chars=MOST_HINT, **BOUND,
-                  help="It may stay empty.")
+    st.text_input(
+        "Hint after a wrong answer",
+        key=key(f"{name}:hint"),
+        max_chars=MOST_HINT,
+        **BOUND,
+        help="It may stay empty.",
+    )
 
 
 def draw_answer(name: str, type_: str) -> None:
@@ -123,9 +199,19 @@ def draw_answer(name: str, type_: str) -> None:
     field, meaning = key(f"{name}:answer"), HELP[type_]
     if type_ == "choice":
         if st.session_state.get(field) not in (None, *(choices := options(name))):
-            st.session_state[field] = None  # an option that was changed since, or an answer of another type
-        st.selectbox("Right option", choices, None, key=field, placeholder="Pick one of your options", **BOUND,
-                     help="Type the options first.", disabled=not choices)
+            st.session_state[field] = (
+                None  # an option that was changed since, or an answer of another type
+            )
+        st.selectbox(
+            "Right option",
+            choices,
+            None,
+            key=field,
+            placeholder="Pick one of your options",
+            **BOUND,
+            help="Type the options first.",
+            disabled=not choices,
+        )
         return
     if type_ == "text":
         meaning += " Several right answers: one on each line."
@@ -141,13 +227,18 @@ def options(name: str) -> tuple[str, ...]:
 
 def uploaded_lesson(label: str, name: str) -> Lesson | None:
     """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
-    file = st.file_uploader(label, "json", key=key(name), max_upload_size=1,
-                            help="A lesson may be handed out as a small JSON file instead of a link.")
+    file = st.file_uploader(
+        label,
+        "json",
+        key=key(name),
+        max_upload_size=1,
+        help="A lesson may be handed out as a small JSON file instead of a link.",
+    )
     if file is None:
         return None
     try:
         admit_upload(file)
-        return from_json(file.getvalue()[:MOST_FILE + 1].decode("utf-8", "replace"))
+        return from_json(file.getvalue()[: MOST_FILE + 1].decode("utf-8", "replace"))
     except (LessonError, LimitReached) as error:
         st.warning(plain(str(error)))
         return None
@@ -171,13 +262,24 @@ def read_lesson() -> Lesson:
             questions.append(read_question(f"q{index + 1}"))
         except LessonError as error:
             raise LessonError(f"Question {index + 1}: {error}") from error
-    return Lesson(text("title").strip(), text("text").strip(), page, page_query(parameters),
-                  hidden_controls(page), tuple(questions),
-                  bool(st.session_state.get(key("hide_guide"))))
+    return Lesson(
+        text("title").strip(),
+        text("text").strip(),
+        page,
+        page_query(parameters),
+        hidden_controls(page),
+        tuple(questions),
+        bool(st.session_state.get(key("hide_guide"))),
+    )
 
 
 def read_question(name: str) -> Question:
     """One question of the fields."""
-    return make_question(str(st.session_state.get(key(f"{name}:type")) or "choice"), text(name),
-                         text(f"{name}:answer"), options=options(name), hint=text(f"{name}:hint"),
-                         tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)))
+    return make_question(
+        str(st.session_state.get(key(f"{name}:type")) or "choice"),
+        text(name),
+        text(f"{name}:answer"),
+        options=options(name),
+        hint=text(f"{name}:hint"),
+        tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)),
+    )

@@ -10,9 +10,11 @@ from dashboard.lessons.lesson import MOST_LINK, to_json
 from dashboard.navigation import step_of
 from dashboard.views.lessons.controls import address, draw_lesson, draw_questions, key, read_lesson
 
-NO_PROOF = ("The answers travel with the lesson as salted hashes: reading the link does not show them. A student who "
-            "tries many answers by program can still find one, so neither the link nor a code is proof against "
-            "cheating. The link of this page holds your draft with its answers: save it for yourself.")
+NO_PROOF = (
+    "The answers travel with the lesson as salted hashes: reading the link does not show them. A student who "
+    "tries many answers by program can still find one, so neither the link nor a code is proof against "
+    "cheating. The link of this page holds your draft with its answers: save it for yourself."
+)
 
 
 def make() -> None:
@@ -29,18 +31,36 @@ def make() -> None:
     if len(text) <= MOST_LINK:
         link = address(text)
         st.code(link, language=None, wrap_lines=True)
-        st.caption(f"The lesson takes {len(text):,} of at most {MOST_LINK:,} characters of this link.")
+        st.caption(
+            f"The lesson takes {len(text):,} of at most {MOST_LINK:,} characters of this link."
+        )
         st.markdown("In a page of a course:")
-        st.code(f'<iframe src="{link}&embed=true" width="100%" height="900"></iframe>', language="html",
-                wrap_lines=True)
+        st.code(
+            f'<iframe src="{link}&embed=true" width="100%" height="900"></iframe>',
+            language="html",
+            wrap_lines=True,
+        )
     else:
-        st.warning(f"The lesson takes {len(text):,} characters, and a link at most {MOST_LINK:,}. Shorten it, or hand "
-                   "out the file.")
+        st.warning(
+            f"The lesson takes {len(text):,} characters, and a link at most {MOST_LINK:,}. Shorten it, or hand "
+            "out the file."
+        )
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.download_button("Download the file", to_json(lesson, indent=1), "lesson.json", "application/json",
-                           key=key("file"), icon=":material/download:", on_click="ignore",
-                           help="Students open it on this page, under Work through.")
+        st.download_button(
+            "Download the file",
+            to_json(lesson, indent=1),
+            "lesson.json",
+            "application/json",
+            key=key("file"),
+            icon=":material/download:",
+            on_click="ignore",
+            help="Students open it on this page, under Work through.",
+        )
         if len(text) <= MOST_LINK:
-            st.page_link(step_of("lessons").path, label="Try it as a student", icon=":material/play_arrow:",
-                         query_params={"lesson": text})
+            st.page_link(
+                step_of("lessons").path,
+                label="Try it as a student",
+                icon=":material/play_arrow:",
+                query_params={"lesson": text},
+            )
     st.caption(NO_PROOF)

@@ -23,8 +23,11 @@ PARTS = ("Work through", MAKE, "Read codes")
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Lessons", "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.",
-          copy_link="Copy draft (with answers)")
+    title(
+        "Lessons",
+        "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.",
+        copy_link="Copy draft (with answers)",
+    )
     parts()
     next_page("lessons")
 
@@ -32,9 +35,17 @@ def page() -> None:
 @fragment
 def parts() -> None:
     """Draw the choice of a part, and the part, which rerun alone."""
-    part = st.segmented_control("Part", PARTS, default=PARTS[0], required=True, key=key("part"), wrap=True,
-                                label_visibility="collapsed", **BOUND,
-                                help="Open a lesson, make one of your own, or read the codes that students hand in.")
+    part = st.segmented_control(
+        "Part",
+        PARTS,
+        default=PARTS[0],
+        required=True,
+        key=key("part"),
+        wrap=True,
+        label_visibility="collapsed",
+        **BOUND,
+        help="Open a lesson, make one of your own, or read the codes that students hand in.",
+    )
     {PARTS[1]: make, PARTS[2]: read}.get(part or PARTS[0], work)()
 
 
@@ -44,14 +55,21 @@ def work() -> None:
         for name in KEYS:
             lesson = decode(name)
             with st.container(gap="small"):
-                paragraph(f"**{plain(lesson.title)}**\n\n{teacher_markdown(lesson.text.partition(chr(10))[0])}\n\n"
-                          f":gray[:small[{len(lesson.questions)} questions on the page {step_of(lesson.page).title}]]")
-                st.page_link(step_of("lessons").path, label="Open the lesson", icon=":material/play_arrow:",
-                             query_params={"lesson": name})
+                paragraph(
+                    f"**{plain(lesson.title)}**\n\n{teacher_markdown(lesson.text.partition(chr(10))[0])}\n\n"
+                    f":gray[:small[{len(lesson.questions)} questions on the page {step_of(lesson.page).title}]]"
+                )
+                st.page_link(
+                    step_of("lessons").path,
+                    label="Open the lesson",
+                    icon=":material/play_arrow:",
+                    query_params={"lesson": name},
+                )
     details("Links of these lessons", links, key("links"))
     uploaded = uploaded_lesson("Open the file of a lesson", "open")
-    if uploaded is not None and st.button(f"Open {plain(uploaded.title)}", key=key("start"),
-                                          icon=":material/play_arrow:"):
+    if uploaded is not None and st.button(
+        f"Open {plain(uploaded.title)}", key=key("start"), icon=":material/play_arrow:"
+    ):
         start_lesson(encode(uploaded))
 
 

@@ -22,24 +22,37 @@ HEAD = ("name", "lesson", "right", "questions", "tries", "date")
 def read() -> None:
     """Draw the field and the table. Names stay in the session: they are in no link."""
     lessons = known_lessons()
-    typed = st.text_area("Codes, one on each line", key=key("codes"), height=200, max_chars=100 * MOST_LINES, **KEEP,
-                         placeholder="Ada Lovelace 2E7C-…", help="The lines that students handed in: name, then code.")
+    typed = st.text_area(
+        "Codes, one on each line",
+        key=key("codes"),
+        height=200,
+        max_chars=100 * MOST_LINES,
+        **KEEP,
+        placeholder="Ada Lovelace 2E7C-…",
+        help="The lines that students handed in: name, then code.",
+    )
     rows, errors = read_lines(typed or "", lessons)
     if rows:
         table(HEAD, rows, caption="What students solved", left={0, 1, 3, 4}, markers=False)
     for sentence in errors:
         st.warning(plain(sentence))
-    st.caption("The column tries has a number for each question: how many answers the student checked, up to the right "
-               f"one. {MOST_TRIES} means {MOST_TRIES} or more; – means that no answer was checked. A line is refused "
-               "when its code was mistyped, belongs to another name, or to another lesson. A code is no proof "
-               "against cheating. Nothing is stored on the server.")
+    st.caption(
+        "The column tries has a number for each question: how many answers the student checked, up to the right "
+        f"one. {MOST_TRIES} means {MOST_TRIES} or more; – means that no answer was checked. A line is refused "
+        "when its code was mistyped, belongs to another name, or to another lesson. A code is no proof "
+        "against cheating. Nothing is stored on the server."
+    )
 
 
 def known_lessons() -> dict[str, Lesson]:
     """The lessons by their ids: those that ship, the one of the form, and that of a link or a file."""
     lessons = [decode(name) for name in KEYS]
-    link = st.text_input("Link of your lesson", key=key("link"), **KEEP,
-                         help="Needed for a lesson of your own. The five lessons of the lab are known.")
+    link = st.text_input(
+        "Link of your lesson",
+        key=key("link"),
+        **KEEP,
+        help="Needed for a lesson of your own. The five lessons of the lab are known.",
+    )
     try:
         if link:
             lessons.append(decode(parse_link(link)[1].get("lesson", [""])[0]))
@@ -70,8 +83,16 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str
 def row(code: Code, lesson: Lesson | None) -> list[str]:
     """One line of the table; LessonError for the code of an unknown lesson."""
     if lesson is None or len(lesson.questions) != len(code.results):
-        raise LessonError(f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
-                          "changed since. Give its link above.")
+        raise LessonError(
+            f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
+            "changed since. Give its link above."
+        )
     right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
-    return [code.name or "–", lesson.title, f"{len(right)} of {len(code.results)}", ", ".join(right) or "–",
-            ", ".join(str(result.tries or "–") for result in code.results), code.day.isoformat()]
+    return [
+        code.name or "–",
+        lesson.title,
+        f"{len(right)} of {len(code.results)}",
+        ", ".join(right) or "–",
+        ", ".join(str(result.tries or "–") for result in code.results),
+        code.day.isoformat(),
+    ]

@@ -29,7 +29,9 @@ class MaskEffect:
     after: np.ndarray
     allowed: np.ndarray
     factor: np.ndarray | None  # of the weights, by the mask; None for none
-    needed: np.ndarray  # layers of this mask until a query receives anything of a key; 0 where no depth is enough
+    needed: (
+        np.ndarray
+    )  # layers of this mask until a query receives anything of a key; 0 where no depth is enough
     selection: Selection | None = None  # held against the causal mask, of a mask that reads content
 
     @property
@@ -69,18 +71,31 @@ def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> 
 def mask_effect(mask: Choice, tokens: tuple[str, ...], real: int | None, head: int) -> MaskEffect:
     """One head of the layer on the tokens, with the mask and without; ConfigError for a mask that cannot be built."""
     unmasked, masked = steps_of(Choice("none"), tokens), steps_of(mask, tokens, real)
-    factor = None if masked.normalized is None else _head(masked.weights / masked.normalized.clamp_min(TINY), head)
+    factor = (
+        None
+        if masked.normalized is None
+        else _head(masked.weights / masked.normalized.clamp_min(TINY), head)
+    )
     allowed = allowed_of(masked, head)
-    return MaskEffect(labels(tokens), _head(masked.scores, head), _head(unmasked.weights, head),
-                      _head(masked.weights, head), allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy(),
-                      selection_of(mask, tokens, allowed, head))
+    return MaskEffect(
+        labels(tokens),
+        _head(masked.scores, head),
+        _head(unmasked.weights, head),
+        _head(masked.weights, head),
+        allowed,
+        factor,
+        layers_needed(torch.from_numpy(allowed)).numpy(),
+        selection_of(mask, tokens, allowed, head),
+    )
 
 
-def selection_of(mask: Choice, tokens: tuple[str, ...], allowed: np.ndarray, head: int) -> Selection | None:
+def selection_of(
+    mask: Choice, tokens: tuple[str, ...], allowed: np.ndarray, head: int
+) -> Selection | None:
     """What a mask that reads content has chosen, held against causal attention; None for any other mask."""
     if not any("reads content" in entry("mask", part.key).traits for part in mask.walk()):
         return None
-    full = steps_of(Choice("causal"), tokens).weights[:, head:head + 1]
+    full = steps_of(Choice("causal"), tokens).weights[:, head : head + 1]
     count = max(1, round(float(allowed.sum(1).mean())))
     return selection(torch.from_numpy(allowed), full, count)
 
@@ -100,8 +115,11 @@ def torch_check(mask: Choice, tokens: tuple[str, ...], real: int | None) -> Torc
     if steps.normalized is not None:
         return None
     count = len(tokens)
-    allowed = torch.ones(HEADS, count, count, dtype=torch.bool) if steps.mask is None else (
-        steps.mask.expand(steps.scores.shape)[0])
+    allowed = (
+        torch.ones(HEADS, count, count, dtype=torch.bool)
+        if steps.mask is None
+        else (steps.mask.expand(steps.scores.shape)[0])
+    )
     x = embed(tokens, D_MODEL, SEED)
     projection = layer.projection
     first = projection.query.bias is not None
@@ -111,14 +129,19 @@ def torch_check(mask: Choice, tokens: tuple[str, ...], real: int | None) -> Torc
         other.in_proj_weight.copy_(torch.cat([each.weight for each in maps]))
         if first:
             other.in_proj_bias.copy_(torch.cat([each.bias for each in maps]))
-        converted, copied = (other(x, x, x, attn_mask=each, average_attn_weights=False)[1][0]
-                             for each in (~allowed, allowed))
+        converted, copied = (
+            other(x, x, x, attn_mask=each, average_attn_weights=False)[1][0]
+            for each in (~allowed, allowed)
+        )
     blind = converted.isnan().any(-1)
     gap = (converted - steps.weights[0]).abs()[~blind]
     share = (copied * ~allowed).sum(-1)
     finite = share[~share.isnan()]
-    return TorchCheck(float(gap.max()) if gap.numel() else 0.0, float(finite.mean()) if finite.numel() else 0.0,
-                      int(blind.all(0).sum()))
+    return TorchCheck(
+        float(gap.max()) if gap.numel() else 0.0,
+        float(finite.mean()) if finite.numel() else 0.0,
+        int(blind.all(0).sum()),
+    )
 
 
 def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
@@ -132,7 +155,9 @@ def allowed_of(steps: LayerSteps, head: int, item: int = 0) -> np.ndarray:
     return np.ascontiguousarray(steps.mask.expand(steps.scores.shape)[item, head].numpy())
 
 
-Pattern = tuple[str, str, int, int, int]  # name, rule, cells, layers until all pairs that can meet have met, never
+Pattern = tuple[
+    str, str, int, int, int
+]  # name, rule, cells, layers until all pairs that can meet have met, never
 
 
 def patterns(tokens: int) -> list[Pattern]:
@@ -143,10 +168,21 @@ def patterns(tokens: int) -> list[Pattern]:
             continue
         config = config_of(Choice(item.key))
         allowed = build_mask(config.mask, tokens, tokens)
-        whole = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed.expand(tokens, tokens)
+        whole = (
+            torch.ones(tokens, tokens, dtype=torch.bool)
+            if allowed is None
+            else allowed.expand(tokens, tokens)
+        )
         needed = layers_needed(whole)
-        result.append((item.name, item.short.format(**dict(config.mask.params)), int(whole.sum()), int(needed.max()),
-                       int((needed == 0).sum())))
+        result.append(
+            (
+                item.name,
+                item.short.format(**dict(config.mask.params)),
+                int(whole.sum()),
+                int(needed.max()),
+                int((needed == 0).sum()),
+            )
+        )
     return sorted(result, key=lambda pattern: pattern[2])
 
 
@@ -156,10 +192,19 @@ def batch(mask: Choice, head: int) -> list[Sentence]:
     longest = max(map(len, cut))
     padded = [tokens + (PAD,) * (longest - len(tokens)) for tokens in cut]
     x = torch.cat([embed(tokens, D_MODEL, SEED) for tokens in padded])
-    key_mask = torch.tensor([[True] * len(tokens) + [False] * (longest - len(tokens)) for tokens in cut])
+    key_mask = torch.tensor(
+        [[True] * len(tokens) + [False] * (longest - len(tokens)) for tokens in cut]
+    )
     with torch.inference_mode():
         masked = seeded_layer(config_of(mask), SEED)(x, key_mask=key_mask)
         unmasked = seeded_layer(config_of(Choice("none")), SEED)(x)
-    return [Sentence(tokens, masked.weights[item, head].float().numpy(), allowed_of(masked, head, item), len(words),
-                     float(unmasked.weights[item, head, : len(words), len(words):].sum(-1).mean()))
-            for item, (tokens, words) in enumerate(zip(padded, cut, strict=True))]
+    return [
+        Sentence(
+            tokens,
+            masked.weights[item, head].float().numpy(),
+            allowed_of(masked, head, item),
+            len(words),
+            float(unmasked.weights[item, head, : len(words), len(words) :].sum(-1).mean()),
+        )
+        for item, (tokens, words) in enumerate(zip(padded, cut, strict=True))
+    ]

@@ -20,7 +20,14 @@ SENTENCE = "The animal didn't cross the street because it was too tired ."
 FIRST, SECOND = "causal", "causal"
 MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
-JOINS = {"alone": "alone", "not": "not", "and": "and", "or": "or", "and_not": "and not", "or_not": "or not"}
+JOINS = {
+    "alone": "alone",
+    "not": "not",
+    "and": "and",
+    "or": "or",
+    "and_not": "and not",
+    "or_not": "or not",
+}
 TWO_MASKS = ("and", "or", "and_not", "or_not")
 CUT = 12  # letters of a mask's name that one column has room for
 TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
@@ -53,22 +60,52 @@ def draw_controls(below: DeltaGenerator) -> Controls:
     """Draw the controls and read them; what is typed or drawn stands in `below`, so that the maps do not move."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
+        st.text_input(
+            "Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND
+        )
     shown = MASKS.get(get("first", ""), st.query_params.get(key("first"), ""))
     with grid.cell(column_span=2 if len(shown) > CUT else 1):  # so that a long name is not cut
-        first = _select("first", "Mask", MASKS, FIRST, "Which keys each query may attend to", on_change=start_drawing)
+        first = _select(
+            "first",
+            "Mask",
+            MASKS,
+            FIRST,
+            "Which keys each query may attend to",
+            on_change=start_drawing,
+        )
     with grid:
-        join = _select("join", "Combine", JOINS, "alone", "Use the mask alone, invert it, or join it with a second one")
-        st.selectbox("Head", range(HEADS), key=key("head"), help="The head whose weights are drawn", **BOUND)
-        second = _select("second", "Second mask", MASKS, SECOND, "The mask that is joined with the first"
-                         ) if join in TWO_MASKS else None
+        join = _select(
+            "join",
+            "Combine",
+            JOINS,
+            "alone",
+            "Use the mask alone, invert it, or join it with a second one",
+        )
+        st.selectbox(
+            "Head", range(HEADS), key=key("head"), help="The head whose weights are drawn", **BOUND
+        )
+        second = (
+            _select(
+                "second", "Second mask", MASKS, SECOND, "The mask that is joined with the first"
+            )
+            if join in TWO_MASKS
+            else None
+        )
     _draw_params("first", first, grid, below)
     if second:
         _draw_params("second", second, grid, below, ", 2nd")
     if "padding" in (first, second):
         with grid:
-            st.number_input("Real tokens", 0, 512, max(0, len(_sentence()[0]) - PADDING), 1, key=key("real"),
-                            help="Tokens after these are padding. With 0 every token is padding.", **BOUND)
+            st.number_input(
+                "Real tokens",
+                0,
+                512,
+                max(0, len(_sentence()[0]) - PADDING),
+                1,
+                key=key("real"),
+                help="Tokens after these are padding. With 0 every token is padding.",
+                **BOUND,
+            )
     return read_controls()
 
 
@@ -79,8 +116,14 @@ def read_controls() -> Controls:
     second = (get("second") or SECOND) if join in TWO_MASKS else None
     parts = [_with_params("first", first)] + ([_with_params("second", second)] if second else [])
     real = int(get("real", max(0, len(tokens) - PADDING))) if "padding" in (first, second) else None
-    return Controls(tokens, composed(join, *(mask for mask, _ in parts)), real, get("head") or 0, notes,
-                    any(stale for _, stale in parts))
+    return Controls(
+        tokens,
+        composed(join, *(mask for mask, _ in parts)),
+        real,
+        get("head") or 0,
+        notes,
+        any(stale for _, stale in parts),
+    )
 
 
 def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
@@ -93,10 +136,23 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
     return Choice.of(operator, first, Choice.of("not", second) if negated else second)
 
 
-def _select(name: str, label: str, names: dict[str, str], default: str, meaning: str, **more: Any) -> str:
+def _select(
+    name: str, label: str, names: dict[str, str], default: str, meaning: str, **more: Any
+) -> str:
     keys = list(names)
-    return st.selectbox(label, keys, keys.index(default), format_func=names.__getitem__, key=key(name), help=meaning,
-                        **BOUND, **more) or default
+    return (
+        st.selectbox(
+            label,
+            keys,
+            keys.index(default),
+            format_func=names.__getitem__,
+            key=key(name),
+            help=meaning,
+            **BOUND,
+            **more,
+        )
+        or default
+    )
 
 
 def _draw_params(name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = "") -> None:
@@ -106,7 +162,9 @@ def _draw_params(name: str, mask: str, grid: Any, below: DeltaGenerator, suffix:
     for param in params:
         # One cell each, so that an error is drawn under its field.
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
-            param_widget(replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}"))
+            param_widget(
+                replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}")
+            )
 
 
 def _with_params(name: str, mask: str) -> tuple[Choice, bool]:
@@ -151,5 +209,7 @@ def link_errors() -> list[str]:
     for name, names in (("first", MASKS), ("join", JOINS), ("second", MASKS)):
         value = st.query_params.get(key(name))
         if value and value not in names.values() and key(name) not in st.session_state:
-            errors.append(f"The link says {name} = {plain(value[:40])}; expected one of {', '.join(names.values())}.")
+            errors.append(
+                f"The link says {name} = {plain(value[:40])}; expected one of {', '.join(names.values())}."
+            )
     return errors

@@ -7,13 +7,19 @@ from dashboard.charts.python_source import source_of
 from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect
 from dashboard.views.masks.controls import Controls
 
-TEXT = ("A layer with seeded weights reads one sentence, without the mask and with it.",
-        "The cells that the mask allows, and how many layers of it connect each pair of tokens.")
+TEXT = (
+    "A layer with seeded weights reads one sentence, without the mask and with it.",
+    "The cells that the mask allows, and how many layers of it connect each pair of tokens.",
+)
 
 
 def script(controls: Controls, effect: MaskEffect) -> Script:
     """The weights of the picked head without the mask and with it, what it allows, and how far layers reach."""
-    padding = "" if controls.real is None else f"\nkey_mask = (torch.arange(len(tokens)) < {controls.real})[None]"
+    padding = (
+        ""
+        if controls.real is None
+        else f"\nkey_mask = (torch.arange(len(tokens)) < {controls.real})[None]"
+    )
     key_mask = "" if controls.real is None else ", key_mask=key_mask"
     layer = f"""
 import torch
@@ -42,5 +48,12 @@ from core.show import show_maps
 
 show_maps({"Weights with the mask": after, "Weights without the mask": before}, labels(tokens), labels(tokens))
 """
-    return Script((Cell(TEXT[0], layer, draw, "masks:maps"), Cell(TEXT[1], reach)),
-                  {"before": effect.before, "after": effect.after, "allowed": effect.allowed, "needed": effect.needed})
+    return Script(
+        (Cell(TEXT[0], layer, draw, "masks:maps"), Cell(TEXT[1], reach)),
+        {
+            "before": effect.before,
+            "after": effect.after,
+            "allowed": effect.allowed,
+            "needed": effect.needed,
+        },
+    )

@@ -33,7 +33,9 @@ class Comparison:
 
 def steps_of(config: AttentionConfig) -> LayerSteps:
     """The steps of the seeded layer on the sentence; under a padding mask its last tokens are padding."""
-    real = torch.arange(len(TOKENS)) < len(TOKENS) - (PADDING if "padding" in str(config.mask) else 0)
+    real = torch.arange(len(TOKENS)) < len(TOKENS) - (
+        PADDING if "padding" in str(config.mask) else 0
+    )
     with torch.inference_mode():
         return seeded_layer(config, SEED)(embed(TOKENS, D_MODEL, SEED), key_mask=real[None])
 
@@ -46,14 +48,18 @@ def compare(config: AttentionConfig) -> Comparison:
     mask, allowed = second.mask, None
     if mask is not None:
         mask = mask[0] if mask.dim() == 4 else mask
-        allowed = np.broadcast_to((mask[head % len(mask)] if mask.dim() == 3 else mask).numpy(), after.shape)
+        allowed = np.broadcast_to(
+            (mask[head % len(mask)] if mask.dim() == 3 else mask).numpy(), after.shape
+        )
     return Comparison(head, before, after, allowed, second.implied)
 
 
 def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
     """The cell with the largest change of weight; where none changes, the largest weight."""
     change = np.abs(after - before)
-    row, column = np.unravel_index((change if change.max() > MIN_CHANGE else after).argmax(), change.shape)
+    row, column = np.unravel_index(
+        (change if change.max() > MIN_CHANGE else after).argmax(), change.shape
+    )
     return int(row), int(column)
 
 
@@ -63,4 +69,8 @@ def parameter_count(axis: str, key: str) -> int:
     beside = {other: example(other, name) for other, name in needs(axis, key).items()}
     layer = Attention(AttentionConfig(64, 4).with_(**beside, **{axis: example(axis, key)}))
     piece = getattr(layer, axis)
-    return sum(weight.numel() for weight in piece.parameters()) if isinstance(piece, torch.nn.Module) else 0
+    return (
+        sum(weight.numel() for weight in piece.parameters())
+        if isinstance(piece, torch.nn.Module)
+        else 0
+    )

@@ -13,9 +13,18 @@ from dashboard.views.mechanisms.compute import BASELINE
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, params_in_session, params_of
 
-NAMES = {"projection": "Projections", "score": "Scores", "position": "Positions", "mask": "Masks",
-         "normalizer": "Normalizers", "kernel": "Kernels"}
-FIRST = {"projection": "grouped_query", "position": "alibi"}  # where the default choice would change nothing
+NAMES = {
+    "projection": "Projections",
+    "score": "Scores",
+    "position": "Positions",
+    "mask": "Masks",
+    "normalizer": "Normalizers",
+    "kernel": "Kernels",
+}
+FIRST = {
+    "projection": "grouped_query",
+    "position": "alibi",
+}  # where the default choice would change nothing
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,15 @@ def draw_controls(axis: str) -> Controls:
     names = {item.key: f"{item.name} · {item.year}" for item in AXES[axis]}
     keys = list(names)
     with st.grid(min_column_width=210, gap="small"):
-        name = st.selectbox("Choice", keys, keys.index(first_choice(axis)), key=key(axis), **BOUND,
-                            format_func=names.__getitem__,
-                            help="Replaces this part of scaled dot-product attention; all other parts stay.")
+        name = st.selectbox(
+            "Choice",
+            keys,
+            keys.index(first_choice(axis)),
+            key=key(axis),
+            **BOUND,
+            format_func=names.__getitem__,
+            help="Replaces this part of scaled dot-product attention; all other parts stay.",
+        )
         item = entry(axis, name)
         params = params_of(item, key=key(axis))
     return controls_of(axis, item, params)
@@ -54,7 +69,9 @@ def read_controls(axis: str) -> Controls:
 def first_choice(axis: str) -> str:
     """The choice that an axis opens with."""
     keys = [item.key for item in AXES[axis]]
-    return FIRST.get(axis) or next((k for k in keys if k not in ("none", "softmax", "exact")), keys[0])
+    return FIRST.get(axis) or next(
+        (k for k in keys if k not in ("none", "softmax", "exact")), keys[0]
+    )
 
 
 def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
@@ -71,11 +88,19 @@ def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
 def link_errors() -> list[str]:
     """A sentence for each choice in the link that is not in the lab."""
     errors, params = [], st.query_params
-    if (axis := params.get(key("axis"))) and axis not in NAMES.values() and key("axis") not in st.session_state:
-        errors.append(f"The link says axis = {plain(axis[:40])}; expected one of {', '.join(NAMES.values())}.")
+    if (
+        (axis := params.get(key("axis")))
+        and axis not in NAMES.values()
+        and key("axis") not in st.session_state
+    ):
+        errors.append(
+            f"The link says axis = {plain(axis[:40])}; expected one of {', '.join(NAMES.values())}."
+        )
     for axis, entries in AXES.items():
         value = params.get(key(axis))
         names = [f"{item.name} · {item.year}" for item in entries]
         if value and value not in names and key(axis) not in st.session_state:
-            errors.append(f"The link says {axis} = {plain(value[:40])}, which is not in the list of {NAMES[axis]}.")
+            errors.append(
+                f"The link says {axis} = {plain(value[:40])}, which is not in the list of {NAMES[axis]}."
+            )
     return errors

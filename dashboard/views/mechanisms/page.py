@@ -31,7 +31,14 @@ from dashboard.views.mechanisms.compute import (
     TOKENS,
     Comparison,
 )
-from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
+from dashboard.views.mechanisms.controls import (
+    NAMES,
+    Controls,
+    draw_controls,
+    key,
+    link_errors,
+    read_controls,
+)
 from dashboard.views.mechanisms.script import script
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, title
 from dashboard.widgets.params import BOUND
@@ -44,12 +51,25 @@ MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one 
 def page() -> None:
     """Draw the page from top to bottom."""
     count = sum(len(entries) for entries in AXES.values())
-    title("All mechanisms", f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.")
+    title(
+        "All mechanisms",
+        f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
+    )
     for sentence in link_errors():
         st.warning(sentence)
-    axis = st.segmented_control("Axis", list(AXES), default="position", required=True, format_func=NAMES.__getitem__,
-                                key=key("axis"), **BOUND,
-                                help="An axis is one part of the formula, such as its mask.") or "position"
+    axis = (
+        st.segmented_control(
+            "Axis",
+            list(AXES),
+            default="position",
+            required=True,
+            format_func=NAMES.__getitem__,
+            key=key("axis"),
+            **BOUND,
+            help="An axis is one part of the formula, such as its mask.",
+        )
+        or "position"
+    )
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
     axis_table(axis)
@@ -59,11 +79,14 @@ def page() -> None:
 @fragment
 def explore(axis: str) -> None:
     """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
-    controls, _ = render_before_widgets(key(f"ready:{axis}"), partial(read_controls, axis),
-                                        partial(draw_controls, axis), maps)
+    controls, _ = render_before_widgets(
+        key(f"ready:{axis}"), partial(read_controls, axis), partial(draw_controls, axis), maps
+    )
     entry_panel(controls)
-    for name, label, panel in (("fits", "What it can be combined with", compatible_panel),
-                               ("code", "The code that just ran", source)):
+    for name, label, panel in (
+        ("fits", "What it can be combined with", compatible_panel),
+        ("code", "The code that just ran", source),
+    ):
         details(label, partial(panel, controls), key(name))
 
 
@@ -82,9 +105,16 @@ def maps(controls: Controls) -> None:
     size = len(compute.TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = compute.most_changed(result.before, result.after)
-    tiles = [Tile("Scaled dot product", "softmax · baseline", result.before),
-             Tile(controls.item.name, note(controls, result.implied), result.after, result.mask)]
-    options: dict[str, Any] = {"query": query, "column": column, "link": key("maps"), "height": MAP_HEIGHT}
+    tiles = [
+        Tile("Scaled dot product", "softmax · baseline", result.before),
+        Tile(controls.item.name, note(controls, result.implied), result.after, result.mask),
+    ]
+    options: dict[str, Any] = {
+        "query": query,
+        "column": column,
+        "link": key("maps"),
+        "height": MAP_HEIGHT,
+    }
     left, right = st.columns([5, 2], gap="small")
     with left:
         pin = multiples(tiles, compute.TOKENS, key=key("both"), pin=linked, **options)
@@ -113,10 +143,15 @@ def compatible_panel(controls: Controls) -> None:
     if not conflicts:
         st.markdown(f"{name} can be combined with all {total} choices of the other five axes.")
         return
-    st.markdown(f"{name} can be combined with {total - len(conflicts)} of the {total} choices of the other axes, and "
-                f"not with these {len(conflicts)}:")
+    st.markdown(
+        f"{name} can be combined with {total - len(conflicts)} of the {total} choices of the other axes, and "
+        f"not with these {len(conflicts)}:"
+    )
     rows = ["| axis | choice | reason |", "| --- | --- | --- |"]
-    rows += [f"| {NAMES[r.axis]} | {plain(entry(r.axis, r.key).name)} | {plain(r.reason)} |" for r in conflicts]
+    rows += [
+        f"| {NAMES[r.axis]} | {plain(entry(r.axis, r.key).name)} | {plain(r.reason)} |"
+        for r in conflicts
+    ]
     st.markdown("\n".join(rows))
 
 
@@ -139,20 +174,36 @@ def axis_table(axis: str) -> None:
     import pandas as pd
 
     entries = sorted(AXES[axis], key=lambda item: item.year)
-    st.dataframe(pd.DataFrame({
-        "choice": [item.name for item in entries],
-        "rule": [rule(axis, complete(example(axis, item.key), AXES[axis], axis)) for item in entries],
-        "paper": [item.url or None for item in entries],
-        "year": [item.year for item in entries],
-        "parameters": [compute.parameter_count(axis, item.key) for item in entries],
-        "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
-    }), hide_index=True, column_config={
-        "paper": st.column_config.LinkColumn(display_text=r"https?://(?:arxiv\.org/abs/|www\.)?([^/]+)",
-                                              help="Its number at arXiv, or the site that published it"),
-        "year": st.column_config.NumberColumn(format="%d", width="small"),
-        "parameters": st.column_config.NumberColumn(format="%,d", help="Learned numbers, at d_model 64 with 4 heads"),
-        "conflicts": st.column_config.NumberColumn(help="Choices of the other axes that it cannot be combined with"),
-    }, alt=f"All {len(entries)} choices of {NAMES[axis]}")
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "choice": [item.name for item in entries],
+                "rule": [
+                    rule(axis, complete(example(axis, item.key), AXES[axis], axis))
+                    for item in entries
+                ],
+                "paper": [item.url or None for item in entries],
+                "year": [item.year for item in entries],
+                "parameters": [compute.parameter_count(axis, item.key) for item in entries],
+                "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
+            }
+        ),
+        hide_index=True,
+        column_config={
+            "paper": st.column_config.LinkColumn(
+                display_text=r"https?://(?:arxiv\.org/abs/|www\.)?([^/]+)",
+                help="Its number at arXiv, or the site that published it",
+            ),
+            "year": st.column_config.NumberColumn(format="%d", width="small"),
+            "parameters": st.column_config.NumberColumn(
+                format="%,d", help="Learned numbers, at d_model 64 with 4 heads"
+            ),
+            "conflicts": st.column_config.NumberColumn(
+                help="Choices of the other axes that it cannot be combined with"
+            ),
+        },
+        alt=f"All {len(entries)} choices of {NAMES[axis]}",
+    )
 
 
 # Sentences and cells of the page All mechanisms.
@@ -162,38 +213,56 @@ def note(controls: Controls, implied: bool) -> str:
     """The second line over the map: source, what the choice needs beside it, and whether its weights are implied."""
     item = controls.item
     others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
-    parts = (item.paper and f"{item.paper} {item.year}", others and f"with {others}", implied and "implied weights")
+    parts = (
+        item.paper and f"{item.paper} {item.year}",
+        others and f"with {others}",
+        implied and "implied weights",
+    )
     return " · ".join(part for part in parts if part)
 
 
-def entry_sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int) -> str:
+def entry_sentence(
+    item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int
+) -> str:
     """The weight that the choice changes most, the sum of its row, and the change of entropy."""
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
-        return (f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
-                f"{plain(TOKENS[column])} **{number(now)}** with it and without it.")
+        return (
+            f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
+            f"{plain(TOKENS[column])} **{number(now)}** with it and without it."
+        )
     total = float(after[query].sum())
-    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" The weights of this query sum to **{number(total)}**."
+    row_sum = (
+        ""
+        if abs(total - 1) < MIN_NUMBER
+        else f" The weights of this query sum to **{number(total)}**."
+    )
     entropy = ""
     old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
     if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
         entropy = f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
-    return (f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
-            f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}")
+    return (
+        f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
+        f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}"
+    )
 
 
 def conditions(comparison: Comparison) -> str:
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
-    return (f"Head {comparison.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
-            f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
-            f"numbers are computed, but which key a query prefers has no meaning.{implied * comparison.implied}")
+    return (
+        f"Head {comparison.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
+        f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
+        f"numbers are computed, but which key a query prefers has no meaning.{implied * comparison.implied}"
+    )
 
 
 def parameter_table(item: Entry) -> str:
     """Each parameter with its meaning and bounds, as Markdown."""
     rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
-    rows += [f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
-             for p in item.params]
+    rows += [
+        f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
+        for p in item.params
+    ]
     return "\n".join(rows)
 
 

@@ -40,5 +40,11 @@ from core.show import show_maps
 
 show_maps({{"Scaled dot product": before, {controls.item.name!r}: after, "Difference": after - before}}, tokens, tokens)
 """
-    return Script((Cell(TEXT, code, draw, "mechanisms:both"),),
-                  {"before": result.before, "after": result.after, "after - before": result.after - result.before})
+    return Script(
+        (Cell(TEXT, code, draw, "mechanisms:both"),),
+        {
+            "before": result.before,
+            "after": result.after,
+            "after - before": result.after - result.before,
+        },
+    )

@@ -41,31 +41,54 @@ def figures(tiles: Sequence[str], theme: Theme) -> str:
 
 
 def weights_tile(
-    title: str, note: str, weights: np.ndarray, visible: Sequence[bool], names: Sequence[str], picked: int,
-    unassigned: float, foot: str,
+    title: str,
+    note: str,
+    weights: np.ndarray,
+    visible: Sequence[bool],
+    names: Sequence[str],
+    picked: int,
+    unassigned: float,
+    foot: str,
 ) -> str:
     """One normalizer: a bar a key from 0 to 1, hatched where masked, and a hollow one for what goes to no key."""
     top = int(weights.argmax())
-    bars = [bar(float(w), may, at in (top, picked), at == picked, names[at])
-             for at, (w, may) in enumerate(zip(weights, visible, strict=True))]
+    bars = [
+        bar(float(w), may, at in (top, picked), at == picked, names[at])
+        for at, (w, may) in enumerate(zip(weights, visible, strict=True))
+    ]
     labels = list(names)
     if unassigned > MIN_UNASSIGNED:
         bars.append(bar(unassigned, True, True, False, NO_KEY, "none"))
         labels.append(NO_KEY)
-    description = ", ".join(f"{name} {number(float(w))}" for name, w in zip(names, weights, strict=True))
+    description = ", ".join(
+        f"{name} {number(float(w))}" for name, w in zip(names, weights, strict=True)
+    )
     return figure(title, note, f"{title}: {description}; {foot}", bars, labels, picked, foot)
 
 
 def bar(value: float, visible: bool, named: bool, pick: bool, name: str, css: str = "") -> str:
     high = min(max(value, 0.0), 1.0) * 100
-    text = f'<b style="bottom:calc({high:.1f}% + 1px)">{number(value)}</b>' if named and visible else ""
-    classes = " ".join(filter(None, ("bar", css, "" if visible else "masked", "pick" if pick else "")))
-    return (f'<div class="{classes}" title="{escape(name)}: {number(value) if visible else "masked"}">'
-            f'<i style="height:{high:.1f}%"></i>{text}</div>')
+    text = (
+        f'<b style="bottom:calc({high:.1f}% + 1px)">{number(value)}</b>'
+        if named and visible
+        else ""
+    )
+    classes = " ".join(
+        filter(None, ("bar", css, "" if visible else "masked", "pick" if pick else ""))
+    )
+    return (
+        f'<div class="{classes}" title="{escape(name)}: {number(value) if visible else "masked"}">'
+        f'<i style="height:{high:.1f}%"></i>{text}</div>'
+    )
 
 
 def scores_tile(
-    title: str, note: str, scores: Sequence[float | None], names: Sequence[str], picked: int, theme: Theme,
+    title: str,
+    note: str,
+    scores: Sequence[float | None],
+    names: Sequence[str],
+    picked: int,
+    theme: Theme,
 ) -> str:
     """What goes in: signed bars around the line of 0, green above and purple below."""
     values = [0.0 if score is None else score for score in scores]
@@ -76,23 +99,55 @@ def scores_tile(
     for at, (score, value) in enumerate(zip(scores, values, strict=True)):
         size, colour = abs(value) / span * 100, SIGNED[theme][8 if value >= 0 else 2]
         start = zero if value >= 0 else zero - size
-        edge = f"bottom:calc({start + size:.1f}% + 1px)" if value >= 0 else f"bottom:calc({start:.1f}% - 15px)"
-        text = f'<b style="{edge}">{number(value)}</b>' if at == picked and score is not None else ""
+        edge = (
+            f"bottom:calc({start + size:.1f}% + 1px)"
+            if value >= 0
+            else f"bottom:calc({start:.1f}% - 15px)"
+        )
+        text = (
+            f'<b style="{edge}">{number(value)}</b>' if at == picked and score is not None else ""
+        )
         tip = f"{escape(names[at])}: {'masked' if score is None else number(value)}"
-        bars.append(f'<div class="bar{" masked" * (score is None)}{" pick" * (at == picked)}" title="{tip}">'
-                     f'<i style="background:{colour};border-radius:2px;bottom:{start:.1f}%;height:{size:.1f}%"></i>'
-                     f"{text}</div>")
-    description = ", ".join(f"{name} {'masked' if score is None else number(score)}"
-                            for name, score in zip(names, scores, strict=True))
-    return figure(title, note, f"{title}: {description}", bars, names, picked, f"{number(low)} to {number(high)}")
+        bars.append(
+            f'<div class="bar{" masked" * (score is None)}{" pick" * (at == picked)}" title="{tip}">'
+            f'<i style="background:{colour};border-radius:2px;bottom:{start:.1f}%;height:{size:.1f}%"></i>'
+            f"{text}</div>"
+        )
+    description = ", ".join(
+        f"{name} {'masked' if score is None else number(score)}"
+        for name, score in zip(names, scores, strict=True)
+    )
+    return figure(
+        title,
+        note,
+        f"{title}: {description}",
+        bars,
+        names,
+        picked,
+        f"{number(low)} to {number(high)}",
+    )
 
 
 def figure(
-    title: str, note: str, description: str, bars: Sequence[str], names: Sequence[str], picked: int, foot: str,
+    title: str,
+    note: str,
+    description: str,
+    bars: Sequence[str],
+    names: Sequence[str],
+    picked: int,
+    foot: str,
 ) -> str:
     marks = ['class="pick"' if at == picked else "" for at in range(len(names))]
-    under = "".join(f"<span {mark}>{escape(name)}</span>" for mark, name in zip(marks, names, strict=True))
-    below = f'<div class="names" aria-hidden="true">{under}</div>' if len(names) <= MAX_PILLS + 1 else ""
+    under = "".join(
+        f"<span {mark}>{escape(name)}</span>" for mark, name in zip(marks, names, strict=True)
+    )
+    below = (
+        f'<div class="names" aria-hidden="true">{under}</div>'
+        if len(names) <= MAX_PILLS + 1
+        else ""
+    )
     head = f'<div class="title">{escape(title)}<small>{escape(note)}</small></div>'
-    return (f'<div class="figure" role="img" aria-label="{escape(description)}">{head}'
-            f'<div class="bars">{"".join(bars)}</div>{below}<div class="sum">{escape(foot)}</div></div>')
+    return (
+        f'<div class="figure" role="img" aria-label="{escape(description)}">{head}'
+        f'<div class="bars">{"".join(bars)}</div>{below}<div class="sum">{escape(foot)}</div></div>'
+    )

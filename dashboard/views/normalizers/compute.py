@@ -53,20 +53,33 @@ def example() -> tuple[tuple[str, ...], str, Scores]:
     """Real scores to start from: the keys, the query (the word with the largest std of scores), and its scores."""
     tokens = tokenize(SENTENCE).tokens
     with torch.inference_mode():
-        scores = seeded_layer(AttentionConfig(DIMS, 1), SEED)(embed(tokens, DIMS, SEED)).scores[0, 0]
-    row = max((i for i, token in enumerate(tokens) if token.isalpha()), key=lambda i: float(scores[i].std()))
-    return labels(tokens), labels(tokens)[row], tuple(round(float(score), 2) for score in scores[row])
+        scores = seeded_layer(AttentionConfig(DIMS, 1), SEED)(embed(tokens, DIMS, SEED)).scores[
+            0, 0
+        ]
+    row = max(
+        (i for i, token in enumerate(tokens) if token.isalpha()),
+        key=lambda i: float(scores[i].std()),
+    )
+    return (
+        labels(tokens),
+        labels(tokens)[row],
+        tuple(round(float(score), 2) for score in scores[row]),
+    )
 
 
 def normalizer_of(choice: Choice) -> Normalizer:
     """The built module, in double precision."""
-    built: Normalizer = entry("normalizer", choice.key).build(AttentionConfig(2, 1, normalizer=choice)).double()
+    built: Normalizer = (
+        entry("normalizer", choice.key).build(AttentionConfig(2, 1, normalizer=choice)).double()
+    )
     return built
 
 
 def tensors(scores: Scores, factor: float) -> tuple[Tensor, Tensor]:
     """Scores (1, 1, 1, S) times the factor, and the mask of visible keys."""
-    values = torch.tensor([[[[0.0 if s is None else s * factor for s in scores]]]], dtype=torch.float64)
+    values = torch.tensor(
+        [[[[0.0 if s is None else s * factor for s in scores]]]], dtype=torch.float64
+    )
     return values, torch.tensor([[[[s is not None for s in scores]]]])
 
 
@@ -82,14 +95,23 @@ def normalize_row(choice: Choice, scores: Scores, factor: float) -> RowWeights:
     learning = 0
     if weights.requires_grad:  # under a loss in which every weight has another factor
         factors = torch.arange(1.0, weights.shape[-1] + 1, dtype=weights.dtype).sqrt()
-        gradient, = torch.autograd.grad((weights * factors).sum(), values)
+        (gradient,) = torch.autograd.grad((weights * factors).sum(), values)
         learning = int((gradient.abs() > MIN_GRADIENT).sum())
-    return RowWeights(choice.key, normalizer, prepared, row, zeros, float(analysis.entropy(row[None, None])[0, 0]),
-                      learning)
+    return RowWeights(
+        choice.key,
+        normalizer,
+        prepared,
+        row,
+        zeros,
+        float(analysis.entropy(row[None, None])[0, 0]),
+        learning,
+    )
 
 
 @torch.inference_mode()
-def sweep(choice: Choice, scores: Scores, factor: float, index: int) -> tuple[tuple[float, float], ...]:
+def sweep(
+    choice: Choice, scores: Scores, factor: float, index: int
+) -> tuple[tuple[float, float], ...]:
     """The weight of one key as its score runs from −6 to 6 while the others stay."""
     values, mask = tensors(scores, factor)
     rows = values.expand(1, 1, len(SWEEP), -1).clone()

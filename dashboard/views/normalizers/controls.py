@@ -26,7 +26,9 @@ MAX_CURVES = 4
 MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the bars
 MASKED = "x"
 TEMPERATURE = "temperature"
-IN_ROW = {("sink", "start"): 1.0}  # parameters that stand in the row of controls, and their start on this page
+IN_ROW = {
+    ("sink", "start"): 1.0
+}  # parameters that stand in the row of controls, and their start on this page
 
 
 class ScoresError(ValueError):
@@ -62,14 +64,31 @@ def draw_controls() -> Controls | None:
     """Draw the controls and read them; None, with the error on the page, when the scores cannot be read."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Scores of one query", write(compute.example()[2]), key=key("scores"), **BOUND,
-                      help=f"Type numbers with commas between them, and {MASKED} for a masked key.")
+        st.text_input(
+            "Scores of one query",
+            write(compute.example()[2]),
+            key=key("scores"),
+            **BOUND,
+            help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
+        )
     with grid:
-        st.select_slider("Scores times", FACTORS, 1.0, key=key("spread"), **BOUND,
-                         help="Every score is multiplied by this number first.")
-        st.select_slider("Temperature τ", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
-                         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
-                              "largest weight larger.")
+        st.select_slider(
+            "Scores times",
+            FACTORS,
+            1.0,
+            key=key("spread"),
+            **BOUND,
+            help="Every score is multiplied by this number first.",
+        )
+        st.select_slider(
+            "Temperature τ",
+            TEMPERATURES,
+            1.0,
+            key=key("temperature"),
+            **BOUND,
+            help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
+            "largest weight larger.",
+        )
         for (owner, name), start in IN_ROW.items():
             item = entry("normalizer", owner)
             param = next(param for param in item.params if param.key == name)
@@ -93,16 +112,22 @@ def read_controls() -> Controls | None:
 def _controls() -> Controls:
     tokens, _, example = compute.example()
     scores = parse(get("scores", write(example)) or "")
-    names = tokens if len(scores) == len(tokens) else tuple(f"key {at}" for at in range(len(scores)))
+    names = (
+        tokens if len(scores) == len(tokens) else tuple(f"key {at}" for at in range(len(scores)))
+    )
     temperature, name = get("temperature", 1.0), get("key")
     choices = tuple(_choice(item, temperature) for item in AXES["normalizer"])
     picked = names.index(name) if name in names else _largest(scores)
-    return Controls(scores, names, scores != example, get("spread", 1.0), temperature, choices, picked)
+    return Controls(
+        scores, names, scores != example, get("spread", 1.0), temperature, choices, picked
+    )
 
 
 def _choice(item: Entry, temperature: float) -> Choice:
     """The normalizer with the values of its own widgets and of those in the row."""
-    row: dict[str, Value] = {name: get(owner, start) for (owner, name), start in IN_ROW.items() if owner == item.key}
+    row: dict[str, Value] = {
+        name: get(owner, start) for (owner, name), start in IN_ROW.items() if owner == item.key
+    }
     if any(param.key == TEMPERATURE for param in item.params):
         row[TEMPERATURE] = temperature
     return Choice.of(item.key, **(params_in_session(item, key=key("params")) | row))
@@ -110,16 +135,24 @@ def _choice(item: Entry, temperature: float) -> Choice:
 
 def _largest(scores: Scores) -> int:
     """The index of the largest score."""
-    return max(range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score)
+    return max(
+        range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
+    )
 
 
 def _draw_keys(controls: Controls) -> int:
     """Draw the list of keys; returns the index of the picked one, by default that of the largest score."""
     default = _largest(controls.scores)
-    quiet = {"key": key("key"), "format_func": plain, **BOUND,
-             "help": "The key whose weight the equation and the curves show."}
+    quiet = {
+        "key": key("key"),
+        "format_func": plain,
+        **BOUND,
+        "help": "The key whose weight the equation and the curves show.",
+    }
     if len(controls.names) <= MAX_PILLS:
-        name = st.pills("Key", controls.names, default=controls.names[default], required=True, **quiet)
+        name = st.pills(
+            "Key", controls.names, default=controls.names[default], required=True, **quiet
+        )
     else:
         name = st.selectbox("Key", controls.names, default, width=room(260), **quiet)
     return controls.names.index(name) if name in controls.names else default
@@ -131,7 +164,9 @@ def parse(text: str) -> Scores:
     if not parts[-1]:
         parts.pop()  # a comma at the end is a list that is still being typed
     if not parts:
-        raise ScoresError(f"There is no score here. Type numbers with commas between them; {MASKED} masks a key.")
+        raise ScoresError(
+            f"There is no score here. Type numbers with commas between them; {MASKED} masks a key."
+        )
     if len(parts) > MAX_SCORES:
         raise ScoresError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
     return tuple(_parse_score(part, index) for index, part in enumerate(parts))
@@ -146,8 +181,10 @@ def _parse_score(part: str, index: int) -> float | None:
         value = math.nan
     if not abs(value) <= LARGEST:
         quoted = f"“{part[:20]}”" if part else "empty"
-        raise ScoresError(f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
-                          f"write numbers with commas between them, and {MASKED} for a masked key.")
+        raise ScoresError(
+            f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
+            f"write numbers with commas between them, and {MASKED} for a masked key."
+        )
     return value
 
 

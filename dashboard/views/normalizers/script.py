@@ -54,7 +54,10 @@ grid[:, picked], visible[:, picked] = sweep, True
 curves = {{key: normalizers[key](grid[None, None], visible[None, None])[0, 0, :, picked].detach()
           for key in {source_of([choice.key for choice in picked])}}}
 """
-    points = [cached(sweep, choice, controls.scores, controls.factor, controls.picked) for choice in picked]
+    points = [
+        cached(sweep, choice, controls.scores, controls.factor, controls.picked)
+        for choice in picked
+    ]
     results = {"torch.stack(list(weights.values()))": np.stack([each.weights for each in rows])}
     if not picked:
         return Script((Cell(ROW, row),), results)

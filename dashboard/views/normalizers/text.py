@@ -20,15 +20,31 @@ from dashboard.views.normalizers.controls import BASELINE
 from dashboard.widgets.panels import plain
 
 MAX_TERMS = 4
-HEAD = ("normalizer", "sum of weights", "to no key", "weights of 0", "entropy", "largest weight",
-        "scores with gradient")
+HEAD = (
+    "normalizer",
+    "sum of weights",
+    "to no key",
+    "weights of 0",
+    "entropy",
+    "largest weight",
+    "scores with gradient",
+)
 
 
 def rows(results: Sequence[RowWeights]) -> list[list[str]]:
     """One row a normalizer, in the order of HEAD."""
-    return [[entry("normalizer", each.key).name, number(each.total),
-             number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–", str(each.zeros),
-             number(each.entropy), number(float(each.weights.max())), str(each.learning)] for each in results]
+    return [
+        [
+            entry("normalizer", each.key).name,
+            number(each.total),
+            number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
+            str(each.zeros),
+            number(each.entropy),
+            number(float(each.weights.max())),
+            str(each.learning),
+        ]
+        for each in results
+    ]
 
 
 def foot(row: RowWeights) -> str:
@@ -43,12 +59,17 @@ def fact(results: Sequence[RowWeights], scores: Scores) -> str:
     if not visible:
         return "Every key is masked, so every normalizer gives weights of 0, and no score has a gradient."
     softmax = next((each for each in results if each.key == BASELINE), results[0])
-    sparse = max((each for each in results if "hard" not in entry("normalizer", each.key).traits),
-                 key=lambda each: each.zeros)
+    sparse = max(
+        (each for each in results if "hard" not in entry("normalizer", each.key).traits),
+        key=lambda each: each.zeros,
+    )
     partial = max(results, key=lambda each: each.unassigned)
-    zeros = (f"{label(sparse)} gives **{sparse.zeros} of {visible}** keys a weight of exactly 0; "
-             f"{label(softmax, False)} gives {softmax.zeros or 'none'} a weight of 0." if sparse.zeros
-             else "No soft normalizer gives a key a weight of exactly 0.")
+    zeros = (
+        f"{label(sparse)} gives **{sparse.zeros} of {visible}** keys a weight of exactly 0; "
+        f"{label(softmax, False)} gives {softmax.zeros or 'none'} a weight of 0."
+        if sparse.zeros
+        else "No soft normalizer gives a key a weight of exactly 0."
+    )
     rest = f" With {label(partial, False)}, **{number(partial.unassigned)}** of the weight goes to no key."
     return zeros + rest * (partial.unassigned > MIN_UNASSIGNED)
 
@@ -57,10 +78,12 @@ def snippet(choice: Choice, scores: Scores) -> str:
     """The same row in a notebook."""
     values = ", ".join("0.0" if score is None else f"{score:g}" for score in scores)
     mask = ", ".join(str(score is not None) for score in scores)
-    return ("import torch\nfrom core.attention import AttentionConfig, Choice, entry\n\n"
-            f"choice = {source_of(choice)}\n"
-            "normalizer = entry(\"normalizer\", choice.key).build(AttentionConfig(2, 1, normalizer=choice))\n"
-            f"weights = normalizer(torch.tensor([[[[{values}]]]]), torch.tensor([{mask}]))\nprint(weights)\n")
+    return (
+        "import torch\nfrom core.attention import AttentionConfig, Choice, entry\n\n"
+        f"choice = {source_of(choice)}\n"
+        'normalizer = entry("normalizer", choice.key).build(AttentionConfig(2, 1, normalizer=choice))\n'
+        f"weights = normalizer(torch.tensor([[[[{values}]]]]), torch.tensor([{mask}]))\nprint(weights)\n"
+    )
 
 
 def label(row: RowWeights, first: bool = True) -> str:
@@ -68,18 +91,31 @@ def label(row: RowWeights, first: bool = True) -> str:
     return plain(text if first else text[0].lower() + text[1:])
 
 
-def conditions(own: bool, query: str, factor: float, temperature: float, results: Sequence[RowWeights]) -> str:
-    where = "You typed these scores." if own else (
-        f"These are the scaled dot-product scores of the query {plain(query)}, with head dimension 16 and seed 126.")
+def conditions(
+    own: bool, query: str, factor: float, temperature: float, results: Sequence[RowWeights]
+) -> str:
+    where = (
+        "You typed these scores."
+        if own
+        else (
+            f"These are the scaled dot-product scores of the query {plain(query)}, with head dimension 16 and seed 126."
+        )
+    )
     times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
-    return (f"{where}{times} Temperature τ = {temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-            f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(results)}")
+    return (
+        f"{where}{times} Temperature τ = {temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(results)}"
+    )
 
 
 def borrowed(results: Sequence[RowWeights]) -> str:
     """That a normalizer without a gradient of its own trains with that of softmax; empty where none does."""
     names = [label(each) for each in results if each.learning and isinstance(each.normalizer, Hard)]
-    return f" {' and '.join(names)} trains with the gradient of softmax: its own is zero." if names else ""
+    return (
+        f" {' and '.join(names)} trains with the gradient of softmax: its own is zero."
+        if names
+        else ""
+    )
 
 
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
@@ -88,13 +124,19 @@ def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tupl
     live = numbers(row.normalizer, row, j)
     left = coloured(rf"w_{{{name(names[j], j)}}}", colour)
     result = coloured(rf"\mathbf{{{latex(weight)}}}", colour)
-    return entry("normalizer", row.key).latex, f"{left} = {live} = {result}" if live else f"{left} = {result}"
+    return entry(
+        "normalizer", row.key
+    ).latex, f"{left} = {live} = {result}" if live else f"{left} = {result}"
 
 
 def fraction(row: RowWeights, j: int, terms: Sequence[int], first: str = "") -> str:
     """e^s over a sum of such powers, the largest terms of it."""
     largest = sorted(sorted(terms, key=lambda m: (m != j, -row.prepared[m]))[:MAX_TERMS])
-    below = [first] * bool(first) + [power(row, m) for m in largest] + [r"\cdots"] * (len(largest) < len(terms))
+    below = (
+        [first] * bool(first)
+        + [power(row, m) for m in largest]
+        + [r"\cdots"] * (len(largest) < len(terms))
+    )
     return rf"\frac{{{power(row, j)}}}{{{' + '.join(below)}}}"
 
 
@@ -121,7 +163,11 @@ def _(normalizer: Normalizer, row: RowWeights, j: int) -> str:
 @numbers.register
 def _(normalizer: SoftmaxWithSink, row: RowWeights, j: int) -> str:
     rest = float(normalizer.sink_score(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
-    return fraction(row, j, nonzero(row), "1" if rest == 0 else f"e^{{{latex(rest)}}}") if j in nonzero(row) else ""
+    return (
+        fraction(row, j, nonzero(row), "1" if rest == 0 else f"e^{{{latex(rest)}}}")
+        if j in nonzero(row)
+        else ""
+    )
 
 
 @numbers.register
@@ -144,5 +190,7 @@ def _(normalizer: Entmax, row: RowWeights, j: int) -> str:
 def _(normalizer: Hard, row: RowWeights, j: int) -> str:
     if not nonzero(row):
         return ""
-    score, top = (latex(float(value)) for value in (row.prepared[j], row.prepared[nonzero(row)].max()))
+    score, top = (
+        latex(float(value)) for value in (row.prepared[j], row.prepared[nonzero(row)].max())
+    )
     return rf"[\,{score} = \max_m s_m = {top}\,]"

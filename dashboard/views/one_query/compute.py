@@ -52,8 +52,10 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
             return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
         columns = len(source.matrices.v[0])
         if config.has("position", "values") and columns != config.v_dim:
-            raise ConfigError(f"position = {config.position.key} adds vectors of size {config.v_dim} to the values, "
-                              f"and V has {columns} columns; give V as many columns as K, or take position = none.")
+            raise ConfigError(
+                f"position = {config.position.key} adds vectors of size {config.v_dim} to the values, "
+                f"and V has {columns} columns; give V as many columns as K, or take position = none."
+            )
         q, k, v = source.matrices.tensors()
         return layer.attend_heads(q, k, v, key_mask=key_mask)
 
@@ -67,7 +69,9 @@ class Projected:
 
 
 @torch.inference_mode()
-def projected(config: AttentionConfig, source: Source, seed: int, head: int, steps: Steps) -> Projected | None:
+def projected(
+    config: AttentionConfig, source: Source, seed: int, head: int, steps: Steps
+) -> Projected | None:
     """What a head's query, key and value are made of; None where they are more than one matrix times x."""
     projection = seeded_layer(config, seed).projection
     if source.matrices is not None or not isinstance(projection, MultiHead):
@@ -76,7 +80,9 @@ def projected(config: AttentionConfig, source: Source, seed: int, head: int, ste
     rows = slice(head * config.head_dim, (head + 1) * config.head_dim)
     w = tuple(part.weight[rows].T for part in (projection.query, projection.key, projection.value))
     made = (steps.q[0, head], steps.k[0, head], steps.v[0, head])
-    if not all(torch.allclose(x @ each, value, atol=1e-5) for each, value in zip(w, made, strict=True)):
+    if not all(
+        torch.allclose(x @ each, value, atol=1e-5) for each, value in zip(w, made, strict=True)
+    ):
         return None  # a position added to x or rotated q and k, or the score scaled them
     return Projected(x.numpy(), tuple(each.numpy() for each in w))  # type: ignore[arg-type]
 
@@ -106,6 +112,8 @@ def measure_scaling(seed: int) -> tuple[Scaling, ...]:
 def _scaling(dims: int, generator: torch.Generator) -> Scaling:
     q, k = (torch.randn(1, 1, rows, dims, generator=generator) for rows in (QUERIES, KEYS))
     both = attend(q, k, k, scale=1.0), attend(q, k, k)
-    entropies = (float(torch.special.entr(steps.weights).sum(-1).mean()) for steps in both)  # 0 · ln 0 = 0
+    entropies = (
+        float(torch.special.entr(steps.weights).sum(-1).mean()) for steps in both
+    )  # 0 · ln 0 = 0
     largest = (float(steps.weights.max(-1).values.mean()) for steps in both)
     return Scaling(dims, *(float(steps.scores.var()) for steps in both), *entropies, *largest)

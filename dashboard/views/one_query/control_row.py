@@ -7,10 +7,26 @@ from typing import Any
 
 import streamlit as st
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, Preset, entry, heads_that_divide, preset
+from core.attention import (
+    AXES,
+    PRESETS,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    Preset,
+    entry,
+    heads_that_divide,
+    preset,
+)
 from core.masks import COMPOSITIONS
 from dashboard.views.one_query import matrices, session
-from dashboard.views.one_query.controls import Controls, default_real, map_count, needs_real, read_controls
+from dashboard.views.one_query.controls import (
+    Controls,
+    default_real,
+    map_count,
+    needs_real,
+    read_controls,
+)
 from dashboard.views.one_query.session import (
     get,
     heads_of,
@@ -25,7 +41,15 @@ from dashboard.views.one_query.session import (
 )
 from dashboard.widgets.mechanism_editor import preset_of
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, D_MODELS, KEEP, joinable, keep_heads, note_heads, params_from
+from dashboard.widgets.params import (
+    BOUND,
+    D_MODELS,
+    KEEP,
+    joinable,
+    keep_heads,
+    note_heads,
+    params_from,
+)
 from dashboard.widgets.presentation import room
 
 WORKED, CUSTOM = "worked", "custom"
@@ -49,10 +73,21 @@ def draw_row() -> None:
     """Draw the words or the matrices, and "More", which holds every other control."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if not uses_matrices():
-            st.text_input("Sentence", session.start().words, key=key("tokens"), bind="query-params", width=room(300),
-                          help="Each word, and each punctuation mark at the end of a word, becomes one token.")
-        with st.popover("More", icon=":material/tune:", key=key("more"), width="content",
-                        help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed"):
+            st.text_input(
+                "Sentence",
+                session.start().words,
+                key=key("tokens"),
+                bind="query-params",
+                width=room(300),
+                help="Each word, and each punctuation mark at the end of a word, becomes one token.",
+            )
+        with st.popover(
+            "More",
+            icon=":material/tune:",
+            key=key("more"),
+            width="content",
+            help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed",
+        ):
             _draw_more()
     if uses_matrices():
         matrices.draw_matrices(st.grid(6, min_column_width=120), st.container())
@@ -61,37 +96,76 @@ def draw_row() -> None:
 def _draw_more() -> None:
     """Draw what to start from, the sizes, the six choices with their parameters, and the seed."""
     st.segmented_control(
-        "Start from", list(session.SOURCES), default="sentence", required=True, key=key("source"),
-        format_func=session.SOURCES.__getitem__, on_change=_change_source, **BOUND,
+        "Start from",
+        list(session.SOURCES),
+        default="sentence",
+        required=True,
+        key=key("source"),
+        format_func=session.SOURCES.__getitem__,
+        on_change=_change_source,
+        **BOUND,
         help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
-             "value. Matrices: type Q, K and V yourself and check every number by hand.")
+        "value. Matrices: type Q, K and V yourself and check every number by hand.",
+    )
     draw_select()
     note, without = HELP["position"], set[str]()
     if uses_matrices():
         note = f"{note} Positions that change the word vectors are left out: Q, K and V are given."
-        without = {item.key for item in AXES["position"] if item.enters == "x" or "reads x" in item.traits}
+        without = {
+            item.key for item in AXES["position"] if item.enters == "x" or "reads x" in item.traits
+        }
     else:
         # Draw d_model, and the numbers of heads that divide it
-        d_model = st.select_slider("d_model", D_MODELS, session.start().d_model, key=key("d_model"), **BOUND,
-                                   **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
-                                   help="How many numbers each word's vector x has")
+        d_model = st.select_slider(
+            "d_model",
+            D_MODELS,
+            session.start().d_model,
+            key=key("d_model"),
+            **BOUND,
+            **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
+            help="How many numbers each word's vector x has",
+        )
         if get("heads") is not None and heads_of(d_model) != get("heads"):
             put("heads", session.default_heads(d_model))
-        note_heads(key("d_model"), d_model, st.select_slider(
-            "Heads", heads_that_divide(d_model), session.default_heads(d_model), key=key("heads"), **BOUND,
-            help="Into how many heads the d_model numbers are divided; each head attends on its own"))
+        note_heads(
+            key("d_model"),
+            d_model,
+            st.select_slider(
+                "Heads",
+                heads_that_divide(d_model),
+                session.default_heads(d_model),
+                key=key("heads"),
+                **BOUND,
+                help="Into how many heads the d_model numbers are divided; each head attends on its own",
+            ),
+        )
         _draw_select("projection", "Projection", help=HELP["projection"])
         _draw_params("projection")
     for axis in ("score", "position", "mask", "normalizer", "kernel"):
         hidden = without if axis == "position" else ()
-        _draw_select(axis, axis.capitalize(), without=hidden, help=note if axis == "position" else HELP[axis])
+        _draw_select(
+            axis, axis.capitalize(), without=hidden, help=note if axis == "position" else HELP[axis]
+        )
         _draw_params(axis)
         if axis == "mask" and needs_real(read_choice("mask")):
-            st.number_input("Real tokens", *session.NUMBERS["real"], default_real(read_controls().source), 1,
-                            key=key("real"), **BOUND,
-                            help="How many tokens are real. The keys after them are padding; with 0 every key is.")
-    st.number_input("Seed", *session.NUMBERS["seed"], session.SEED, 1, key=key("seed"), **BOUND,
-                    help="The random weights and word vectors are drawn from this number.")
+            st.number_input(
+                "Real tokens",
+                *session.NUMBERS["real"],
+                default_real(read_controls().source),
+                1,
+                key=key("real"),
+                **BOUND,
+                help="How many tokens are real. The keys after them are padding; with 0 every key is.",
+            )
+    st.number_input(
+        "Seed",
+        *session.NUMBERS["seed"],
+        session.SEED,
+        1,
+        key=key("seed"),
+        **BOUND,
+        help="The random weights and word vectors are drawn from this number.",
+    )
 
 
 def _change_source() -> None:
@@ -101,16 +175,27 @@ def _change_source() -> None:
         put("mask", "none")
 
 
-def _draw_select(axis: str, label: str, path: str = "", without: Collection[str] = (), help: str | None = None) -> None:
+def _draw_select(
+    axis: str, label: str, path: str = "", without: Collection[str] = (), help: str | None = None
+) -> None:
     """Draw the list of the axis's entries."""
     path = path or axis
     hidden = {*without, *(COMPOSITIONS if path.count(":") >= MAX_DEPTH else ())}
     if path != axis:
         hidden |= {item.key for item in AXES[axis]} - {item.key for item in joinable(axis)}
     current, first = get(path), session.default_choice(axis, path)
-    options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)]
-    st.selectbox(label, options, options.index(first), format_func=lambda name: entry(axis, name).name, key=key(path),
-                 help=help or HELP[axis], **KEEP)
+    options = [
+        item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)
+    ]
+    st.selectbox(
+        label,
+        options,
+        options.index(first),
+        format_func=lambda name: entry(axis, name).name,
+        key=key(path),
+        help=help or HELP[axis],
+        **KEEP,
+    )
 
 
 def _draw_params(axis: str, path: str = "") -> None:
@@ -120,15 +205,23 @@ def _draw_params(axis: str, path: str = "") -> None:
     params_from(entry(axis, name), Choice(name), key(path), KEEP)
     for n in range(session.part_count(path, name)):
         part = f"{path}:{n}"
-        _draw_select(axis, f"{entry(axis, name).name}: part {part.removeprefix(f'{axis}:').replace(':', '.')}", part)
+        _draw_select(
+            axis,
+            f"{entry(axis, name).name}: part {part.removeprefix(f'{axis}:').replace(':', '.')}",
+            part,
+        )
         _draw_params(axis, part)
 
 
 def draw_selection(queries: tuple[str, ...], config: AttentionConfig) -> None:
     """Draw query, head, and the map where a projection combines several: pills while they are few, else a list."""
     heads, maps = config.num_heads, map_count(config)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("selection")):
-        st.markdown("Query", width="content", help="The word whose attention is computed step by step")
+    with st.container(
+        horizontal=True, vertical_alignment="center", gap="small", key=key("selection")
+    ):
+        st.markdown(
+            "Query", width="content", help="The word whose attention is computed step by step"
+        )
         _draw_query(queries)
         if heads > 1:
             st.space("stretch")
@@ -136,19 +229,32 @@ def draw_selection(queries: tuple[str, ...], config: AttentionConfig) -> None:
             _draw_index("head", heads)
         if maps > 1:
             name = entry("projection", config.projection.key).name
-            st.markdown("Map", width="content", help=f"{name} combines these maps into one; steps 1 to 4 show the "
-                                                     "picked one.")
+            st.markdown(
+                "Map",
+                width="content",
+                help=f"{name} combines these maps into one; steps 1 to 4 show the picked one.",
+            )
             _draw_index("half", maps)
 
 
 def _draw_query(names: tuple[str, ...]) -> None:
     default = last_word(names)
-    if get("query") is not None and (get("query") not in names or get("query") == get("default_query")):
+    if get("query") is not None and (
+        get("query") not in names or get("query") == get("default_query")
+    ):
         put("query", names[default])  # as a link without a query, it follows the last word
     put("default_query", names[default])
     if len(names) <= MAX_ROW_PILLS:
-        st.pills("Query", names, default=names[default], required=True, format_func=plain, key=key("query"), wrap=True,
-                 **QUIET)
+        st.pills(
+            "Query",
+            names,
+            default=names[default],
+            required=True,
+            format_func=plain,
+            key=key("query"),
+            wrap=True,
+            **QUIET,
+        )
     else:
         st.selectbox("Query", names, default, key=key("query"), width=room(260), **QUIET)
 
@@ -166,16 +272,34 @@ def _draw_index(name: str, count: int) -> None:
 def draw_stage(stage: int) -> None:
     """Draw the six steps, Back and Next."""
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=key("steps")):
-        st.markdown("Step", width="content", help="The six steps from the word vectors to the output")
-        stage = st.segmented_control(
-            "Step of attention", list(session.STAGES), default=session.start().stage, required=True,
-            format_func=session.STAGES.__getitem__, key=key("stage"), wrap=True,
-            help="A step of attention for one query.", **QUIET) or stage
+        st.markdown(
+            "Step", width="content", help="The six steps from the word vectors to the output"
+        )
+        stage = (
+            st.segmented_control(
+                "Step of attention",
+                list(session.STAGES),
+                default=session.start().stage,
+                required=True,
+                format_func=session.STAGES.__getitem__,
+                key=key("stage"),
+                wrap=True,
+                help="A step of attention for one query.",
+                **QUIET,
+            )
+            or stage
+        )
         put("shown_stage", get("stage", session.start().stage))
         st.space("stretch")
         for name, step, end in (("back", -1, 1), ("next", 1, 6)):
-            st.button(name.capitalize(), icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
-                      on_click=_move_stage, args=(step,), disabled=stage == end, key=key(name))
+            st.button(
+                name.capitalize(),
+                icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
+                on_click=_move_stage,
+                args=(step,),
+                disabled=stage == end,
+                key=key(name),
+            )
 
 
 def _move_stage(step: int) -> None:
@@ -205,8 +329,14 @@ def apply_pick() -> None:
 def draw_select() -> None:
     """Draw the list of presets, which shows the one that the other controls make, and what this one changes."""
     put("preset", _current())
-    st.selectbox("Preset", [CUSTOM, WORKED, *(p.key for p in PRESETS)], key=key("preset"), format_func=_label,
-                 on_change=_apply, help="A published mechanism; it sets all six choices below")
+    st.selectbox(
+        "Preset",
+        [CUSTOM, WORKED, *(p.key for p in PRESETS)],
+        key=key("preset"),
+        format_func=_label,
+        on_change=_apply,
+        help="A published mechanism; it sets all six choices below",
+    )
     for line in sentences(read_controls()):
         st.caption(plain(line))
     if error := get("preset_refused"):
@@ -224,7 +354,9 @@ def _label(name: str) -> str:
 def _current() -> str:
     controls = read_controls()
     if uses_matrices():
-        unchanged = controls.config == AttentionConfig(controls.fields["d_model"], 1, Choice("identity"))
+        unchanged = controls.config == AttentionConfig(
+            controls.fields["d_model"], 1, Choice("identity")
+        )
         return WORKED if get("is_worked", True) and unchanged else CUSTOM
     return preset_of(controls.config) or CUSTOM
 
@@ -264,7 +396,13 @@ def sentences(controls: Controls) -> list[str]:
     """The preset's changes against Vaswani 2017, a sentence each; none where there is no preset."""
     config = controls.config
     name = preset_of(config)
-    if name is None or name in PLAIN or config is None or controls.source is None or controls.source.matrices:
+    if (
+        name is None
+        or name in PLAIN
+        or config is None
+        or controls.source is None
+        or controls.source.matrices
+    ):
         return []
     item = preset(name)
     changes = item.changed(config.d_model, config.num_heads) or (item.meaning,)

@@ -11,7 +11,15 @@ from core.masks import MASKS
 from core.sentence import tokenize
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source
-from dashboard.views.one_query.session import SEED, get, heads_of, query_row, read_choice, start, uses_matrices
+from dashboard.views.one_query.session import (
+    SEED,
+    get,
+    heads_of,
+    query_row,
+    read_choice,
+    start,
+    uses_matrices,
+)
 from dashboard.widgets.mechanism_editor import refusal
 
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
@@ -59,9 +67,20 @@ def read_controls() -> Controls:
         except ConfigError as why:
             error = str(why)
     real = int(get("real", default_real(source))) if needs_real(fields["mask"]) else None
-    return Controls(source, config, error, notes, tuple(fields.items()), int(get("seed", SEED)), real,
-                    query_row(source.queries) if source else 0, _index("head", fields["num_heads"]),
-                    _index("half", map_count(config)), get("stage") or start().stage, get("focus"))
+    return Controls(
+        source,
+        config,
+        error,
+        notes,
+        tuple(fields.items()),
+        int(get("seed", SEED)),
+        real,
+        query_row(source.queries) if source else 0,
+        _index("head", fields["num_heads"]),
+        _index("half", map_count(config)),
+        get("stage") or start().stage,
+        get("focus"),
+    )
 
 
 def _index(name: str, count: int) -> int:
@@ -74,7 +93,13 @@ def _read_source() -> tuple[Source | None, str, tuple[str, ...]]:
     """The input or None, the error, and notes on what was cut."""
     if uses_matrices():
         try:
-            return Source.of_matrices(matrices.check(get("edited") or matrices.parse(matrices.WORKED))), "", ()
+            return (
+                Source.of_matrices(
+                    matrices.check(get("edited") or matrices.parse(matrices.WORKED))
+                ),
+                "",
+                (),
+            )
         except matrices.MatrixError as error:
             return None, str(error), ()
     cut = tokenize(get("tokens", start().words) or "")
@@ -117,7 +142,9 @@ def nearest_fit(fields: Fields, error: str) -> list[tuple[str, Choice]]:
         current = dict(choice.params).get(name)
         if isinstance(current, int):
             for number in sorted(numbers, key=lambda value: abs(value - current)):
-                other = Choice.of(choice.key, *choice.parts, **{**dict(choice.params), name: number})
+                other = Choice.of(
+                    choice.key, *choice.parts, **{**dict(choice.params), name: number}
+                )
                 if refusal({**fields, axis: other}) is None:
                     return [(axis, other)]
     return []

@@ -32,15 +32,22 @@ class Matrices:
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Each as (1, 1, rows, columns): one batch, one head."""
-        return tuple(torch.tensor(part, dtype=torch.float32)[None, None] for part in (self.q, self.k, self.v))
+        return tuple(
+            torch.tensor(part, dtype=torch.float32)[None, None] for part in (self.q, self.k, self.v)
+        )
 
 
 def parse(text: str) -> list[Rows]:
     """`1,2|1,0;0,1|…` → three lists of rows; MatrixError when there are not three, or a cell is not a number."""
     parts = text.split("|")
     if len(parts) != 3:
-        raise MatrixError("The link holds no Q, K and V: three matrices are written as 1,2|1,0;0,1|3;4.")
-    return [[[_cell(c) for c in row.split(",")] for row in re.split("[;\n]", part) if row.strip()] for part in parts]
+        raise MatrixError(
+            "The link holds no Q, K and V: three matrices are written as 1,2|1,0;0,1|3;4."
+        )
+    return [
+        [[_cell(c) for c in row.split(",")] for row in re.split("[;\n]", part) if row.strip()]
+        for part in parts
+    ]
 
 
 def _cell(text: str) -> float:
@@ -51,7 +58,9 @@ def _cell(text: str) -> float:
 
 
 def write(parts: list[Rows]) -> str:
-    return "|".join(";".join(",".join(f"{value:.9g}" for value in row) for row in part) for part in parts)
+    return "|".join(
+        ";".join(",".join(f"{value:.9g}" for value in row) for row in part) for part in parts
+    )
 
 
 def check(parts: list[Rows]) -> Matrices:
@@ -60,21 +69,31 @@ def check(parts: list[Rows]) -> Matrices:
         if not rows or not rows[0]:
             raise MatrixError(f"{name} has no rows; give it at least one.")
         if len(rows) > MAX_ROWS or max(map(len, rows)) > MAX_COLUMNS:
-            raise MatrixError(f"{name} is larger than {MAX_ROWS} × {MAX_COLUMNS}; take fewer rows or columns.")
+            raise MatrixError(
+                f"{name} is larger than {MAX_ROWS} × {MAX_COLUMNS}; take fewer rows or columns."
+            )
         if len({len(row) for row in rows}) > 1:
-            raise MatrixError(f"{name}'s rows have {' and '.join(map(str, sorted({len(r) for r in rows})))} numbers; "
-                              "every row needs the same.")
+            raise MatrixError(
+                f"{name}'s rows have {' and '.join(map(str, sorted({len(r) for r in rows})))} numbers; "
+                "every row needs the same."
+            )
         for i, row in enumerate(rows):
             for j, value in enumerate(row):
                 if not abs(value) <= 1e6:
-                    raise MatrixError(f"{name} row {i}, column {j} is {_describe(value)}; "
-                                      "every cell needs a number between −1,000,000 and 1,000,000.")
+                    raise MatrixError(
+                        f"{name} row {i}, column {j} is {_describe(value)}; "
+                        "every cell needs a number between −1,000,000 and 1,000,000."
+                    )
     q, k, v = parts
     if len(q[0]) != len(k[0]):
-        raise MatrixError(f"Q has {len(q[0])} columns and K has {len(k[0])}; a query and a key are multiplied number "
-                          "by number, so give both the same.")
+        raise MatrixError(
+            f"Q has {len(q[0])} columns and K has {len(k[0])}; a query and a key are multiplied number "
+            "by number, so give both the same."
+        )
     if len(k) != len(v):
-        raise MatrixError(f"K has {len(k)} rows and V has {len(v)}; each key has one value, so give both the same.")
+        raise MatrixError(
+            f"K has {len(k)} rows and V has {len(v)}; each key has one value, so give both the same."
+        )
     return Matrices(q, k, v)
 
 
@@ -90,9 +109,15 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         container.warning(note)
     parts: list[Rows] = get("base")
     with grid:
-        keys, values = _draw_width("Columns of Q and K", "d", parts[0]), _draw_width("Columns of V", "e", parts[2])
+        keys, values = (
+            _draw_width("Columns of Q and K", "d", parts[0]),
+            _draw_width("Columns of V", "e", parts[2]),
+        )
     columns = container.columns(3)
-    edited = [_draw_editor(*each) for each in zip(columns, "QKV", parts, (keys, keys, values), strict=True)]
+    edited = [
+        _draw_editor(*each)
+        for each in zip(columns, "QKV", parts, (keys, keys, values), strict=True)
+    ]
     put("is_worked", edited == parse(WORKED))
     put("edited", edited)
     text = write(edited)
@@ -118,8 +143,17 @@ def _load() -> str:
 
 
 def _draw_width(label: str, name: str, rows: Rows) -> int:
-    return int(st.number_input(label, 1, MAX_COLUMNS, len(rows[0]), 1, key=key(f"width_{name}{get('version')}"),
-                               help="A column is added with zeros, or the last one is removed"))
+    return int(
+        st.number_input(
+            label,
+            1,
+            MAX_COLUMNS,
+            len(rows[0]),
+            1,
+            key=key(f"width_{name}{get('version')}"),
+            help="A column is added with zeros, or the last one is removed",
+        )
+    )
 
 
 def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int) -> Rows:
@@ -128,8 +162,19 @@ def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int)
 
     wide = [(row + [0.0] * columns)[:columns] for row in rows]
     frame = pd.DataFrame(wide, columns=[str(c) for c in range(columns)], dtype=float)
-    config = {c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small") for c in frame.columns}
+    config = {
+        c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small")
+        for c in frame.columns
+    }
     edited = container.data_editor(
-        frame, key=key(f"{name}{get('version')}-{columns}"), num_rows="dynamic", hide_index=True,
-        column_config=config, alt=f"Matrix {name}, editable")
-    return [[float("nan") if value is None else float(value) for value in row] for row in edited.to_numpy().tolist()]
+        frame,
+        key=key(f"{name}{get('version')}-{columns}"),
+        num_rows="dynamic",
+        hide_index=True,
+        column_config=config,
+        alt=f"Matrix {name}, editable",
+    )
+    return [
+        [float("nan") if value is None else float(value) for value in row]
+        for row in edited.to_numpy().tolist()
+    ]

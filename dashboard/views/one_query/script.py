@@ -13,7 +13,9 @@ from dashboard.views.one_query.compute import measure_scaling
 from dashboard.views.one_query.controls import Controls
 from dashboard.views.one_query.session import SEED
 
-STEPS = "A layer with seeded weights, and every step of one of its heads; the picked query is one row."
+STEPS = (
+    "A layer with seeded weights, and every step of one of its heads; the picked query is one row."
+)
 ROOT = "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows."
 SCALING = f"""
 from core.attention import attend
@@ -55,17 +57,32 @@ weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their s
 print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
 """
     points = cached(measure_scaling, SEED)
-    return Script((Cell(STEPS, code, DRAW, "one:view"), Cell(ROOT, SCALING)),
-                  {"q": reading.q, "k": reading.k, "v": reading.v, "raw": reading.raw, "scores": reading.scores,
-                   "allowed": reading.allowed, "weights": reading.weights, "out": reading.out,
-                   "list(largest.values())": np.array([[point.largest, point.scaled_largest] for point in points])})
+    return Script(
+        (Cell(STEPS, code, DRAW, "one:view"), Cell(ROOT, SCALING)),
+        {
+            "q": reading.q,
+            "k": reading.k,
+            "v": reading.v,
+            "raw": reading.raw,
+            "scores": reading.scores,
+            "allowed": reading.allowed,
+            "weights": reading.weights,
+            "out": reading.out,
+            "list(largest.values())": np.array(
+                [[point.largest, point.scaled_largest] for point in points]
+            ),
+        },
+    )
 
 
 def _input(controls: Controls, config: AttentionConfig) -> str:
     source = controls.source
     assert source is not None
-    padding = "" if controls.real is None else (
-        f"\nkey_mask = (torch.arange({len(source.keys)}) < {controls.real})[None]")
+    padding = (
+        ""
+        if controls.real is None
+        else (f"\nkey_mask = (torch.arange({len(source.keys)}) < {controls.real})[None]")
+    )
     if source.matrices is None:
         return f"""from core.sentence import embed, labels
 
@@ -86,4 +103,8 @@ config = {source_of(config)}{padding}"""
 def _call(controls: Controls) -> str:
     assert controls.source is not None
     key_mask = "" if controls.real is None else ", key_mask=key_mask"
-    return f"layer(x{key_mask})" if controls.source.matrices is None else f"layer.attend_heads(q, k, v{key_mask})"
+    return (
+        f"layer(x{key_mask})"
+        if controls.source.matrices is None
+        else f"layer.attend_heads(q, k, v{key_mask})"
+    )

@@ -29,11 +29,23 @@ class Start:
     mask: Choice = Choice("none")  # noqa: RUF009
 
 
-LAYER = Start(SENTENCE, 16, 4, 5, Choice("alibi"), Choice("causal"))  # of links that were made before SIMPLE
+LAYER = Start(
+    SENTENCE, 16, 4, 5, Choice("alibi"), Choice("causal")
+)  # of links that were made before SIMPLE
 SIMPLE = Start("The animal slept", 4, 1, 1)
 STARTS = {"simple": SIMPLE, "layer": LAYER}
-STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
-SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}  # the labels are in links, as the stages' are
+STAGES = {
+    1: "1 Project",
+    2: "2 Score",
+    3: "3 Scale + bias",
+    4: "4 Mask",
+    5: "5 Normalize",
+    6: "6 Weigh values",
+}
+SOURCES = {
+    "sentence": "Sentence",
+    "matrices": "Matrices Q, K, V",
+}  # the labels are in links, as the stages' are
 NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
 PARTS = ("causal", "local")  # with which a composed mask starts
 
@@ -81,14 +93,19 @@ def query_row(names: tuple[str, ...]) -> int:
 
 
 def last_word(names: tuple[str, ...]) -> int:
-    return max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
+    return max(
+        (i for i, name in enumerate(names) if any(c.isalnum() for c in name)),
+        default=len(names) - 1,
+    )
 
 
 def read_choice(axis: str, path: str = "") -> Choice:
     """The choice in the session at a path: the axis, or mask:0 for the first part of a mask."""
     path = path or axis
     item = entry(axis, get(path, default_choice(axis, path)))
-    params = {param.key: _param_value(param, f"{path}:{item.key}:{param.key}") for param in item.params}
+    params = {
+        param.key: _param_value(param, f"{path}:{item.key}:{param.key}") for param in item.params
+    }
     parts = (read_choice(axis, f"{path}:{n}") for n in range(part_count(path, item.key)))
     return Choice.of(item.key, *parts, **params)
 

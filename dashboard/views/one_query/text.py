@@ -17,7 +17,9 @@ MAX_HEAD = 8  # a longer rule does not fit over a column, so "score" stands ther
 LINEAR_TOLERANCE = 1e-4  # within which a bias counts as linear in the distance
 
 
-def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typed: bool) -> tuple[StageTexts, ...]:
+def stage_words(
+    config: AttentionConfig, reading: Reading, real: int | None, typed: bool
+) -> tuple[StageTexts, ...]:
     """Title, short name, rule and column head of the six stages."""
     source = "Q, K, V given" if typed else rule("projection", config.projection)
     places = enters(config.position)
@@ -32,9 +34,15 @@ def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typ
         StageTexts("Score", head, score, head),
         StageTexts("Scale + bias", *scale_words(reading)),
         StageTexts("Mask", "mask", *mask_words(config, reading, real)),
-        StageTexts("Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"),
-        StageTexts("Weigh values", "out", "Σ w·v" + (" + positions" if reading.position_values is not None else ""),
-                   "weight × v"),
+        StageTexts(
+            "Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"
+        ),
+        StageTexts(
+            "Weigh values",
+            "out",
+            "Σ w·v" + (" + positions" if reading.position_values is not None else ""),
+            "weight × v",
+        ),
     )
 
 
@@ -42,7 +50,11 @@ def rule(axis: str, choice: Choice, **values: Any) -> str:
     """A choice's rule in plain signs with its parameters and further values; a composed one by its parts."""
     if choice.parts:
         parts = [rule(axis, part, **values) for part in choice.parts]
-        return f"not ({parts[0]})" if choice.key == "not" else {"and": ", ", "or": " or "}[choice.key].join(parts)
+        return (
+            f"not ({parts[0]})"
+            if choice.key == "not"
+            else {"and": ", ", "or": " or "}[choice.key].join(parts)
+        )
     item = entry(axis, choice.key)
     return (item.short or item.name).format(**dict(choice.params), **values)
 
@@ -52,7 +64,9 @@ def changed(choice: Choice) -> str:
     params = {param.key: param for param in entry("normalizer", choice.key).params}
     return "".join(
         f", {params[name].name.lower()} {value if isinstance(value, bool | str) else short_number(float(value))}"
-        for name, value in choice.params if value != params[name].default)
+        for name, value in choice.params
+        if value != params[name].default
+    )
 
 
 def short_number(value: float) -> str:
@@ -69,7 +83,9 @@ def scale_words(reading: Reading) -> tuple[str, str, str]:
     effects = ["+ bias"] * (reading.bias is not None) + ["adjusted"] * reading.adjusted
     if reading.bias is not None:
         slope = slope_of(reading)
-        head = f"{head} {'+ bias' if slope is None else f'− {short_number(slope)}·distance'}".strip()
+        head = (
+            f"{head} {'+ bias' if slope is None else f'− {short_number(slope)}·distance'}".strip()
+        )
     if reading.adjusted:
         head = f"{head}, adjusted" if head else "adjusted"
     words = ", ".join([factor] * bool(factor) + effects) or "unchanged"
@@ -99,7 +115,9 @@ def slope_of(reading: Reading) -> float | None:
     if not distance.any():
         return 0.0
     slope = round(-float(row[distance.argmax()]) / float(distance.max()), 9)
-    return slope if np.allclose(row, -slope * distance, atol=LINEAR_TOLERANCE) and slope >= 0 else None
+    return (
+        slope if np.allclose(row, -slope * distance, atol=LINEAR_TOLERANCE) and slope >= 0 else None
+    )
 
 
 def mask_words(config: AttentionConfig, reading: Reading, real: int | None) -> tuple[str, str]:
@@ -123,5 +141,7 @@ def _reason(j: int, i: int, visible: np.ndarray, real: int | None) -> str:
         return "padding"
     if j > i and not (visible > i).any():
         return "comes later"
-    near = i in visible and abs(j - i) > max((abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0), default=0)
+    near = i in visible and abs(j - i) > max(
+        (abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0), default=0
+    )
     return "too far" if near else "masked"

@@ -34,7 +34,9 @@ class ShuffleEffect:
 
 
 @torch.inference_mode()
-def shuffle_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, times: int) -> ShuffleEffect:
+def shuffle_effect(
+    config: AttentionConfig, tokens: tuple[str, ...], seed: int, times: int
+) -> ShuffleEffect:
     """Attend to the words in order and shuffled, and restore the order of the shuffled outputs and weights."""
     x, order = embed(tokens, config.d_model, seed), shuffle(len(tokens), seed, times)
     back = order.argsort()
@@ -43,13 +45,24 @@ def shuffle_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, 
         layer = seeded_layer(config, seed)
         ordered, shuffled = layer(x), layer(x[:, order])
         gap = shuffled.merged[0, back] - ordered.merged[0]
-        return ordered, shuffled, (gap.norm(dim=-1) / ordered.merged[0].norm(dim=-1)).numpy(), float(gap.abs().max())
+        return (
+            ordered,
+            shuffled,
+            (gap.norm(dim=-1) / ordered.merged[0].norm(dim=-1)).numpy(),
+            float(gap.abs().max()),
+        )
 
     ordered, shuffled, change, largest = both(config)
     _, _, baseline_change, baseline = both(config.with_(position=Choice("none")))
     return ShuffleEffect(
-        tuple(order.tolist()), ordered.weights[0].numpy(), shuffled.weights[0][:, back][:, :, back].numpy(),
-        change, largest, baseline_change, baseline)
+        tuple(order.tolist()),
+        ordered.weights[0].numpy(),
+        shuffled.weights[0][:, back][:, :, back].numpy(),
+        change,
+        largest,
+        baseline_change,
+        baseline,
+    )
 
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
@@ -59,15 +72,21 @@ def shuffle(count: int, seed: int, times: int) -> Tensor:
     return order.roll(1) if count > 1 and bool((order == torch.arange(count)).all()) else order
 
 
-def added_vectors(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
+def added_vectors(
+    config: AttentionConfig, tokens: tuple[str, ...], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The vector of each word and of its position, (T, C) each, whose sum is what attention reads."""
-    return embed(tokens, config.d_model, seed)[0].numpy(), table_of(config, seed, len(tokens)).detach().numpy()
+    return embed(tokens, config.d_model, seed)[0].numpy(), table_of(
+        config, seed, len(tokens)
+    ).detach().numpy()
 
 
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     """What is added at each position, (T, C); at most as many positions as the encoding's table has."""
     longest = dict(config.position.params).get("max_len", positions)
-    return measure.additive_table(seeded_layer(config, seed).position, min(positions, int(longest)), config.d_model)
+    return measure.additive_table(
+        seeded_layer(config, seed).position, min(positions, int(longest)), config.d_model
+    )
 
 
 def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
@@ -78,7 +97,9 @@ def unscaled(config: AttentionConfig) -> AttentionConfig | None:
     """The same encoding with a factor of 1, where it has a factor that is not 1 already."""
     if dict(config.position.params).get("factor", 1.0) == 1.0:
         return None
-    return config.with_(position=Choice.of(config.position.key, **{**dict(config.position.params), "factor": 1.0}))
+    return config.with_(
+        position=Choice.of(config.position.key, **{**dict(config.position.params), "factor": 1.0})
+    )
 
 
 @torch.inference_mode()
@@ -96,15 +117,19 @@ def score_std(config: AttentionConfig, seed: int, positions: int) -> float:
 
 
 def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> LayerSteps:
-    return seeded_layer(config, seed)(embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed))
+    return seeded_layer(config, seed)(
+        embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed)
+    )
 
 
 def latex_of(config: AttentionConfig, seed: int) -> str:
     """The equation of each part: the encoding's own where it has one (a typed formula), else its entry's."""
     position = seeded_layer(config, seed).position
     pieces = position.parts if isinstance(position, Joined) else [position]
-    return r",\quad ".join(piece.latex() if hasattr(piece, "latex") else item.latex
-                           for piece, item in zip(pieces, entries_of(config.position), strict=True))
+    return r",\quad ".join(
+        piece.latex() if hasattr(piece, "latex") else item.latex
+        for piece, item in zip(pieces, entries_of(config.position), strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,14 +146,20 @@ class ShiftEffect:
 
 
 @torch.inference_mode()
-def shift_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, shift: int) -> ShiftEffect:
+def shift_effect(
+    config: AttentionConfig, tokens: tuple[str, ...], seed: int, shift: int
+) -> ShiftEffect:
     """Score the words alone, and after `shift` others that do not change their own vectors."""
     before = tuple(f"before {index}" for index in range(shift))
     effects = []
     for each in (config, config.with_(position=Choice("sinusoidal"))):
         layer = seeded_layer(each, seed)
         first = layer(embed(tokens, config.d_model, seed)).scores[0].numpy()
-        later = layer(embed((*before, *tokens), config.d_model, seed)).scores[0, :, shift:, shift:].numpy()
+        later = (
+            layer(embed((*before, *tokens), config.d_model, seed))
+            .scores[0, :, shift:, shift:]
+            .numpy()
+        )
         effects.append((first, later))
     (first, later), (sinusoidal, sinusoidal_later) = effects
     return ShiftEffect(first, later, float(np.abs(sinusoidal_later - sinusoidal).max()))
@@ -136,8 +167,10 @@ def shift_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, sh
 
 def shift_changes(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> dict[str, float]:
     """The largest change of a score, GUIDE_SHIFT positions later, with each of three encodings."""
-    return {key: shift_effect(config.with_(position=Choice(key)), tokens, seed, GUIDE_SHIFT).largest
-            for key in ("sinusoidal", "learned", "rope")}
+    return {
+        key: shift_effect(config.with_(position=Choice(key)), tokens, seed, GUIDE_SHIFT).largest
+        for key in ("sinusoidal", "learned", "rope")
+    }
 
 
 def fit_length(positions: int) -> int:
@@ -151,7 +184,9 @@ class LinearMaps:
 
     closed: np.ndarray  # (C, C)
     fitted: np.ndarray
-    rows: tuple[tuple[int, float, float, float, float], ...]  # shift; misses of closed, fitted, held out, identity
+    rows: tuple[
+        tuple[int, float, float, float, float], ...
+    ]  # shift; misses of closed, fitted, held out, identity
 
 
 @torch.inference_mode()
@@ -164,10 +199,18 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     for k in shifts:
         closed, fit = measure.sinusoid_shift(table[k]), measure.fit_shift(table[:fitted], k)
         maps[k] = closed, fit
-        rows.append((k, measure.shift_error(closed, table, k), measure.shift_error(fit, table[:fitted], k),
-                     measure.shift_error(fit, table[fitted:], k),
-                     measure.shift_error(torch.eye(config.d_model), table, k)))
+        rows.append(
+            (
+                k,
+                measure.shift_error(closed, table, k),
+                measure.shift_error(fit, table[:fitted], k),
+                measure.shift_error(fit, table[fitted:], k),
+                measure.shift_error(torch.eye(config.d_model), table, k),
+            )
+        )
     if shift not in maps:
-        raise ValueError(f"The table has {len(table)} positions, of which {len(table) - fitted} are held out: too "
-                         f"few for a shift of {shift}; take a longer table or a smaller shift.")
+        raise ValueError(
+            f"The table has {len(table)} positions, of which {len(table) - fitted} are held out: too "
+            f"few for a shift of {shift}; take a longer table or a smaller shift."
+        )
     return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), tuple(rows))

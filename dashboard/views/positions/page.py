@@ -32,16 +32,29 @@ from dashboard.views.positions.controls import (
 from dashboard.views.positions.script import script
 from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
-from dashboard.widgets.panels import caption, details, entries_panel, next_page, plain, source_panel, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    next_page,
+    plain,
+    source_panel,
+    title,
+)
 from dashboard.widgets.train_with import train_with
 
-OPTIONS = {"sinusoidal": "Sinusoidal, added to the input", "learned": "Learned, added to the input",
-           "rope": "RoPE, which rotates q and k"}
-WHY = {"sinusoidal": "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters "
-                     "each score.",
-       "learned": "Each position has its own learned vector, so the absolute position enters each score.",
-       "rope": "Query and key are rotated by angles that grow with the position, so only their distance is left in the "
-               "score."}
+OPTIONS = {
+    "sinusoidal": "Sinusoidal, added to the input",
+    "learned": "Learned, added to the input",
+    "rope": "RoPE, which rotates q and k",
+}
+WHY = {
+    "sinusoidal": "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters "
+    "each score.",
+    "learned": "Each position has its own learned vector, so the absolute position enters each score.",
+    "rope": "Query and key are rotated by angles that grow with the position, so only their distance is left in the "
+    "score.",
+}
 
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
 PICTURES = {
@@ -65,18 +78,27 @@ def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
     begin_before_title()
     link_value(key("order"), 1, between(1, 9999))  # how often the words were shuffled
-    controls, parts = render_before_widgets(key("ready"), read_controls, header,
-                                            in_picture("positions", show))
+    controls, parts = render_before_widgets(
+        key("ready"), read_controls, header, in_picture("positions", show)
+    )
     if controls.tokens:
         few = controls.tokens[:GUIDE_TOKENS]
-        predict("positions", question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed)))
+        predict(
+            "positions", question(cached(compute.shift_changes, GUIDE_CONFIG, few, controls.seed))
+        )
     try_this("positions", MOVES)
     if parts is not None:
         st.markdown(f"## What it means\n\n{controls.item.meaning}")
-        if controls.idea == "shuffle" and controls.item.key == "sinusoidal" and controls.config is not None:
+        if (
+            controls.idea == "shuffle"
+            and controls.item.key == "sinusoidal"
+            and controls.config is not None
+        ):
             parts = added.waves(controls, controls.config)
         # One element of two parts, which a narrow page breaks between.
-        st.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+        st.markdown(
+            " $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center"
+        )
         if controls.item.latex in parts:
             caption(SYMBOLS.get(controls.item.key, ""))
     st.session_state[key("controls")] = controls
@@ -84,7 +106,11 @@ def explore() -> None:
 
 def header() -> Controls:
     """Draw the title with the controls below it; returns the controls."""
-    title("Positions", "Attention ignores the order of words; a position encoding adds it.", first=False)
+    title(
+        "Positions",
+        "Attention ignores the order of words; a position encoding adds it.",
+        first=False,
+    )
     return draw_controls()
 
 
@@ -101,13 +127,17 @@ def show(controls: Controls) -> Equation | None:
     except ValueError as error:  # ConfigError too
         st.error(plain(str(error)))
         return None
-    caption(" ".join([f"Layer and word vectors are random (seed {controls.seed}).", *controls.notes]))
+    caption(
+        " ".join([f"Layer and word vectors are random (seed {controls.seed}).", *controls.notes])
+    )
     return parts
 
 
 def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
     """Draw the idea for the stage of the formula at which the encoding enters."""
-    needs_words = controls.idea == "shuffle" or (controls.idea == "shift" and controls.item.enters != "x")
+    needs_words = controls.idea == "shuffle" or (
+        controls.idea == "shift" and controls.item.enters != "x"
+    )
     if needs_words and not controls.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
@@ -115,8 +145,11 @@ def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
         return order.shuffle(controls, config)
     if controls.item.enters in PICTURES:
         return PICTURES[controls.item.enters][controls.idea](controls, config)
-    st.info(f"{controls.item.name} changes nothing, so there is nothing to draw here. Shuffle the words, or pick "
-            "another encoding.", icon=":material/straighten:")
+    st.info(
+        f"{controls.item.name} changes nothing, so there is nothing to draw here. Shuffle the words, or pick "
+        "another encoding.",
+        icon=":material/straighten:",
+    )
     return None
 
 
@@ -127,9 +160,11 @@ def conditions(controls: Controls, config: AttentionConfig) -> str:
     others = sum(weight.numel() for weight in layer.parameters()) - count
     learned = f"has {count:,} parameters" if count else "has no parameters"
     note = " Its parameters are random here, not trained."
-    return (f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {config.d_model}, "
-            f"{config.num_heads} heads). There is no mask: a causal mask would also tell the order."
-            f"{note * bool(count)}")
+    return (
+        f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {config.d_model}, "
+        f"{config.num_heads} heads). There is no mask: a causal mask would also tell the order."
+        f"{note * bool(count)}"
+    )
 
 
 def sources() -> None:
@@ -161,36 +196,57 @@ def question(changes: Mapping[str, float]) -> Question:
     """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
     keys = list(OPTIONS)
     right = min(keys, key=lambda key: changes[key])
-    answer = f" With {OPTIONS[right].partition(',')[0]} it is {number(changes[right])}: {WHY[right]}"
-    reasons = tuple(f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
-                    f"{answer if key != right else ''}" for key in keys)
-    return Question(f"Sinusoidal adds waves of fixed lengths to the words, Learned a vector that training finds for "
-                    "each position. RoPE adds nothing: it rotates queries and keys, by an angle that grows with the "
-                    f"position. Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
-                    "scores between its own words stay the same?",
-                    tuple(OPTIONS.values()), keys.index(right), reasons)
+    answer = (
+        f" With {OPTIONS[right].partition(',')[0]} it is {number(changes[right])}: {WHY[right]}"
+    )
+    reasons = tuple(
+        f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
+        f"{answer if key != right else ''}"
+        for key in keys
+    )
+    return Question(
+        f"Sinusoidal adds waves of fixed lengths to the words, Learned a vector that training finds for "
+        "each position. RoPE adds nothing: it rotates queries and keys, by an angle that grows with the "
+        f"position. Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
+        "scores between its own words stay the same?",
+        tuple(OPTIONS.values()),
+        keys.index(right),
+        reasons,
+    )
 
 
 SYMBOLS = {
     "sinusoidal": "i is the position, C the count of numbers in a word's vector, and b the base. m counts the pairs of "
-                  "sine and cosine from 0.",
+    "sine and cosine from 0.",
     "learned": "i is the position, x_i the vector of its word, and P_i the learned vector of the position.",
     "rope": "i and j are the positions of query and key. R_i rotates each pair of numbers by i times the pair's angle.",
     "alibi": "i and j are the positions of query and key. m_h is the slope of head h, counted from 0; H is the count "
-             "of heads.",
+    "of heads.",
 }
 
 
 MOVES = (
-    Move("Remove the positions", {"positions:position": "none", "positions:idea": "shuffle"},
-         "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a sentence as a "
-         "set of words."),
-    Move("Rotate with RoPE", {"positions:position": "rope", "positions:idea": "encoding"},
-         "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair fast, the "
-         "last one slowly."),
-    Move("Move the sentence", {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
-         "The same words have the same scores five positions later. Pick Sinusoidal above and they change."),
-    Move("Prefer near words", {"positions:position": "alibi", "positions:idea": "distance"},
-         "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read far and "
-         "some near."),
+    Move(
+        "Remove the positions",
+        {"positions:position": "none", "positions:idea": "shuffle"},
+        "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a sentence as a "
+        "set of words.",
+    ),
+    Move(
+        "Rotate with RoPE",
+        {"positions:position": "rope", "positions:idea": "encoding"},
+        "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair fast, the "
+        "last one slowly.",
+    ),
+    Move(
+        "Move the sentence",
+        {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
+        "The same words have the same scores five positions later. Pick Sinusoidal above and they change.",
+    ),
+    Move(
+        "Prefer near words",
+        {"positions:position": "alibi", "positions:idea": "distance"},
+        "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read far and "
+        "some near.",
+    ),
 )

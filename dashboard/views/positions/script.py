@@ -25,7 +25,8 @@ TEXT = {
     "rotations": "The rotation of a query or key at each position, and the mean score of a vector and itself, rotated.",
     "changes": "What the encoding changes each score by.",
     "linear": "P(i + k) as a linear map of P(i): the rotation in closed form, and a least-squares fit.",
-    "moved": "The scores of the words at the start, and after other words."}
+    "moved": "The scores of the words at the start, and after other words.",
+}
 CODE = {
     "shuffle": """
 x = embed(tokens, {d_model}, seed={seed})  # (1, T, C)
@@ -81,7 +82,8 @@ before = tuple(f"before {{index}}" for index in range({shift}))
 first = layer(embed(tokens, {d_model}, seed={seed})).scores[0]  # (H, T, T)
 later = layer(embed((*before, *tokens), {d_model}, seed={seed})).scores[0, :, {shift}:, {shift}:]
 print("largest change of a score", float((later - first).abs().max()))
-"""}
+""",
+}
 MAPS = """
 from core.show import show_maps
 
@@ -96,7 +98,9 @@ alt.Chart(pd.DataFrame({})).mark_line().encode(x="distance", y="mean"{})
 BY_DISTANCE = CHART.format('{"distance": range(len(by_distance)), "mean": by_distance}', "")
 CHANGES = CHART.format(
     '[{"head": head, "distance": distance, "mean": mean} for head, row in enumerate(by_distance)\n'
-    '                        for distance, mean in zip(distances, row)]', ', color="head:N"')
+    "                        for distance, mean in zip(distances, row)]",
+    ', color="head:N"',
+)
 WAVES = """
 import altair as alt
 import pandas as pd
@@ -114,33 +118,63 @@ show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
 # By the idea and the stage: the parts, the picture, and what draws it.
 PAGES: dict[tuple[str, str], tuple[tuple[str, ...], str, str]] = {
     ("shuffle", "x"): (("shuffle", "added"), "sum", SUM),
-    ("encoding", "x"): (("table",), "table", MAPS.format(
-        '{"What is added": table}', "[str(i) for i in range(len(table))]", "[str(m) for m in range(table.shape[1])]")),
+    ("encoding", "x"): (
+        ("table",),
+        "table",
+        MAPS.format(
+            '{"What is added": table}',
+            "[str(i) for i in range(len(table))]",
+            "[str(m) for m in range(table.shape[1])]",
+        ),
+    ),
     ("distance", "x"): (("table",), "alike", BY_DISTANCE),
-    ("shift", "x"): (("linear",), "linear", MAPS.format(
-        '{"Closed form": closed, "Least squares": fitted}', *["[str(m) for m in range(len(closed))]"] * 2)),
+    ("shift", "x"): (
+        ("linear",),
+        "linear",
+        MAPS.format(
+            '{"Closed form": closed, "Least squares": fitted}',
+            *["[str(m) for m in range(len(closed))]"] * 2,
+        ),
+    ),
     ("encoding", "q, k"): (("rotations",), "dials", WAVES),
     ("distance", "q, k"): (("rotations",), "alike", BY_DISTANCE),
-    ("encoding", "scores"): (("changes",), "bias", MAPS.format(
-        '{f"Head {head}": change for head, change in enumerate(changes[:4])}',
-        *["[str(i) for i in range(changes.shape[1])]"] * 2)),
-    ("distance", "scores"): (("changes",), "cost", CHANGES)}
-SHUFFLE = (("shuffle",), "maps", MAPS.format(
-    '{"In order": weights[0], "Sorted back": restored[0]}', "tokens", "tokens"))
-MOVED = (("moved",), "moved", MAPS.format('{"At the start": first[0], "Later": later[0]}', "tokens", "tokens"))
+    ("encoding", "scores"): (
+        ("changes",),
+        "bias",
+        MAPS.format(
+            '{f"Head {head}": change for head, change in enumerate(changes[:4])}',
+            *["[str(i) for i in range(changes.shape[1])]"] * 2,
+        ),
+    ),
+    ("distance", "scores"): (("changes",), "cost", CHANGES),
+}
+SHUFFLE = (
+    ("shuffle",),
+    "maps",
+    MAPS.format('{"In order": weights[0], "Sorted back": restored[0]}', "tokens", "tokens"),
+)
+MOVED = (
+    ("moved",),
+    "moved",
+    MAPS.format('{"At the start": first[0], "Later": later[0]}', "tokens", "tokens"),
+)
 
 
 def script(controls: Controls, config: AttentionConfig) -> Script:
     """The picture of the picked idea, and its numbers."""
-    parts, picture, draw = PAGES.get((controls.idea, controls.item.enters),
-                                     SHUFFLE if controls.idea == "shuffle" else MOVED)
+    parts, picture, draw = PAGES.get(
+        (controls.idea, controls.item.enters), SHUFFLE if controls.idea == "shuffle" else MOVED
+    )
     values = _values(controls, config)
     results: dict[str, np.ndarray] = {}
     for part in parts:
         results |= RESULTS[part](controls, config)
     cells = [Cell(TEXT[part], CODE[part].format(**values)) for part in parts]
     cells[-1] = replace(cells[-1], draw=draw, picture=f"positions:{picture}")
-    made, words = source_of(config), f"tokens = {source_of(controls.tokens)}\n" * (parts[0] in ("shuffle", "moved"))
+    made, words = (
+        source_of(config),
+        f"tokens = {source_of(controls.tokens)}\n" * (parts[0] in ("shuffle", "moved")),
+    )
     embed = "from core.sentence import embed\n" * any("embed(" in cell.code for cell in cells)
     layer = f"""
 import torch
@@ -157,18 +191,34 @@ layer = seeded_layer(config, {controls.seed})
 def _values(controls: Controls, config: AttentionConfig) -> dict[str, Any]:
     """What the templates are filled with."""
     row = rotation.row_length(config)
-    table, table_rows = (len(cached(compute.table_of, config, controls.seed, positions)) if controls.item.enters == "x"
-                         else 0 for positions in (controls.positions, compute.TABLE_POSITIONS))
+    table, table_rows = (
+        len(cached(compute.table_of, config, controls.seed, positions))
+        if controls.item.enters == "x"
+        else 0
+        for positions in (controls.positions, compute.TABLE_POSITIONS)
+    )
     order = compute.shuffle(len(controls.tokens), controls.seed, controls.order).tolist()
-    return {"d_model": config.d_model, "seed": controls.seed, "order": order, "positions": controls.positions,
-            "shift": controls.shift, "cut": f"[:{row}]" if row else "", "rows": table, "table_rows": table_rows,
-            "fit_length": compute.fit_length(table_rows)}
+    return {
+        "d_model": config.d_model,
+        "seed": controls.seed,
+        "order": order,
+        "positions": controls.positions,
+        "shift": controls.shift,
+        "cut": f"[:{row}]" if row else "",
+        "rows": table,
+        "table_rows": table_rows,
+        "fit_length": compute.fit_length(table_rows),
+    }
 
 
 def _shuffle(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
     effect = cached(compute.shuffle_effect, config, controls.tokens, controls.seed, controls.order)
-    return {"weights": effect.ordered, "restored": effect.restored, "change": effect.change,
-            "restored - weights": effect.restored - effect.ordered}
+    return {
+        "weights": effect.ordered,
+        "restored": effect.restored,
+        "change": effect.change,
+        "restored - weights": effect.restored - effect.ordered,
+    }
 
 
 def _added(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
@@ -182,20 +232,30 @@ def _table(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarr
 
 
 def _rotations(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
-    rotations = cached(compute.rotations_of, config, controls.seed, controls.positions)[:rotation.row_length(config)]
-    return {"wavelengths": np.array([pair.wavelength for pair in measure.rotation_pairs(rotations)]),
-            "by_distance": _by_distance(measure.alignment(rotations).numpy())}
+    rotations = cached(compute.rotations_of, config, controls.seed, controls.positions)[
+        : rotation.row_length(config)
+    ]
+    return {
+        "wavelengths": np.array([pair.wavelength for pair in measure.rotation_pairs(rotations)]),
+        "by_distance": _by_distance(measure.alignment(rotations).numpy()),
+    }
 
 
 def _changes(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
     changes = cached(compute.score_changes, config, controls.seed, controls.positions)
-    return {"changes": changes, "by_distance": np.stack([_by_distance(change, 1 - len(change)) for change in changes])}
+    return {
+        "changes": changes,
+        "by_distance": np.stack([_by_distance(change, 1 - len(change)) for change in changes]),
+    }
 
 
 def _linear(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
     maps = cached(compute.linear_maps, config, controls.seed, controls.shift)
-    return {"closed": maps.closed, "fitted": maps.fitted,
-            "errors": np.array(next(row for row in maps.rows if row[0] == controls.shift)[1:4])}
+    return {
+        "closed": maps.closed,
+        "fitted": maps.fitted,
+        "errors": np.array(next(row for row in maps.rows if row[0] == controls.shift)[1:4]),
+    }
 
 
 def _moved(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
@@ -207,5 +267,12 @@ def _by_distance(cells: np.ndarray, first: int = 0) -> np.ndarray:
     return np.array([np.diagonal(cells, distance).mean() for distance in range(first, len(cells))])
 
 
-RESULTS = {"shuffle": _shuffle, "added": _added, "table": _table, "rotations": _rotations, "changes": _changes,
-           "linear": _linear, "moved": _moved}
+RESULTS = {
+    "shuffle": _shuffle,
+    "added": _added,
+    "table": _table,
+    "rotations": _rotations,
+    "changes": _changes,
+    "linear": _linear,
+    "moved": _moved,
+}

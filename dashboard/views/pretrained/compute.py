@@ -43,8 +43,13 @@ class TraceView:
 
     def ordinary(self) -> tuple[np.ndarray, np.ndarray]:
         """Which rows and columns hold a token that is not special."""
-        return tuple(np.array([not all(line.special[index] for index in group) for group in groups])
-                     for line, groups in ((self.rows, self.transform.rows), (self.columns, self.transform.columns)))  # type: ignore[return-value]
+        return tuple(
+            np.array([not all(line.special[index] for index in group) for group in groups])
+            for line, groups in (
+                (self.rows, self.transform.rows),
+                (self.columns, self.transform.columns),
+            )
+        )  # type: ignore[return-value]
 
 
 def view_of(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView:
@@ -82,14 +87,25 @@ def _of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
     return with_sink(trace) if reading.sinks else trace
 
 
-def _through(ref: ModelRef, inputs: ModelInputs, kind: Kind, transform: MapTransform) -> AttentionTrace:
+def _through(
+    ref: ModelRef, inputs: ModelInputs, kind: Kind, transform: MapTransform
+) -> AttentionTrace:
     return map_transform.transform_trace(of_kind(ref, inputs, kind), transform)
 
 
-def transform_of(trace: AttentionTrace, rows: Line, columns: Line, controls: Controls) -> MapTransform:
+def transform_of(
+    trace: AttentionTrace, rows: Line, columns: Line, controls: Controls
+) -> MapTransform:
     """The map transform of the controls."""
-    return token_transform(trace, rows, columns, words=controls.words, special=controls.special, sinks=controls.sinks,
-                           sentences=controls.sentences)
+    return token_transform(
+        trace,
+        rows,
+        columns,
+        words=controls.words,
+        special=controls.special,
+        sinks=controls.sinks,
+        sentences=controls.sentences,
+    )
 
 
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
@@ -98,17 +114,25 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
         return view
     item = view.trace.map(layer)
     weights = item.weights[head]
-    down, across = map_transform.single_tokens(len(weights)), map_transform.single_tokens(weights.shape[1])
+    down, across = (
+        map_transform.single_tokens(len(weights)),
+        map_transform.single_tokens(weights.shape[1]),
+    )
     if order in ("keys", "both"):
-        across = map_transform.sort_groups(across, weights[pin[0]] if pin
-                                           else map_transform.received_weight(item)[head])
+        across = map_transform.sort_groups(
+            across, weights[pin[0]] if pin else map_transform.received_weight(item)[head]
+        )
     if order in ("queries", "both"):
         down = map_transform.sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
     maps = list(view.trace.maps)
     maps[layer] = map_transform.transform_map(item, MapTransform(down, across))
-    ranked = MapTransform(tuple(view.transform.rows[row] for (row,) in down),
-                          tuple(view.transform.columns[key] for (key,) in across))
-    return TraceView(AttentionTrace(tuple(maps), view.trace.source), ranked, view.rows, view.columns)
+    ranked = MapTransform(
+        tuple(view.transform.rows[row] for (row,) in down),
+        tuple(view.transform.columns[key] for (key,) in across),
+    )
+    return TraceView(
+        AttentionTrace(tuple(maps), view.trace.source), ranked, view.rows, view.columns
+    )
 
 
 def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
@@ -132,8 +156,14 @@ def first_head(view: TraceView, prefer: Pair | None) -> Pair:
     layers, heads = view.trace.shape
     if prefer and prefer[0] < layers and prefer[1] < heads:
         return prefer
-    return max(((layer, head) for layer, item in enumerate(view.trace.maps) for head in range(len(item.weights))),
-               key=lambda at: default_row(view, *at)[1])
+    return max(
+        (
+            (layer, head)
+            for layer, item in enumerate(view.trace.maps)
+            for head in range(len(item.weights))
+        ),
+        key=lambda at: default_row(view, *at)[1],
+    )
 
 
 def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:
@@ -146,8 +176,11 @@ def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
     grid = view.rows.grid
     if grid is None or inputs.picture is None:
         return None
-    patches = map_transform.single_tokens(len(view.rows))[-grid[0] * grid[1]:]
-    if view.transform.rows[-len(patches):] != patches or view.transform.columns[-len(patches):] != patches:
+    patches = map_transform.single_tokens(len(view.rows))[-grid[0] * grid[1] :]
+    if (
+        view.transform.rows[-len(patches) :] != patches
+        or view.transform.columns[-len(patches) :] != patches
+    ):
         return None
     if len(view.transform.rows) != len(view.transform.columns):
         return None

@@ -13,7 +13,14 @@ from core.pretrained import ModelInputs, Reading
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view import ViewState, attention_view
-from dashboard.runtime.link_values import fragment, read_pair, read_pairs, write_link, write_pair, write_pairs
+from dashboard.runtime.link_values import (
+    fragment,
+    read_pair,
+    read_pairs,
+    write_link,
+    write_pair,
+    write_pairs,
+)
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import reruns_alone
 from dashboard.views.pretrained import compute
@@ -36,8 +43,10 @@ SKELETON_HEIGHT = 56  # pixels: about the height of the line of roles
 
 def page() -> None:
     """Draw the page from top to bottom; the roles are measured last, after the figures."""
-    title("Pretrained models",
-          "See where every head of a trained model attends in your own sentence. Pick a head, then a word.")
+    title(
+        "Pretrained models",
+        "See where every head of a trained model attends in your own sentence. Pick a head, then a word.",
+    )
     chosen = choose_model("pretrained")
     measure = None if chosen is None else _view(chosen)
     next_page("pretrained")
@@ -50,7 +59,9 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
     controls = draw_controls(chosen.reading)
     request = chosen.ref, chosen.inputs, controls.kind
-    roles = roles_of(*request) if roles_are_cached(*request) else None  # measuring them would delay the figures
+    roles = (
+        roles_of(*request) if roles_are_cached(*request) else None
+    )  # measuring them would delay the figures
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     caption(conditions(chosen.reading, view, controls))
@@ -62,14 +73,17 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     return partial(_measure_roles, skeleton, request)
 
 
-def _measure_roles(skeleton: st.delta_generator.DeltaGenerator, request: tuple[ModelRef, ModelInputs, Kind]) -> None:
+def _measure_roles(
+    skeleton: st.delta_generator.DeltaGenerator, request: tuple[ModelRef, ModelInputs, Kind]
+) -> None:
     with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
         roles_of(*request)
         st.rerun()
 
 
-def _figures(chosen: ModelChoice, controls: Controls,
-             roles: HeadRoles | None) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
+def _figures(
+    chosen: ModelChoice, controls: Controls, roles: HeadRoles | None
+) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton until the roles are measured."""
     # Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen
     now = (repr(chosen.ref), controls.kind)
@@ -87,14 +101,29 @@ def _figures(chosen: ModelChoice, controls: Controls,
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)
     row, key = one.pin or (default_row(ranked, one.layer, one.head)[0], None)
-    add_script(partial(script, chosen, controls, view, ranked, (one.layer, one.head), row,
-                       next(reversed(shown_pins(view, pins)), None)))
+    add_script(
+        partial(
+            script,
+            chosen,
+            controls,
+            view,
+            ranked,
+            (one.layer, one.head),
+            row,
+            next(reversed(shown_pins(view, pins)), None),
+        )
+    )
     with right:
         fact(head_fact(ranked.trace, one.layer, one.head, row, key))
         if sentence := pins_fact(item, one.head, one.pins):
             st.caption(sentence)
         column = int(item.weights[one.head, row].argmax()) if key is None else key
-        weight_link(chosen, controls.kind, (one.layer, one.head), ranked.transform.source_cell((row, column)))
+        weight_link(
+            chosen,
+            controls.kind,
+            (one.layer, one.head),
+            ranked.transform.source_cell((row, column)),
+        )
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
@@ -112,35 +141,72 @@ def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, li
     if picked:
         choose_head(ref, kind, picked)
         write_pair("head", picked)
-    return picked or compute.first_head(trace_view, compute.COREFERENCE if ref == EMBEDDED else None), pins
+    return picked or compute.first_head(
+        trace_view, compute.COREFERENCE if ref == EMBEDDED else None
+    ), pins
 
 
-def _all_heads(trace_view: TraceView, head: Pair, roles: HeadRoles | None, name_kind: bool) -> ViewState:
+def _all_heads(
+    trace_view: TraceView, head: Pair, roles: HeadRoles | None, name_kind: bool
+) -> ViewState:
     """Draw the grid; `name_kind` where the model has maps of more than one kind."""
     layers, heads = trace_view.trace.shape
     of = f" of {KINDS[trace_view.trace.map(0).kind].lower()} attention" if name_kind else ""
     thumb = max(SMALLEST, min(LARGEST, GRID // heads))
-    return attention_view(trace_view.trace, key="pretrained:grid", layout="grid", layer=head[0], head=head[1],
-                          thumb=thumb, roles=roles or {}, link=LINK, fact=f"{layers} layers of {heads} heads{of}")
+    return attention_view(
+        trace_view.trace,
+        key="pretrained:grid",
+        layout="grid",
+        layer=head[0],
+        head=head[1],
+        thumb=thumb,
+        roles=roles or {},
+        link=LINK,
+        fact=f"{layers} layers of {heads} heads{of}",
+    )
 
 
-def _one_head(trace_view: TraceView, picked: ViewState, pins: list[Pair], controls: Controls,
-              inputs: ModelInputs) -> tuple[TraceView, ViewState]:
+def _one_head(
+    trace_view: TraceView,
+    picked: ViewState,
+    pins: list[Pair],
+    controls: Controls,
+    inputs: ModelInputs,
+) -> tuple[TraceView, ViewState]:
     """Draw one head in the chosen order; returns its maps in this order and the picks."""
     before = shown_pins(trace_view, pins)
-    ranked = compute.in_order(trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None)
+    ranked = compute.in_order(
+        trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None
+    )
     row, _ = default_row(ranked, picked.layer, picked.head)
     item = ranked.trace.map(picked.layer)
     view = attention_view(
-        ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
-        pins=shown_pins(ranked, pins), show=controls.show, scale=controls.scale, pool=controls.pool,  # type: ignore[arg-type]
-        show_choice=(SHOW, tuple(SHOWS)), threshold=controls.threshold, patches=compute.patches_of(ranked, inputs),
-        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}")
+        ranked.trace,
+        key="pretrained:head",
+        layer=picked.layer,
+        head=picked.head,
+        query=row,
+        link=LINK,
+        pins=shown_pins(ranked, pins),
+        show=controls.show,  # type: ignore[arg-type]
+        scale=controls.scale,  # type: ignore[arg-type]
+        pool=controls.pool,  # type: ignore[arg-type]
+        show_choice=(SHOW, tuple(SHOWS)),
+        threshold=controls.threshold,
+        patches=compute.patches_of(ranked, inputs),
+        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}",
+    )
     return ranked, view
 
 
-def _save_picks(ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, pins: list[Pair],
-                controls: Controls) -> None:
+def _save_picks(
+    ref: ModelRef,
+    ranked: TraceView,
+    view: ViewState,
+    first: Pair,
+    pins: list[Pair],
+    controls: Controls,
+) -> None:
     """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
     head = (view.layer, view.head)
     if head != first:
@@ -148,16 +214,21 @@ def _save_picks(ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, 
     write_pair("head", head if head != first or "head" in st.query_params else None)
     hidden = [pin for pin in pins if ranked.transform.shown_cell(pin) is None]
     own = [pin for pin in pins if ranked.transform.shown_cell(pin) in view.pins]
-    fresh = [ranked.transform.source_cell(cell) for cell in view.pins
-             if cell not in [ranked.transform.shown_cell(pin) for pin in own]]
+    fresh = [
+        ranked.transform.source_cell(cell)
+        for cell in view.pins
+        if cell not in [ranked.transform.shown_cell(pin) for pin in own]
+    ]
     write_pairs("pin", [*hidden, *own, *fresh])
     if fresh and controls.order != "text":
         st.rerun()  # the order follows the pin
 
 
 def _sources() -> None:
-    st.markdown("Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
-                "and hide tokens and compute the numbers above:")
+    st.markdown(
+        "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
+        "and hide tokens and compute the numbers above:"
+    )
     source_panel(map_transform.transform_map)
     source_panel(analysis.previous_token)
 
@@ -167,27 +238,40 @@ def _sources() -> None:
 
 def called(tokens: tuple[str, ...], index: int) -> str:
     """A token's name, with its position where another has the same name."""
-    return plain(tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})")
+    return plain(
+        tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})"
+    )
 
 
-def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None) -> str:
+def head_fact(
+    trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
+) -> str:
     """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
     item = trace.map(layer)
     weights, keys = item.weights[head, row], item.keys
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
-    also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
-    text = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
-            f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-            f"uniform attention would give each key {number(even(item, row, head))}.")
+    also = "".join(
+        f" and {number(weights[j])} on {called(keys, j)}"
+        for j in [j for j in order if j != first][:1]
+    )
+    text = (
+        f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
+        f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+        f"uniform attention would give each key {number(even(item, row, head))}."
+    )
     return f"{text} {_rivals(trace, layer, head, row, first)}"
 
 
 def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) -> str:
     """How many other heads put as much weight on the same cell, and which puts most."""
     mine = trace.head(layer, head)[row, key]
-    others = [(float(item.weights[h, row, key]), index, h) for index, item in enumerate(trace.maps)
-              for h in range(len(item.weights)) if (index, h) != (layer, head)]
+    others = [
+        (float(item.weights[h, row, key]), index, h)
+        for index, item in enumerate(trace.maps)
+        for h in range(len(item.weights))
+        if (index, h) != (layer, head)
+    ]
     if not others:
         return "The model has no other head."
     value, best_layer, best_head = max(others)
@@ -206,25 +290,37 @@ def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) 
     """The pins before the newest, in words; nothing where there is one alone."""
     if len(pins) < 2:
         return ""
-    text = "; ".join(f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
-                     for i, j in reversed(pins[:-1]))
+    text = "; ".join(
+        f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
+        for i, j in reversed(pins[:-1])
+    )
     return f"Also pinned: {text}."
 
 
 def all_heads_fact(view_: TraceView) -> str:
     """The head with most weight on the previous token, or, without an order, the sharpest one."""
     item = view_.trace.map(0)
-    if item.kind != "cross" and view_.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
+    if (
+        item.kind != "cross"
+        and view_.rows.grid is None
+        and len(item.queries) == len(item.keys) >= 3
+    ):
         layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
-        return (f"Of all heads, {view_.trace.label(layer, head)} attends most to the previous token, with "
-                f"{number(value)} of its weight; uniform attention would give it {number(share)}.")
+        return (
+            f"Of all heads, {view_.trace.label(layer, head)} attends most to the previous token, with "
+            f"{number(value)} of its weight; uniform attention would give it {number(share)}."
+        )
     if len(item.keys) < 2:
         return "With a single key, every weight is 1."
-    layer, head, value = analysis.strongest(view_.trace, lambda weights: 1 - analysis.breadth(weights))
+    layer, head, value = analysis.strongest(
+        view_.trace, lambda weights: 1 - analysis.breadth(weights)
+    )
     count = float(np.exp(analysis.entropy(view_.trace.map(layer).weights[head : head + 1]).mean()))
-    return (f"Of all heads, {view_.trace.label(layer, head)} is the most focused: its rows use about "
-            f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all.")
+    return (
+        f"Of all heads, {view_.trace.label(layer, head)} is the most focused: its rows use about "
+        f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all."
+    )
 
 
 def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
@@ -245,7 +341,9 @@ def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
         text += f" {plain(reading.note)}"
     if view_.rows.grid:
         text += PATCHES
-    return f"{text} A weight shows where a head attends, not what the head does with the value there."
+    return (
+        f"{text} A weight shows where a head attends, not what the head does with the value there."
+    )
 
 
 def _tokens(view_: TraceView) -> str:

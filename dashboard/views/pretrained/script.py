@@ -15,12 +15,21 @@ MAPS = "The weights of every head; the head that attends most to the previous to
 HEAD = "One head, and the largest weights of one query."
 
 
-def script(chosen: ModelChoice, controls: Controls, view: TraceView, ordered: TraceView, head: Pair, row: int,
-           pin: Pair | None) -> Script:
+def script(
+    chosen: ModelChoice,
+    controls: Controls,
+    view: TraceView,
+    ordered: TraceView,
+    head: Pair,
+    row: int,
+    pin: Pair | None,
+) -> Script:
     """All heads of the model on these inputs, the transform of tokens, and the picked head in its order."""
     layer, index = head
     sorts = _order(controls, head, pin)
-    imports = "from core.map_transform import received_weight\n\n" if "received_weight" in sorts else ""
+    imports = (
+        "from core.map_transform import received_weight\n\n" if "received_weight" in sorts else ""
+    )
     one = f"""
 {imports}name = trace.label({layer}, {index})
 item = trace.map({layer})
@@ -31,25 +40,42 @@ for key in (-row).argsort()[:3]:
     print(f"{{name}}: {{queries[{row}]}} -> {{keys[key]}} {{row[key]:.3f}}")
 """
     draw = f"""
-from core.show import show{', show_maps' if sorts else ''}
+from core.show import show{", show_maps" if sorts else ""}
 
-{f"show_maps({{name: weights}}, queries, keys, row={row})" if sorts else
- f"show(trace, layer={layer}, head={index}, query={row})"}
+{
+        f"show_maps({{name: weights}}, queries, keys, row={row})"
+        if sorts
+        else f"show(trace, layer={layer}, head={index}, query={row})"
+    }
 """
-    grid = "" if not sorts else f"from core.show import show\n\nshow(trace, layer={layer}, head={index})"
-    cells = (model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
-             Cell(MAPS, _maps(chosen, controls, view), grid, "pretrained:grid" if sorts else ""),
-             Cell(HEAD, one, draw, "pretrained:head" if sorts else "pretrained:grid"))
+    grid = (
+        ""
+        if not sorts
+        else f"from core.show import show\n\nshow(trace, layer={layer}, head={index})"
+    )
+    cells = (
+        model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
+        Cell(MAPS, _maps(chosen, controls, view), grid, "pretrained:grid" if sorts else ""),
+        Cell(HEAD, one, draw, "pretrained:head" if sorts else "pretrained:grid"),
+    )
     maps = [item.weights for item in view.trace.maps]
-    results = {"np.concatenate(heads)": np.concatenate(maps), "weights": ordered.trace.head(*head),
-               "strongest(trace, previous_token)": np.array(analysis.strongest(view.trace, analysis.previous_token))}
+    results = {
+        "np.concatenate(heads)": np.concatenate(maps),
+        "weights": ordered.trace.head(*head),
+        "strongest(trace, previous_token)": np.array(
+            analysis.strongest(view.trace, analysis.previous_token)
+        ),
+    }
     return Script(cells, results)
 
 
 def _maps(chosen: ModelChoice, controls: Controls, view: TraceView) -> str:
     """The trace of one kind of attention, with a learned sink's column, transformed as the controls say."""
-    imports = {"import numpy as np", "from core.analysis import previous_token",
-               "from core.analysis import strongest"}
+    imports = {
+        "import numpy as np",
+        "from core.analysis import previous_token",
+        "from core.analysis import strongest",
+    }
     lines = [f"trace = reading.trace.of({controls.kind!r})"]
     if chosen.reading.sinks:
         imports |= {"from core.pretrained.maps import with_sink"}
@@ -57,18 +83,24 @@ def _maps(chosen: ModelChoice, controls: Controls, view: TraceView) -> str:
     options = {name: getattr(controls, name) for name in ("words", "special", "sinks", "sentences")}
     options = {name: value for name, value in options.items() if value and value != "all"}
     if options:
-        imports |= {"from core.map_transform import transform_trace",
-                    "from core.pretrained.token_transform import token_transform"}
+        imports |= {
+            "from core.map_transform import transform_trace",
+            "from core.pretrained.token_transform import token_transform",
+        }
         lines.append(f"rows, columns = reading.lines({controls.kind!r})  # the tokens")
         if chosen.reading.sinks:
             imports |= {"from core.pretrained.maps import sink_line"}
             lines.append("columns = sink_line(columns)")
         named = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        lines.append(f"transform = token_transform(trace, rows, columns, {named})\n"
-                     "trace = transform_trace(trace, transform)")
-    lines += ["heads = [item.weights for item in trace.maps]  # (H, T, S) for each layer",
-              "layer, head, weight = strongest(trace, previous_token)",
-              "print(trace.label(layer, head), \"gives the previous token\", weight)"]
+        lines.append(
+            f"transform = token_transform(trace, rows, columns, {named})\n"
+            "trace = transform_trace(trace, transform)"
+        )
+    lines += [
+        "heads = [item.weights for item in trace.maps]  # (H, T, S) for each layer",
+        "layer, head, weight = strongest(trace, previous_token)",
+        'print(trace.label(layer, head), "gives the previous token", weight)',
+    ]
     return f"{import_block(imports)}\n\n" + "\n".join(lines)
 
 
@@ -78,9 +110,9 @@ def _order(controls: Controls, head: Pair, pin: Pair | None) -> str:
     queries = f"weights[:, {pin[1]}]" if pin else "weights.max(-1)"
     lines = []
     if controls.order in ("keys", "both"):
-        lines.append(f"across = (-{keys}).argsort(kind=\"stable\")  # keys by weight")
+        lines.append(f'across = (-{keys}).argsort(kind="stable")  # keys by weight')
     if controls.order in ("queries", "both"):
-        lines.append(f"down = (-{queries}).argsort(kind=\"stable\")  # queries by weight")
+        lines.append(f'down = (-{queries}).argsort(kind="stable")  # queries by weight')
     if controls.order in ("keys", "both"):
         lines.append("weights, keys = weights[:, across], [keys[key] for key in across]")
     if controls.order in ("queries", "both"):

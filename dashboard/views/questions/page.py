@@ -23,7 +23,10 @@ QUESTION = "questions:question"
 
 def page() -> None:
     """Draw the questions and the selected answer side by side."""
-    title("Questions", "What learners ask about attention. Most answers have numbers that this page computes.")
+    title(
+        "Questions",
+        "What learners ask about attention. Most answers have numbers that this page computes.",
+    )
     explore()
     next_page("questions")
 
@@ -31,8 +34,9 @@ def page() -> None:
 @fragment
 def explore() -> None:
     """Draw the questions and the answer, which rerun alone; the answer comes first."""
-    render_before_widgets("questions:ready", read_question, draw_questions, show,
-                          st.columns([2, 3], gap="large"))
+    render_before_widgets(
+        "questions:ready", read_question, draw_questions, show, st.columns([2, 3], gap="large")
+    )
 
 
 def read_question() -> str | None:
@@ -42,8 +46,14 @@ def read_question() -> str | None:
 
 def draw_questions() -> str | None:
     """Draw the list of questions; returns the key of the selected one."""
-    return st.radio("Question", list(ANSWERS), key=QUESTION, label_visibility="collapsed",
-                    format_func=lambda key: ANSWERS[key].question, **BOUND)
+    return st.radio(
+        "Question",
+        list(ANSWERS),
+        key=QUESTION,
+        label_visibility="collapsed",
+        format_func=lambda key: ANSWERS[key].question,
+        **BOUND,
+    )
 
 
 def show(key: str | None) -> None:
@@ -63,5 +73,8 @@ def answer(selected: Answer) -> None:
         step = step_of(page_key)
         st.page_link(step.path, label=f"{label}: {step.title}", icon=step.icon, query_params={})
     if selected.evidence is not None:
-        details("The function that computed this",
-                partial(source_panel, getattr(numbers, selected.evidence.__name__)), "questions:source")
+        details(
+            "The function that computed this",
+            partial(source_panel, getattr(numbers, selected.evidence.__name__)),
+            "questions:source",
+        )

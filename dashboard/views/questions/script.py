@@ -11,9 +11,13 @@ from dashboard.charts.python_script import Cell, Script
 from dashboard.views.questions import numbers
 from dashboard.views.questions.text import Answer
 
-IMPORTS = {"torch": "import torch", "attend": "from core.attention import attend",
-           "build_model": "from core.models import ModelConfig, build_model",
-           "Shape": "from core.models.base import Shape", "seeded_rng": "from core.seeding import seeded_rng"}
+IMPORTS = {
+    "torch": "import torch",
+    "attend": "from core.attention import attend",
+    "build_model": "from core.models import ModelConfig, build_model",
+    "Shape": "from core.models.base import Shape",
+    "seeded_rng": "from core.seeding import seeded_rng",
+}
 VALUES = "[[value for value in row.values() if not isinstance(value, str)] for row in rows]"
 DRAW = """
 import pandas as pd
@@ -41,4 +45,6 @@ for row in rows:
     print(row)
 """
     rows = [[value for value in row.values() if not isinstance(value, str)] for row in compute()]
-    return Script((Cell(answer.question, code, DRAW, f"table:{answer.question}"),), {VALUES: np.array(rows)})
+    return Script(
+        (Cell(answer.question, code, DRAW, f"table:{answer.question}"),), {VALUES: np.array(rows)}
+    )

@@ -52,12 +52,26 @@ def page() -> None:
         with left:
             draw_title(report)
         with right, st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            st.download_button("HTML", partial(compute.html_file, report, base), "report.html", "text/html",
-                               icon=":material/download:", key=f"{REPORT}:html", on_click="ignore",
-                               help="One file with its pictures alive, which needs no network.")
-            st.download_button("PDF", partial(compute.pdf_file, report, base), "report.pdf", "application/pdf",
-                               icon=":material/download:", key=f"{REPORT}:pdf", on_click="ignore",
-                               help="Vector pictures and text on A4 sheets; each view has a link that opens it live.")
+            st.download_button(
+                "HTML",
+                partial(compute.html_file, report, base),
+                "report.html",
+                "text/html",
+                icon=":material/download:",
+                key=f"{REPORT}:html",
+                on_click="ignore",
+                help="One file with its pictures alive, which needs no network.",
+            )
+            st.download_button(
+                "PDF",
+                partial(compute.pdf_file, report, base),
+                "report.pdf",
+                "application/pdf",
+                icon=":material/download:",
+                key=f"{REPORT}:pdf",
+                on_click="ignore",
+                help="Vector pictures and text on A4 sheets; each view has a link that opens it live.",
+            )
             draw_new()
         caption(text.room(report, size_of(report)))
         for at, view in enumerate(report.views):
@@ -79,22 +93,36 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
         else:
             fact(plain(view.sentence))
             st.markdown(plain(view.note))
-        st.page_link(step.path, label=f"Open it live on {step.title}", icon=step.icon, query_params=dict(view.query))
+        st.page_link(
+            step.path,
+            label=f"Open it live on {step.title}",
+            icon=step.icon,
+            query_params=dict(view.query),
+        )
         st.caption(plain(view.source.removeprefix("Attention Lab · ")))
 
 
 def _draw_picture(view: ReportView) -> None:
     """The drawing on white, or the table; Export takes either as files."""
     if not view.svg:
-        table(view.head, [["" if value is None else str(value) for value in row] for row in view.rows[:MOST_SHOWN]],
-              caption=view.title, markers=False)
+        table(
+            view.head,
+            [
+                ["" if value is None else str(value) for value in row]
+                for row in view.rows[:MOST_SHOWN]
+            ],
+            caption=view.title,
+            markers=False,
+        )
         if len(view.rows) > MOST_SHOWN:
             st.caption(f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all.")
         return
     paper = compute.on_paper(view.svg)
     st.image(paper, width=round(size_of_svg(paper)[0]), alt=view.title)
-    add(f"{REPORT}:{view.id}", lambda: DrawnPicture(view.title, tuple(view.head), tuple(map(tuple, view.rows)),
-                                                    view.svg))
+    add(
+        f"{REPORT}:{view.id}",
+        lambda: DrawnPicture(view.title, tuple(view.head), tuple(map(tuple, view.rows)), view.svg),
+    )
 
 
 # The fields and buttons of a report: each change is saved at once.
@@ -118,49 +146,121 @@ def unknown_link() -> bool:
 
 def draw_title(report: Report) -> None:
     """The field of the report's title."""
-    _field("Title of the report", report.title, f"{REPORT}:title", lambda now, text: _with_title(now, text),
-           MOST_TITLE, "Stands above the views in the file.", placeholder=TITLE)
+    _field(
+        "Title of the report",
+        report.title,
+        f"{REPORT}:title",
+        lambda now, text: _with_title(now, text),
+        MOST_TITLE,
+        "Stands above the views in the file.",
+        placeholder=TITLE,
+    )
 
 
 def draw_texts(view: ReportView) -> None:
     """The fields of one view."""
     key = f"{REPORT}:{view.id}"
-    _field("Heading", view.title, f"{key}:title", lambda now, text: now.change(view.id, title=text), MOST_TITLE,
-           "Stands above the picture.")
-    _field("Sentence", view.sentence, f"{key}:sentence", lambda now, text: now.change(view.id, sentence=text),
-           MOST_TEXT, "The page's own sentence. You can shorten it.", tall=True)
-    _field("Note", view.note, f"{key}:note", lambda now, text: now.change(view.id, note=text), MOST_TEXT,
-           "What you want to say about this view.", tall=True)
+    _field(
+        "Heading",
+        view.title,
+        f"{key}:title",
+        lambda now, text: now.change(view.id, title=text),
+        MOST_TITLE,
+        "Stands above the picture.",
+    )
+    _field(
+        "Sentence",
+        view.sentence,
+        f"{key}:sentence",
+        lambda now, text: now.change(view.id, sentence=text),
+        MOST_TEXT,
+        "The page's own sentence. You can shorten it.",
+        tall=True,
+    )
+    _field(
+        "Note",
+        view.note,
+        f"{key}:note",
+        lambda now, text: now.change(view.id, note=text),
+        MOST_TEXT,
+        "What you want to say about this view.",
+        tall=True,
+    )
 
 
 def draw_buttons(view: ReportView, at: int, count: int) -> None:
     """Up, down and remove."""
     key = f"{REPORT}:{view.id}"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.button("Up", icon=":material/arrow_upward:", key=f"{key}:up", disabled=at == 0, on_click=_change,
-                  args=(lambda now: now.move(view.id, -1),), help="Show it before the view above.")
-        st.button("Down", icon=":material/arrow_downward:", key=f"{key}:down", disabled=at == count - 1,
-                  on_click=_change, args=(lambda now: now.move(view.id, 1),), help="Show it after the view below.")
-        st.button("Remove", icon=":material/delete:", key=f"{key}:remove", on_click=_change,
-                  args=(lambda now: now.without(view.id),), help="Take it out of the report.")
+        st.button(
+            "Up",
+            icon=":material/arrow_upward:",
+            key=f"{key}:up",
+            disabled=at == 0,
+            on_click=_change,
+            args=(lambda now: now.move(view.id, -1),),
+            help="Show it before the view above.",
+        )
+        st.button(
+            "Down",
+            icon=":material/arrow_downward:",
+            key=f"{key}:down",
+            disabled=at == count - 1,
+            on_click=_change,
+            args=(lambda now: now.move(view.id, 1),),
+            help="Show it after the view below.",
+        )
+        st.button(
+            "Remove",
+            icon=":material/delete:",
+            key=f"{key}:remove",
+            on_click=_change,
+            args=(lambda now: now.without(view.id),),
+            help="Take it out of the report.",
+        )
 
 
 def draw_new() -> None:
     """The button that begins another report."""
-    st.button("New report", icon=":material/note_add:", key=f"{REPORT}:new", on_click=_forget,
-              help="Begin with an empty one. This one stays under the link of this page: copy it first.")
+    st.button(
+        "New report",
+        icon=":material/note_add:",
+        key=f"{REPORT}:new",
+        on_click=_forget,
+        help="Begin with an empty one. This one stays under the link of this page: copy it first.",
+    )
 
 
-def _field(label: str, value: str, key: str, change: Callable[[Report, str], Report], most: int, help_text: str, *,
-           tall: bool = False, placeholder: str = "") -> None:
+def _field(
+    label: str,
+    value: str,
+    key: str,
+    change: Callable[[Report, str], Report],
+    most: int,
+    help_text: str,
+    *,
+    tall: bool = False,
+    placeholder: str = "",
+) -> None:
     """A text field that saves what is typed."""
+
     def take() -> None:
         _change(lambda now: change(now, str(st.session_state[key]).strip()))
 
     if tall:
-        st.text_area(label, value, key=key, max_chars=most, height=104, on_change=take, help=help_text)
+        st.text_area(
+            label, value, key=key, max_chars=most, height=104, on_change=take, help=help_text
+        )
     else:
-        st.text_input(label, value, key=key, max_chars=most, on_change=take, help=help_text, placeholder=placeholder)
+        st.text_input(
+            label,
+            value,
+            key=key,
+            max_chars=most,
+            on_change=take,
+            help=help_text,
+            placeholder=placeholder,
+        )
 
 
 def _with_title(report: Report, title: str) -> Report:

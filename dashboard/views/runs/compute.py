@@ -47,13 +47,22 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
         ids = (*index.search(words), *examples)
         here = {*index.ids(), *(run.id for run in EXAMPLE_RUNS)}
         measured = index.first_measured(words)
-        selected = [name for name in ids if name in set(linked)] or [measured or name for name in ids[:1]]
+        selected = [name for name in ids if name in set(linked)] or [
+            measured or name for name in ids[:1]
+        ]
         if measured is None and examples and not set(linked) & set(ids):
             selected = examples[:1]
         items = tuple(summarize(_run(name)) for name in selected)
-        return Board(ids, items, tuple(_others(index, items)), len(set(linked) - here), index.count(),
-                     sum(index.sizes(lambda path: size(Run(path))).values()), unread,
-                     bool(unread or index.unfinished()))
+        return Board(
+            ids,
+            items,
+            tuple(_others(index, items)),
+            len(set(linked) - here),
+            index.count(),
+            sum(index.sizes(lambda path: size(Run(path))).values()),
+            unread,
+            bool(unread or index.unfinished()),
+        )
 
 
 def _run(name: str) -> Run:
@@ -68,5 +77,9 @@ def _matches(run: Run, words: Sequence[str]) -> bool:
 def _others(index: RunIndex, items: Sequence[RunSummary]) -> list[RunSummary]:
     """The best own run of the first one's task with other settings, and the examples."""
     details = describe(items[0].run) if items else None
-    best = index.best(details.task, details.config) if details and details.task and details.config else None
+    best = (
+        index.best(details.task, details.config)
+        if details and details.task and details.config
+        else None
+    )
     return [summarize(run) for run in (*([Run(index.root / best)] if best else []), *EXAMPLE_RUNS)]

@@ -15,9 +15,20 @@ PAGE = "runs:page"
 
 
 def draw_search() -> str:
-    return st.text_input("Search", key="runs:search", live=True, icon=":material/search:", max_chars=200,
-                         placeholder="name, task, model or state", label_visibility="collapsed", **BOUND,
-                         help="Words in the name, task, model, optimizer or state of a run.") or ""
+    return (
+        st.text_input(
+            "Search",
+            key="runs:search",
+            live=True,
+            icon=":material/search:",
+            max_chars=200,
+            placeholder="name, task, model or state",
+            label_visibility="collapsed",
+            **BOUND,
+            help="Words in the name, task, model, optimizer or state of a run.",
+        )
+        or ""
+    )
 
 
 def linked_ids() -> tuple[str, ...]:

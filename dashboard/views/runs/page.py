@@ -33,7 +33,17 @@ from dashboard.views.runs.controls import draw_pages, draw_search, linked_ids, s
 from dashboard.views.runs.script import script
 from dashboard.views.runs.text import forgetting
 from dashboard.widgets.flash import flash_errors
-from dashboard.widgets.panels import chart_title, details, fact, next_page, paragraph, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.presentation import draw_chart
 
 MOST = 200  # runs to choose from
@@ -50,12 +60,18 @@ def page() -> None:
         query = draw_search()
     with upload_cell:
         actions.upload()
+
     def load() -> Board:
         return load_board(query, linked_ids())
 
     first = [load()]  # which the first drawing takes
-    poll(lambda: first.pop() if first else load(), partial(_board, query), first[0].live, "runs:board",
-         interval=SLOW_POLL_INTERVAL)
+    poll(
+        lambda: first.pop() if first else load(),
+        partial(_board, query),
+        first[0].live,
+        "runs:board",
+        interval=SLOW_POLL_INTERVAL,
+    )
     draw_store()
     if hosted():
         draw_delete_mine()
@@ -89,8 +105,13 @@ def _board(query: str, board: Board) -> None:
         else:
             st.caption("This run has no measurements yet.")
     else:
-        st.info(f"No run matches “{plain(query)}” in its name, task, model or state.", icon=":material/search_off:")
-    st.caption(" ".join(filter(None, (text.unread(board.unread), text.room(board.own, board.bytes)))))
+        st.info(
+            f"No run matches “{plain(query)}” in its name, task, model or state.",
+            icon=":material/search_off:",
+        )
+    st.caption(
+        " ".join(filter(None, (text.unread(board.unread), text.room(board.own, board.bytes))))
+    )
     if (cluster := cluster_state()) is not None:
         st.caption(text.cluster(cluster))
 
@@ -102,15 +123,41 @@ def _curves(item: RunSummary) -> None:
     left, right = st.columns(2, gap="medium")
     losses = loss_curves(records)
     chart_title("Loss", left, legend(losses, ink))
-    draw_chart(left, *split_data(step_chart(losses, ink=ink, last_x=last, height=170)), key="runs:loss",
-               alt=f"Validation and training loss of {item.name} over {last:,} steps")
-    shares = [Curve(label, points(records, name, 100)) for label, name in
-              (("sequence accuracy", "exact"), ("token accuracy", "letters"), ("error", "error"))]
-    chart_title("Validation accuracy" if item.last is None or item.last.error is None
-                else "Validation error, relative to repeating the last season", right, legend(shares, ink))
-    spec = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
-                      height=170)
-    draw_chart(right, *split_data(spec), key="runs:right", alt=f"Validation result of {item.name} over {last:,} steps")
+    draw_chart(
+        left,
+        *split_data(step_chart(losses, ink=ink, last_x=last, height=170)),
+        key="runs:loss",
+        alt=f"Validation and training loss of {item.name} over {last:,} steps",
+    )
+    shares = [
+        Curve(label, points(records, name, 100))
+        for label, name in (
+            ("sequence accuracy", "exact"),
+            ("token accuracy", "letters"),
+            ("error", "error"),
+        )
+    ]
+    chart_title(
+        "Validation accuracy"
+        if item.last is None or item.last.error is None
+        else "Validation error, relative to repeating the last season",
+        right,
+        legend(shares, ink),
+    )
+    spec = step_chart(
+        shares,
+        ink=ink,
+        last_x=last,
+        high=None if shares[2].defined_points() else 100,
+        percent=True,
+        height=170,
+    )
+    draw_chart(
+        right,
+        *split_data(spec),
+        key="runs:right",
+        alt=f"Validation result of {item.name} over {last:,} steps",
+    )
 
 
 # What a public copy stores of a person, for how long, and the button that deletes it at once.
@@ -119,11 +166,21 @@ def _curves(item: RunSummary) -> None:
 def draw_delete_mine() -> None:
     """Draw the rule by which things are forgotten, and the button."""
     paragraph(forgetting(has_cookie()))
-    with st.popover("Delete everything of mine", icon=":material/delete_forever:", key="runs:everything",
-                    help="Your runs, sweeps, measurements, reports and data on this server."):
-        st.markdown("Delete all your runs, sweeps, measurements, reports and data? This cannot be undone.")
-        st.button("Delete everything", key="runs:everything:go", on_click=_delete,
-                  help="What trains for you ends at once.")
+    with st.popover(
+        "Delete everything of mine",
+        icon=":material/delete_forever:",
+        key="runs:everything",
+        help="Your runs, sweeps, measurements, reports and data on this server.",
+    ):
+        st.markdown(
+            "Delete all your runs, sweeps, measurements, reports and data? This cannot be undone."
+        )
+        st.button(
+            "Delete everything",
+            key="runs:everything:go",
+            on_click=_delete,
+            help="What trains for you ends at once.",
+        )
 
 
 def _delete() -> None:
@@ -144,38 +201,61 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
         select([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
 
     st.dataframe(
-        _frame(items).style.format(FORMATS, na_rep="–"), key=key, on_select=write_link, selection_mode="multi-row",
-        hide_index=True, placeholder="",
-        selection_default={"selection": {"rows": [row for row, item in enumerate(items) if item in selected]}},
-        height=HEAD + ROW * min(len(items), MOST_ROWS), row_height=ROW, column_config=_columns(),
-        alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {text.result(items[0])}")
+        _frame(items).style.format(FORMATS, na_rep="–"),
+        key=key,
+        on_select=write_link,
+        selection_mode="multi-row",
+        hide_index=True,
+        placeholder="",
+        selection_default={
+            "selection": {"rows": [row for row, item in enumerate(items) if item in selected]}
+        },
+        height=HEAD + ROW * min(len(items), MOST_ROWS),
+        row_height=ROW,
+        column_config=_columns(),
+        alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {text.result(items[0])}",
+    )
 
 
 def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
     """A row a run, as the list shows it."""
-    return pd.DataFrame({
-        "name": [item.name for item in items],
-        "exact": [None if item.last is None else item.last.exact for item in items],
-        "loss": [item.loss for item in items],
-        "curve": [list(item.curve) for item in items],
-        "steps": [item.steps for item in items],
-        "trained": [item.trained for item in items],
-        "state": [text.state(item) for item in items],
-        "created": [datetime.fromtimestamp(item.created, UTC) if item.created else None for item in items],
-        "size": [item.bytes for item in items],
-    })
+    return pd.DataFrame(
+        {
+            "name": [item.name for item in items],
+            "exact": [None if item.last is None else item.last.exact for item in items],
+            "loss": [item.loss for item in items],
+            "curve": [list(item.curve) for item in items],
+            "steps": [item.steps for item in items],
+            "trained": [item.trained for item in items],
+            "state": [text.state(item) for item in items],
+            "created": [
+                datetime.fromtimestamp(item.created, UTC) if item.created else None
+                for item in items
+            ],
+            "size": [item.bytes for item in items],
+        }
+    )
 
 
 def _columns() -> dict[str, Any]:
     column = st.column_config
     return {
         "name": column.TextColumn("run", pinned=True),  # as wide as the longest
-        "exact": column.NumberColumn("accuracy", width=66, help="The share of held-out outputs without an error"),
+        "exact": column.NumberColumn(
+            "accuracy", width=66, help="The share of held-out outputs without an error"
+        ),
         "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
-        "curve": column.LineChartColumn("loss curve", width=76, y_min=0, color=CATEGORIES[theme()][0],
-                                        help="Validation loss over training"),
+        "curve": column.LineChartColumn(
+            "loss curve",
+            width=76,
+            y_min=0,
+            color=CATEGORIES[theme()][0],
+            help="Validation loss over training",
+        ),
         "steps": column.NumberColumn("steps", format="localized", width=54),
-        "trained": column.NumberColumn("training", width=66, help="Training time without evaluation"),
+        "trained": column.NumberColumn(
+            "training", width=66, help="Training time without evaluation"
+        ),
         "state": column.TextColumn("state", width=92),
         "created": column.DatetimeColumn("created", format="distance", width=96),
         "size": column.NumberColumn("size", width=60),
@@ -200,14 +280,30 @@ def draw_store() -> None:
 
 
 def _fetch(rows: dict[str, StoredRun]) -> None:
-    with st.popover("Open from the store", icon=":material/cloud_download:", key="runs:stored", on_change="rerun",
-                    help="Runs that other servers have copied to the store, or that have left this disk.") as popover:
+    with st.popover(
+        "Open from the store",
+        icon=":material/cloud_download:",
+        key="runs:stored",
+        on_change="rerun",
+        help="Runs that other servers have copied to the store, or that have left this disk.",
+    ) as popover:
         if not popover.open:
             return
-        name = st.selectbox("Run in the store", list(rows), key="runs:stored:run",
-                            format_func=lambda name: text.stored(rows[name]), help="The newest come first.")
-        st.button("Fetch", icon=":material/download:", key="runs:stored:go", on_click=_bring, args=(name,),
-                  help="Copy the run to this machine and select it.")
+        name = st.selectbox(
+            "Run in the store",
+            list(rows),
+            key="runs:stored:run",
+            format_func=lambda name: text.stored(rows[name]),
+            help="The newest come first.",
+        )
+        st.button(
+            "Fetch",
+            icon=":material/download:",
+            key="runs:stored:go",
+            on_click=_bring,
+            args=(name,),
+            help="Copy the run to this machine and select it.",
+        )
 
 
 def _bring(name: str) -> None:

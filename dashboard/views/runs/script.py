@@ -37,8 +37,10 @@ table = pd.DataFrame([{{"step": record.step, {", ".join(f'"{name}": record.{name
                       for record in records]).set_index("step")
 print(table.tail())
 """
-    return Script((Cell(CURVES, code, DRAW, "runs:loss"),), {
-        f"table[{name!r}].dropna()": _values(records, name) for name in names})
+    return Script(
+        (Cell(CURVES, code, DRAW, "runs:loss"),),
+        {f"table[{name!r}].dropna()": _values(records, name) for name in names},
+    )
 
 
 def _values(records: list[Record], name: str) -> np.ndarray:

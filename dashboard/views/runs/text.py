@@ -26,22 +26,31 @@ def lead() -> str:
 def forgetting(known: bool) -> str:
     """What a public copy stores of a person, and for how long; `known` is whether a cookie tells them again."""
     now = limits()
-    cookie = ("A cookie with a random number knows this browser again" if known else
-              "This browser sends no cookie, so that a reload makes you another person, without these runs")
-    return ("This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
-            f"they can look at that run and copy it. You have {byte_size(now.megabytes * MB)} for runs, reports and "
-            f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
-            f"All is deleted {now.hours} h after your last visit and your last run: download what you want to keep. "
-            f"{cookie}.")
+    cookie = (
+        "A cookie with a random number knows this browser again"
+        if known
+        else "This browser sends no cookie, so that a reload makes you another person, without these runs"
+    )
+    return (
+        "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
+        f"they can look at that run and copy it. You have {byte_size(now.megabytes * MB)} for runs, reports and "
+        f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
+        f"All is deleted {now.hours} h after your last visit and your last run: download what you want to keep. "
+        f"{cookie}."
+    )
 
 
 def room(own: int, used: int) -> str:
     """The number and bytes of a person's runs, and which runs are deleted when the disk space is full."""
     most = at_most("megabytes", most_bytes() // MB) * MB
-    count = f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
+    count = (
+        f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
+    )
     number = at_most("runs", MAX_RUNS)
-    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {number:,} are stored; at the limit, "
-            f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour.")
+    return (
+        f"{count}, {byte_size(used)} of {byte_size(most)}. At most {number:,} are stored; at the limit, "
+        f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour."
+    )
 
 
 def missing(count: int) -> str:
@@ -56,8 +65,14 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
     """Where runs are copied to, and what is not copied yet."""
     if trouble:
         return f"{trouble} Training goes on here, and what is new is copied once the store answers."
-    late = f"{waiting} wait{'s' if waiting == 1 else ''} to be copied" if waiting else "all are copied"
-    more = f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there." if elsewhere else ""
+    late = (
+        f"{waiting} wait{'s' if waiting == 1 else ''} to be copied" if waiting else "all are copied"
+    )
+    more = (
+        f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there."
+        if elsewhere
+        else ""
+    )
     return f"Runs, measurements, sweeps and reports are copied to the store {label}; {late}.{more}"
 
 
@@ -68,30 +83,44 @@ def stored(row: StoredRun) -> str:
 
 def unread(count: int) -> str:
     """That the search does not know all runs yet."""
-    return f"The list is being read again: a search does not find {count:,} of the older runs yet." if count else ""
+    return (
+        f"The list is being read again: a search does not find {count:,} of the older runs yet."
+        if count
+        else ""
+    )
 
 
 def result(item: RunSummary) -> str:
     """The result of a run in a few words."""
     if item.last is None or (item.last.exact is None and item.last.error is None):
-        return f"a validation loss of {number(item.loss)}" if item.loss is not None else "no measurement yet"
+        return (
+            f"a validation loss of {number(item.loss)}"
+            if item.loss is not None
+            else "no measurement yet"
+        )
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
     share = f"{percent(item.last.exact or 0.0)} accuracy"
     scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
-    return ", ".join([share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)])
+    return ", ".join(
+        [share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)]
+    )
 
 
 def fact(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
     """The result of the selected run, compared with the best other one of the same task."""
     first = selected[0]
-    text = (f":primary[**{plain(first.name)}**] reaches **{plain(result(first))}** after {first.steps:,} steps, "
-            f"{duration(first.trained)} of training")
+    text = (
+        f":primary[**{plain(first.name)}**] reaches **{plain(result(first))}** after {first.steps:,} steps, "
+        f"{duration(first.trained)} of training"
+    )
     other = rival(first, selected[1:] or items)
     if other is None:
         return text + "."
-    return (f"{text}; **{plain(other.name)}** reaches {plain(result(other))} after {other.steps:,} steps, "
-            f"{duration(other.trained)}.")
+    return (
+        f"{text}; **{plain(other.name)}** reaches {plain(result(other))} after {other.steps:,} steps, "
+        f"{duration(other.trained)}."
+    )
 
 
 def state(item: RunSummary) -> str:

@@ -20,7 +20,9 @@ from core.sentence import embed
 from dashboard.runtime.racing import ONE_AT_A_TIME
 
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
-LOCK_TIMEOUT = 2.0  # seconds to wait for another measurement on this server; then both share the machine
+LOCK_TIMEOUT = (
+    2.0  # seconds to wait for another measurement on this server; then both share the machine
+)
 MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # seconds
 
 
@@ -42,7 +44,9 @@ class ScoreMaps:
 
 
 @torch.inference_mode()
-def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> ScoreMaps:
+def score_maps(
+    choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float
+) -> ScoreMaps:
     """Score seeded q and k of the tokens, which are the same for every score: equal names have uniform weights."""
     layer = seeded_layer(AttentionConfig(dims, 1, score=choice), seed)
     x = embed(tokens, dims, seed)
@@ -50,13 +54,25 @@ def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, st
     steps = layer.attend_heads(q * stretch, k, v, x, x)
     scale = float(torch.as_tensor(steps.scale).flatten()[0])
     assert steps.scores is not None and steps.weights is not None
-    queries, keys, scores, weights = (each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights))
+    queries, keys, scores, weights = (
+        each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights)
+    )
     parameters = sum(weight.numel() for weight in layer.score.parameters())
-    return ScoreMaps(choice.key, queries, keys, scores, weights, scale,
-                     factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]), parameters)
+    return ScoreMaps(
+        choice.key,
+        queries,
+        keys,
+        scores,
+        weights,
+        scale,
+        factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]),
+        parameters,
+    )
 
 
-def failure(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> str | None:
+def failure(
+    choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float
+) -> str | None:
     """Why a plug-in's score cannot be drawn, in a sentence; None for one that can, and for the lab's own."""
     if not (source := entry("score", choice.key).source):
         return None
@@ -65,7 +81,9 @@ def failure(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stret
         for one, names in ((choice, tokens), (plain, ("a",))):
             score_maps(one, names, dims, seed, stretch)
         score_properties(plain, seed)
-        workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=plain), TIMED_TOKENS, backward=True)()
+        workload(
+            AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=plain), TIMED_TOKENS, backward=True
+        )()
     except ConfigError as error:
         return f"{error} It is left out."
     except Exception as error:  # it is a person's own code
@@ -76,7 +94,9 @@ def failure(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stret
 def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
     """The factors of every pair of q (T, D) and k (S, D), (T, S, D) each, or None."""
     pairs = q.repeat_interleave(len(k), 0), k.repeat(len(q), 1)
-    factors = score.factors(*(part[:, None, None] for part in pairs))  # a batch of T·S, one query and one key each
+    factors = score.factors(
+        *(part[:, None, None] for part in pairs)
+    )  # a batch of T·S, one query and one key each
     if factors is None:
         return None
     first, second = (part.reshape(len(q), len(k), -1).numpy() for part in factors)
@@ -91,8 +111,12 @@ class Timing:
     bytes: int
 
 
-def timings(choices: tuple[Choice, ...], repetition: int, most_rounds: int = MAX_ROUNDS,
-            limit: float = TIME_LIMIT) -> tuple[Timing, ...]:
+def timings(
+    choices: tuple[Choice, ...],
+    repetition: int,
+    most_rounds: int = MAX_ROUNDS,
+    limit: float = TIME_LIMIT,
+) -> tuple[Timing, ...]:
     """Time a forward and backward pass of each score; `repetition` only makes the cache measure again.
 
     The quickest round counts, in this thread's processor time, which leaves out waits on a busy machine. No round
@@ -107,13 +131,21 @@ def timings(choices: tuple[Choice, ...], repetition: int, most_rounds: int = MAX
 
 
 def _timings(choices: tuple[Choice, ...], most_rounds: int, limit: float) -> tuple[Timing, ...]:
-    works = [workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=choice), TIMED_TOKENS, backward=True)
-             for choice in choices]
+    works = [
+        workload(
+            AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=choice), TIMED_TOKENS, backward=True
+        )
+        for choice in choices
+    ]
     sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
     start, rounds = time.perf_counter(), list[list[float]]()
-    while len(rounds) < MIN_ROUNDS or (len(rounds) < most_rounds and time.perf_counter() - start < limit):
+    while len(rounds) < MIN_ROUNDS or (
+        len(rounds) < most_rounds and time.perf_counter() - start < limit
+    ):
         rounds.append([_processor_seconds(work) for work in works])
-    return tuple(Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True))
+    return tuple(
+        Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True)
+    )
 
 
 def _processor_seconds(work: Work) -> float:

@@ -47,14 +47,34 @@ def draw_controls() -> Controls:
     """Draw the row of controls and read it."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND)
+        st.text_input(
+            "Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND
+        )
     with grid:
-        st.select_slider("Head size D", SIZES, SIZE, key=key("dims"), **BOUND,
-                         help="How many numbers a query and a key have")
-        st.select_slider("Query length ×", STRETCHES, 1.0, key=key("stretch"), **BOUND,
-                         help="Each query is multiplied by this number before it is scored.")
-        st.selectbox("Cells show", list(SHOWS), format_func=SHOWS.__getitem__, key=key("show"), **BOUND,
-                     help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own")
+        st.select_slider(
+            "Head size D",
+            SIZES,
+            SIZE,
+            key=key("dims"),
+            **BOUND,
+            help="How many numbers a query and a key have",
+        )
+        st.select_slider(
+            "Query length ×",
+            STRETCHES,
+            1.0,
+            key=key("stretch"),
+            **BOUND,
+            help="Each query is multiplied by this number before it is scored.",
+        )
+        st.selectbox(
+            "Cells show",
+            list(SHOWS),
+            format_func=SHOWS.__getitem__,
+            key=key("show"),
+            **BOUND,
+            help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
+        )
     return read_controls()
 
 
@@ -64,6 +84,14 @@ def read_controls() -> Controls:
     notes = cut.notes
     if len(cut.tokens) > MAX_TOKENS:
         notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
-    choices = tuple(Choice.of(item.key, **params_in_session(item, key=key("params"))) for item in AXES["score"])
-    return Controls(cut.tokens[:MAX_TOKENS], get("dims", SIZE), get("stretch", 1.0), get("show") or "weights", choices,
-                    notes)
+    choices = tuple(
+        Choice.of(item.key, **params_in_session(item, key=key("params"))) for item in AXES["score"]
+    )
+    return Controls(
+        cut.tokens[:MAX_TOKENS],
+        get("dims", SIZE),
+        get("stretch", 1.0),
+        get("show") or "weights",
+        choices,
+        notes,
+    )

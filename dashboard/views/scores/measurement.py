@@ -32,7 +32,9 @@ class Measurement:
 
 def load() -> Measurement:
     data = json.loads(SAVED.read_text("utf-8"))
-    return Measurement({key: Timing(**time) for key, time in data["times"].items()}, data["date"], data["machine"])
+    return Measurement(
+        {key: Timing(**time) for key, time in data["times"].items()}, data["date"], data["machine"]
+    )
 
 
 def main() -> None:
@@ -40,8 +42,11 @@ def main() -> None:
     torch.set_num_threads(1)
     choices = tuple(Choice(item.key) for item in AXES["score"])
     measured = timings(choices, 0, ROUNDS, SECONDS)
-    data = {"date": date.today().isoformat(), "machine": machine(),
-            "times": {choice.key: asdict(time) for choice, time in zip(choices, measured, strict=True)}}
+    data = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "times": {choice.key: asdict(time) for choice, time in zip(choices, measured, strict=True)},
+    }
     SAVED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 
 

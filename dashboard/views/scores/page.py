@@ -22,7 +22,16 @@ from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
-from dashboard.views.scores.controls import BASELINE, SEED, STRETCHES, Controls, draw_controls, get, key, read_controls
+from dashboard.views.scores.controls import (
+    BASELINE,
+    SEED,
+    STRETCHES,
+    Controls,
+    draw_controls,
+    get,
+    key,
+    read_controls,
+)
 from dashboard.views.scores.script import script
 from dashboard.widgets.panels import (
     caption,
@@ -52,13 +61,18 @@ def page() -> None:
 
 def header() -> None:
     """Draw the title and the parameters of the scores, outside the fragment: a slider does not send them again."""
-    title("Scores", "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
-          parameters)
+    title(
+        "Scores",
+        "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
+        parameters,
+    )
 
 
 def parameters() -> None:
     """Draw the popover of the numbers that only some of the scores have."""
-    with st.popover("Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"):
+    with st.popover(
+        "Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"
+    ):
         for item in AXES["score"]:
             if item.params:
                 paragraph(f"**{item.name}**")
@@ -69,7 +83,11 @@ def parameters() -> None:
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
     controls, result = render_before_widgets(
-        key("ready"), lambda: without_failing(read_controls()), lambda: without_failing(draw_controls()), show)
+        key("ready"),
+        lambda: without_failing(read_controls()),
+        lambda: without_failing(draw_controls()),
+        show,
+    )
     st.session_state[key("asked")] = controls
     if result is not None:
         equation(*result, controls)
@@ -79,16 +97,30 @@ def explore() -> None:
 
 def without_failing(controls: Controls) -> Controls:
     """The controls without the plug-ins that fail; a note says which, and why."""
-    why = {choice: cached(compute.failure, choice, controls.tokens or ("a",), controls.dims, SEED, controls.stretch)
-           for choice in controls.choices}
-    return replace(controls, choices=tuple(choice for choice in why if not why[choice]),
-                   notes=(*controls.notes, *filter(None, why.values())))
+    why = {
+        choice: cached(
+            compute.failure,
+            choice,
+            controls.tokens or ("a",),
+            controls.dims,
+            SEED,
+            controls.stretch,
+        )
+        for choice in controls.choices
+    }
+    return replace(
+        controls,
+        choices=tuple(choice for choice in why if not why[choice]),
+        notes=(*controls.notes, *filter(None, why.values())),
+    )
 
 
 def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
     """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
-        st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
+        st.warning(
+            "There is no token here. Type a word, or a sentence: each word becomes one token."
+        )
         return None
     if not reruns_alone():
         compute_stretches(controls)
@@ -103,7 +135,9 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
 
 def score_maps(controls: Controls) -> list[ScoreMaps]:
     """The maps of every score."""
-    return [shared(compute.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
+    return [
+        shared(compute.score_maps, *_arguments(controls, choice)) for choice in controls.choices
+    ]
 
 
 def _arguments(controls: Controls, choice: Choice) -> tuple[Hashable, ...]:
@@ -127,10 +161,16 @@ def compute_stretches(controls: Controls) -> None:
 def frames(controls: Controls) -> list[list[Tile]]:
     """The tiles at every length of the queries, for weights; none until all are computed."""
     others = stretches(controls)
-    if controls.show != "weights" or not all(remembered(compute.score_maps, *_arguments(other, choice))
-                                             for other in others for choice in other.choices):
+    if controls.show != "weights" or not all(
+        remembered(compute.score_maps, *_arguments(other, choice))
+        for other in others
+        for choice in other.choices
+    ):
         return []
-    return [[tile(each, index, "weights", 1.0) for index, each in enumerate(score_maps(other))] for other in others]
+    return [
+        [tile(each, index, "weights", 1.0) for index, each in enumerate(score_maps(other))]
+        for other in others
+    ]
 
 
 def most_different_query(scores: Sequence[ScoreMaps]) -> int:
@@ -149,11 +189,23 @@ def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[i
     others = frames(controls)
     for first in range(0, len(scores), MOST_TILES):
         part = slice(first, first + MOST_TILES)
-        moved = Frames(key("stretch"), STRETCHES.index(controls.stretch), [row[part] for row in others])
-        pin = multiples(tiles[part], controls.names, key=key(f"maps{first}"), query=query,
-                        frames=moved if others else None, column=column, height=MAP_HEIGHT, signed=noun == "score",
-                        noun=noun, link=key("maps"), pin=pin,
-                        fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""))
+        moved = Frames(
+            key("stretch"), STRETCHES.index(controls.stretch), [row[part] for row in others]
+        )
+        pin = multiples(
+            tiles[part],
+            controls.names,
+            key=key(f"maps{first}"),
+            query=query,
+            frames=moved if others else None,
+            column=column,
+            height=MAP_HEIGHT,
+            signed=noun == "score",
+            noun=noun,
+            link=key("maps"),
+            pin=pin,
+            fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""),
+        )
     return write_linked("scores", key("cell"), pin) or (query, column)
 
 
@@ -170,13 +222,24 @@ def equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Contr
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         options = [each.key for each in scores]
-        name = st.selectbox("Equation of", options, options.index(BASELINE), width=room(200),
-                            format_func=lambda option: entry("score", option).name, key=key("equation"), **BOUND,
-                            help="The score whose equation is written here, with the numbers of the pinned cell"
-                            ) or BASELINE
+        name = (
+            st.selectbox(
+                "Equation of",
+                options,
+                options.index(BASELINE),
+                width=room(200),
+                format_func=lambda option: entry("score", option).name,
+                key=key("equation"),
+                **BOUND,
+                help="The score whose equation is written here, with the numbers of the pinned cell",
+            )
+            or BASELINE
+        )
         each = next(each for each in scores if each.key == name)
         parts = text.equation(each, controls.names, *cell, Ink.of(theme()).pick)
-        st.markdown(r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content")
+        st.markdown(
+            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+        )
 
 
 def costs(controls: Controls) -> None:
@@ -184,18 +247,32 @@ def costs(controls: Controls) -> None:
     st.markdown("## What each score costs and what it can express")
     repetition, saved = get("again", 0), cached(measurement.load)
     choices = tuple(Choice(choice.key) for choice in controls.choices)
-    scores = [shared(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices]
+    scores = [
+        shared(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
+    ]
     properties = [cached(score_properties, choice, SEED) for choice in choices]
     times = saved.of(choices)
     fact(text.table_fact(scores, properties, times, saved))
     if repetition:
         with st.spinner("Measuring each score, about a second", show_time=False):
             times = cached(compute.timings, choices, repetition)
-    table(text.HEAD, text.rows(scores, properties, times), caption="Cost and properties of each score", left=2)
-    st.caption(text.table_note(controls.dims, None if repetition else saved, torch.get_num_threads()))
-    st.button("Measure on this machine", key=key("measure"), icon=":material/timer:",
-              help="Replaces the saved times in the table by times of this machine; the sentence above it keeps the "
-                   "saved ones.", on_click=lambda: st.session_state.update({key("again"): repetition + 1}))
+    table(
+        text.HEAD,
+        text.rows(scores, properties, times),
+        caption="Cost and properties of each score",
+        left=2,
+    )
+    st.caption(
+        text.table_note(controls.dims, None if repetition else saved, torch.get_num_threads())
+    )
+    st.button(
+        "Measure on this machine",
+        key=key("measure"),
+        icon=":material/timer:",
+        help="Replaces the saved times in the table by times of this machine; the sentence above it keeps the "
+        "saved ones.",
+        on_click=lambda: st.session_state.update({key("again"): repetition + 1}),
+    )
 
 
 def sources() -> None:

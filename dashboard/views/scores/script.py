@@ -33,7 +33,9 @@ for config, each in zip(configs, properties):
 
 def script(controls: Controls, maps: Sequence[ScoreMaps]) -> Script:
     """The maps of every score, and what each can express."""
-    configs = source_of([AttentionConfig(controls.dims, 1, score=choice) for choice in controls.choices])
+    configs = source_of(
+        [AttentionConfig(controls.dims, 1, score=choice) for choice in controls.choices]
+    )
     shown = "weights" if controls.show == "weights" else "scores"
     stretch = "" if controls.stretch == 1.0 else f"{controls.stretch!r} * "
     code = f"""
@@ -58,11 +60,17 @@ from core.show import show_maps
 
 show_maps({shown}, labels(tokens), labels(tokens))
 """
-    properties = [cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices]
+    properties = [
+        cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
+    ]
     times = cached(measurement.load).times
-    results = {"torch.stack(list(scores.values()))": np.stack([each.scores for each in maps]),
-               "torch.stack(list(weights.values()))": np.stack([each.weights for each in maps]),
-               "ranks": np.array([each.rank for each in properties]),
-               "doubling": np.array([each.doubling for each in properties]),
-               "[each['seconds'] for each in times.values()]": np.array([each.seconds for each in times.values()])}
+    results = {
+        "torch.stack(list(scores.values()))": np.stack([each.scores for each in maps]),
+        "torch.stack(list(weights.values()))": np.stack([each.weights for each in maps]),
+        "ranks": np.array([each.rank for each in properties]),
+        "doubling": np.array([each.doubling for each in properties]),
+        "[each['seconds'] for each in times.values()]": np.array(
+            [each.seconds for each in times.values()]
+        ),
+    }
     return Script((Cell(MAPS, code, draw, "scores:maps0"), Cell(PROPERTIES, MEASURE)), results)

@@ -28,5 +28,7 @@ def look_up(controls: Controls) -> Lookup:
     v = torch.tensor(controls.values).reshape(1, 1, -1, 1)
     steps = attend(q, k, v)
     equal = [index for index, key in enumerate(controls.keys) if key == controls.query]
-    products, scores, weights = (tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights))
+    products, scores, weights = (
+        tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights)
+    )
     return Lookup(products, scores, weights, float(steps.out), equal[0] if equal else None)

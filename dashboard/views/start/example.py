@@ -34,8 +34,13 @@ def translations() -> list[dict[str, Any]]:
     model, examples = load_lab_model(MODEL), []
     for sentence in SENTENCES:
         item = read(model, sentence).trace.of("cross").map(LAYER)
-        examples.append({"source": list(item.keys), "target": list(item.queries),
-                         "weights": item.weights[HEAD].astype(float).round(4).tolist()})
+        examples.append(
+            {
+                "source": list(item.keys),
+                "target": list(item.queries),
+                "weights": item.weights[HEAD].astype(float).round(4).tolist(),
+            }
+        )
     return examples
 
 
@@ -68,8 +73,10 @@ def order() -> dict[str, Any]:
 
     allowed = causal(ScoreBlock.whole(POSITIONS, POSITIONS))
     table = sinusoids(torch.arange(float(POSITIONS)), DIMS)
-    return {"sinusoids": [[round(float(value), 3) for value in row] for row in table],
-            "causal": allowed.int().tolist()}
+    return {
+        "sinusoids": [[round(float(value), 3) for value in row] for row in table],
+        "causal": allowed.int().tolist(),
+    }
 
 
 def bottleneck() -> dict[str, Any]:
@@ -81,7 +88,10 @@ def bottleneck() -> dict[str, Any]:
 
     def mean_exact(score: str | None) -> list[float]:
         runs = [one["buckets"] for one in learned if one["model"] == [score, size]]
-        return [round(sum(run[at]["exact"] for run in runs) / len(runs), 4) for at in range(len(lengths))]
+        return [
+            round(sum(run[at]["exact"] for run in runs) / len(runs), 4)
+            for at in range(len(lengths))
+        ]
 
     return {"lengths": lengths, "one_vector": mean_exact(None), "attention": mean_exact("dot")}
 
@@ -94,10 +104,14 @@ def parameters() -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {"encoder": {}, "decoder": {}}
     with safe_open(file, "pt") as tensors:
         for name in tensors.keys():  # noqa: SIM118  it is no dict
-            layer = re.fullmatch(r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*", name)
+            layer = re.fullmatch(
+                r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*", name
+            )
             if layer:
                 part = counts["encoder" if layer[1] else "decoder"]
-                part[layer[2]] = part.get(layer[2], 0) + math.prod(tensors.get_slice(name).get_shape())
+                part[layer[2]] = part.get(layer[2], 0) + math.prod(
+                    tensors.get_slice(name).get_shape()
+                )
     return counts
 
 
@@ -105,14 +119,29 @@ def losses() -> list[list[float]]:
     """Step and validation loss of the example run."""
     file = DASHBOARD / "runtime" / "examples" / RUN / "metrics.jsonl"
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    return [[record["step"], round(record["loss"], 4)] for record in records if record.get("loss") is not None]
+    return [
+        [record["step"], round(record["loss"], 4)]
+        for record in records
+        if record.get("loss") is not None
+    ]
 
 
 def main() -> None:
-    data = {"model": MODEL, "layer": LAYER, "head": HEAD, "date": datetime.date.today().isoformat(),
-            "translations": translations(),
-            "thumbnails": {"why": bottleneck(), "one_query": worked_weights(), "heads": heads(), "order": order(),
-                           "transformer": parameters(), "train": losses()}}
+    data = {
+        "model": MODEL,
+        "layer": LAYER,
+        "head": HEAD,
+        "date": datetime.date.today().isoformat(),
+        "translations": translations(),
+        "thumbnails": {
+            "why": bottleneck(),
+            "one_query": worked_weights(),
+            "heads": heads(),
+            "order": order(),
+            "transformer": parameters(),
+            "train": losses(),
+        },
+    }
     FILE.write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -27,10 +27,18 @@ def page() -> None:
     forward_old_link()
     title("Start here", text.LEAD)
     data, visited = example.load(), sync_visits()
-    if st.button(f"Take the tour of {len(tour.STOPS)} pages", icon=":material/tour:", type="primary", key=key("tour"),
-                 help="Each page of the path with one sentence. It sets the page's controls; Skip ends it."):
+    if st.button(
+        f"Take the tour of {len(tour.STOPS)} pages",
+        icon=":material/tour:",
+        type="primary",
+        key=key("tour"),
+        help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
+    ):
         tour.start()
-    paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(text.SENTENCES, 1)), width=SENTENCE_WIDTH)
+    paragraph(
+        "\n".join(f"{number}. {each}" for number, each in enumerate(text.SENTENCES, 1)),
+        width=SENTENCE_WIDTH,
+    )
     item = _pictures(data)
     from dashboard.views.start.dictionary import dictionary  # loads torch
 
@@ -38,8 +46,10 @@ def page() -> None:
     # The six stops; a tick at each page that was opened
     st.subheader("The path: six stops, half an hour to an hour")
     done = sum(all(page in visited for page in stop.pages) for stop in text.PATH_STOPS)
-    st.caption(f"{done} of {len(text.PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
-               "keep them.")
+    st.caption(
+        f"{done} of {len(text.PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
+        "keep them."
+    )
     with st.grid(6, min_column_width=240, gap="medium"):
         for number, stop in enumerate(text.PATH_STOPS, 1):
             with st.container(gap="small"):
@@ -47,22 +57,37 @@ def page() -> None:
                 paragraph(f"**{number}. {stop.name}.** {stop.sentence}")
                 for page in stop.pages:
                     step, seen = step_of(page), page in visited
-                    st.page_link(step.path, label=f"{step.title}{' (visited)' if seen else ''}",
-                                 icon=":material/check_circle:" if seen else step.icon)
+                    st.page_link(
+                        step.path,
+                        label=f"{step.title}{' (visited)' if seen else ''}",
+                        icon=":material/check_circle:" if seen else step.icon,
+                    )
     details("The addresses of these pages, to copy", _links, key("links"))
     # For readers who come with something else in mind
     st.subheader("Other doors")
     with st.grid(3, min_column_width=240, gap="medium"):
         with st.container(gap="small"):
             st.markdown("**I have a model.** See every head of a Hugging Face model.")
-            st.page_link(step_of("pretrained").path, label="Open Pretrained models", icon=step_of("pretrained").icon)
+            st.page_link(
+                step_of("pretrained").path,
+                label="Open Pretrained models",
+                icon=step_of("pretrained").icon,
+            )
         with st.container(gap="small"):
             st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
-            st.page_link(step_of("compare").path, label="Open Side by side",
-                         icon=step_of("compare").icon, query_params=FORMULA)
+            st.page_link(
+                step_of("compare").path,
+                label="Open Side by side",
+                icon=step_of("compare").icon,
+                query_params=FORMULA,
+            )
         with st.container(gap="small"):
-            st.markdown("**I teach.** Put your text and questions round a page. Five lessons are ready.")
-            st.page_link(step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon)
+            st.markdown(
+                "**I teach.** Put your text and questions round a page. Five lessons are ready."
+            )
+            st.page_link(
+                step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon
+            )
     next_page(PAGE)
 
 
@@ -70,11 +95,28 @@ def _pictures(data: dict) -> dict:
     """The translator's two pictures; returns the picked example."""
     examples = {" ".join(item["source"]): item for item in data["translations"]}
     first = next(iter(examples))
-    sentence = st.segmented_control("Example", list(examples), default=first, required=True, key=key("sentence"),
-                                    wrap=True, help="What the translator reads: an English number.", **BOUND) or first
+    sentence = (
+        st.segmented_control(
+            "Example",
+            list(examples),
+            default=first,
+            required=True,
+            key=key("sentence"),
+            wrap=True,
+            help="What the translator reads: an English number.",
+            **BOUND,
+        )
+        or first
+    )
     item = examples[sentence]
-    translation_view(item["source"], item["target"], item["weights"], key=key("translation"),
-                     picked=_picked(item["weights"]), on_pick=_pick)
+    translation_view(
+        item["source"],
+        item["target"],
+        item["weights"],
+        key=key("translation"),
+        picked=_picked(item["weights"]),
+        on_pick=_pick,
+    )
     fact(text.mean_strongest(item["weights"]))
     caption(text.source_line(data))
     return item
@@ -102,4 +144,7 @@ def _pick(word: int) -> None:
 def _links() -> None:
     """The addresses of the path's pages, to copy."""
     base = (st.context.url or "").split("?")[0].rstrip("/")
-    st.code("\n".join(f"{base}/{page}" for stop in text.PATH_STOPS for page in stop.pages), language=None)
+    st.code(
+        "\n".join(f"{base}/{page}" for stop in text.PATH_STOPS for page in stop.pages),
+        language=None,
+    )

@@ -12,11 +12,15 @@ from dashboard.charts.python_source import source_of
 from dashboard.views.start.compute import Lookup
 from dashboard.views.start.controls import Controls
 
-TEXT = ("The translator's weights: one head of its cross-attention, a row for each output word.",
-        "One query looks up three keys: the soft look-up of a dictionary.")
+TEXT = (
+    "The translator's weights: one head of its cross-attention, a row for each output word.",
+    "One query looks up three keys: the soft look-up of a dictionary.",
+)
 
 
-def script(data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls, result: Lookup) -> Script:
+def script(
+    data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls, result: Lookup
+) -> Script:
     """The arrows of the translator on the picked sentence, and the look-up."""
     layer, head = data["layer"], data["head"]
     translator = f"""
@@ -42,7 +46,13 @@ from core.show import show
 
 show(trace, layer={layer}, head={head})
 """
-    return Script((Cell(TEXT[0], translator, draw, "start:translation"), Cell(TEXT[1], dictionary)),
-                  {"weights.round(4)": np.array(item["weights"]), "(q @ k.mT).flatten()": np.array(result.products),
-                   "steps.scores.flatten()": np.array(result.scores),
-                   "steps.weights.flatten()": np.array(result.weights), "float(steps.out)": np.array(result.output)})
+    return Script(
+        (Cell(TEXT[0], translator, draw, "start:translation"), Cell(TEXT[1], dictionary)),
+        {
+            "weights.round(4)": np.array(item["weights"]),
+            "(q @ k.mT).flatten()": np.array(result.products),
+            "steps.scores.flatten()": np.array(result.scores),
+            "steps.weights.flatten()": np.array(result.weights),
+            "float(steps.out)": np.array(result.output),
+        },
+    )

@@ -21,8 +21,10 @@ SENTENCES = (
     "**Softmax** turns the scores into **weights**: none is negative, and together they are 1.",
     "Each input word also has a **value**; the step receives the sum of all values, each times its weight.",
 )
-DICTIONARY = ("A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
-              "values, each times its weight. Change any number.")
+DICTIONARY = (
+    "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
+    "values, each times its weight. Change any number."
+)
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,23 @@ class PathStop:
 
 
 PATH_STOPS = (
-    PathStop(("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."),
-    PathStop(("one_query",), "One query", "Follow one word from its query to its output, number by number."),
+    PathStop(
+        ("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."
+    ),
+    PathStop(
+        ("one_query",),
+        "One query",
+        "Follow one word from its query to its output, number by number.",
+    ),
     PathStop(("heads",), "Heads", "Several heads read the same sentence in different ways."),
-    PathStop(("positions", "masks"), "Order", "Positions give attention the order of words; a mask hides later words."),
-    PathStop(("transformer",), "The Transformer", "Open a whole model and see where attention is in it."),
+    PathStop(
+        ("positions", "masks"),
+        "Order",
+        "Positions give attention the order of words; a mask hides later words.",
+    ),
+    PathStop(
+        ("transformer",), "The Transformer", "Open a whole model and see where attention is in it."
+    ),
     PathStop(("train",), "Train one", "Train a small model and watch its attention form."),
 )
 
@@ -47,14 +61,18 @@ PATH_STOPS = (
 def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
     """The mean of the output words' largest weights, and what uniform weights would be."""
     strongest = sum(max(row) for row in weights) / len(weights)
-    return (f"Each output word has a strongest arrow. The mean weight of these {len(weights)} arrows is "
-            f"**{number(strongest)}**; with uniform weights it would be {number(1 / len(weights[0]))}.")
+    return (
+        f"Each output word has a strongest arrow. The mean weight of these {len(weights)} arrows is "
+        f"**{number(strongest)}**; with uniform weights it would be {number(1 / len(weights[0]))}."
+    )
 
 
 def source_line(data: dict) -> str:
     """Where the weights of the picture come from."""
-    return (f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
-            f"translator, {data['date']}. \\<eos> marks the end of a sentence.")
+    return (
+        f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
+        f"translator, {data['date']}. \\<eos> marks the end of a sentence."
+    )
 
 
 def hard_text(controls: Controls, result: Lookup) -> str:
@@ -69,15 +87,21 @@ def hard_text(controls: Controls, result: Lookup) -> str:
 def score_text(controls: Controls, result: Lookup) -> str:
     """How the last key's score comes about, with its numbers."""
     at = len(controls.keys) - 1
-    terms = " + ".join(f"{typed(q)} · {typed(k)}" for q, k in zip(controls.query, controls.keys[at], strict=True))
-    return (f"**q · k** multiplies number by number and adds: for key {NAMES[at]}, {terms} = "
-            f"{number(result.products[at])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores.")
+    terms = " + ".join(
+        f"{typed(q)} · {typed(k)}" for q, k in zip(controls.query, controls.keys[at], strict=True)
+    )
+    return (
+        f"**q · k** multiplies number by number and adds: for key {NAMES[at]}, {terms} = "
+        f"{number(result.products[at])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
+    )
 
 
 def soft_text(controls: Controls, result: Lookup) -> str:
     """What attention returns, with its sum."""
-    terms = " + ".join(f"{number(weight)} · {typed(value)}"
-                       for weight, value in zip(result.weights, controls.values, strict=True))
+    terms = " + ".join(
+        f"{number(weight)} · {typed(value)}"
+        for weight, value in zip(result.weights, controls.values, strict=True)
+    )
     return f"**Soft look-up: {number(result.output)}** ≈ {terms}"
 
 

@@ -55,18 +55,34 @@ class SweepData:
 
     def measures(self) -> list[str]:
         """The measures that any run has, in the order of MEASURES."""
-        return [name for name in MEASURES if any(name in (each.measures or {}) for each in self.outcomes.values())]
+        return [
+            name
+            for name in MEASURES
+            if any(name in (each.measures or {}) for each in self.outcomes.values())
+        ]
 
     def outcomes_of(self, value: int) -> list[Outcome]:
         """The started runs of the value of that index, by seed."""
-        return [self.outcomes[cell] for cell in self.config.cells if cell[0] == value and cell in self.outcomes]
+        return [
+            self.outcomes[cell]
+            for cell in self.config.cells
+            if cell[0] == value and cell in self.outcomes
+        ]
 
     def stats(self, value: int, measure: str) -> SeedStats | None:
         """Mean and interval of a measure over the finished seeds of one value."""
         if measure == "trained":
-            return seed_stats([outcome.trained[-1] for outcome in self.outcomes_of(value)
-                               if outcome.state == "finished" and outcome.trained], "positive")
-        return seed_stats([outcome.last(measure) for outcome in self.outcomes_of(value)], MEASURES[measure])
+            return seed_stats(
+                [
+                    outcome.trained[-1]
+                    for outcome in self.outcomes_of(value)
+                    if outcome.state == "finished" and outcome.trained
+                ],
+                "positive",
+            )
+        return seed_stats(
+            [outcome.last(measure) for outcome in self.outcomes_of(value)], MEASURES[measure]
+        )
 
     def comparisons(self, measure: str) -> list[Comparison]:
         """Tests of every pair of values; none before all runs have ended, as testing again and again finds a false
@@ -85,7 +101,9 @@ class SweepData:
 def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
     bring_all([sweep_id], SWEEPS)
-    sweep = next((sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None)
+    sweep = next(
+        (sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
+    )
     if sweep is not None:
         bring_all(sweep.pending())
     return sweep
@@ -96,6 +114,8 @@ def load_sweep(sweep: Sweep) -> SweepData | str:
     try:
         config = sweep.config()
         cells = set(config.cells)
-        return SweepData(sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells})
+        return SweepData(
+            sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells}
+        )
     except ConfigError as error:
         return f"This sweep's file cannot be read: {error}"

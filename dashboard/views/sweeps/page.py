@@ -62,19 +62,44 @@ from dashboard.widgets.table import table
 PAGE = "sweeps"
 
 HEIGHT = 240  # pixels of the lines' plot
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "triangle-down",
+    "cross",
+    "triangle-right",
+    "triangle-left",
+)
 AIR = 0.04
-NAME_STYLE: Spec = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
+NAME_STYLE: Spec = {
+    "align": "left",
+    "dx": 8,
+    "fontSize": 12,
+    "fontWeight": 600,
+    "baseline": "middle",
+}
 
 # Links once held a measure's label; by its first word:
-OLD_LABELS = {"Whole": "exact", "Single": "letters", "BLEU": "bleu", "chrF": "chrf", "Held-out": "loss",
-              "Error,": "error", "Weight": "expected"}
+OLD_LABELS = {
+    "Whole": "exact",
+    "Single": "letters",
+    "BLEU": "bleu",
+    "chrF": "chrf",
+    "Held-out": "loss",
+    "Error,": "error",
+    "Weight": "expected",
+}
 OVER = {"steps": "Steps", "trained": "Seconds"}
 TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected": 1.0}
 
 
 def page() -> None:
-    title("Sweeps", "You will see which values of one setting differ by more than the random seeds do.")
+    title(
+        "Sweeps",
+        "You will see which values of one setting differ by more than the random seeds do.",
+    )
     sweep, trouble = linked_sweep()
     if trouble:
         st.warning(trouble)
@@ -109,20 +134,31 @@ def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: st
         else:
             render(data)
 
-    poll(lambda: load_sweep(sweep), render_or_fail, live, key, interval=SLOW_POLL_INTERVAL, still_live=_is_live)
+    poll(
+        lambda: load_sweep(sweep),
+        render_or_fail,
+        live,
+        key,
+        interval=SLOW_POLL_INTERVAL,
+        still_live=_is_live,
+    )
 
 
 def _source() -> None:
     """Draw how a setting is varied, and the test of differences."""
-    st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
-             r"t = \frac{\bar d}{s_d / \sqrt n}")
-    st.markdown("Every value is trained from the same seeds. The difference of two values is computed for each "
-                "seed and tested by a paired t test (Student 1908) over all $n$ seeds; losses and errors by the "
-                "differences of their logarithms, shares on a scale that ends at ±1. The p-values and the intervals "
-                "of all pairs are corrected together (Bonferroni; Dunn 1961): if all values are equal, the chance of "
-                "claiming any difference is at most 5 %, and an interval leaves out no difference exactly where p is "
-                "below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one "
-                "held-out item.")
+    st.latex(
+        r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
+        r"t = \frac{\bar d}{s_d / \sqrt n}"
+    )
+    st.markdown(
+        "Every value is trained from the same seeds. The difference of two values is computed for each "
+        "seed and tested by a paired t test (Student 1908) over all $n$ seeds; losses and errors by the "
+        "differences of their logarithms, shares on a scale that ends at ±1. The p-values and the intervals "
+        "of all pairs are corrected together (Bonferroni; Dunn 1961): if all values are equal, the chance of "
+        "claiming any difference is at most 5 %, and an interval leaves out no difference exactly where p is "
+        "below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one "
+        "held-out item."
+    )
     source_panel(vary)
     source_panel(compare)
 
@@ -131,24 +167,47 @@ def _draw(data: SweepData) -> None:
     """Draw everything that has been measured so far."""
     measures = data.measures()
     if not measures:
-        placeholder("The first numbers appear when a run has started." if data.live else
-                    "No run of this sweep has measured anything. Press Continue to start them again.")
+        placeholder(
+            "The first numbers appear when a run has started."
+            if data.live
+            else "No run of this sweep has measured anything. Press Continue to start them again."
+        )
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with row:
-        link_value("sweeps:measure", measures[0],
-                   lambda text: one_of(measures)(OLD_LABELS.get(text.partition(" ")[0], text)))
-        measure = st.selectbox("Measure", measures, key="sweeps:measure", width=room(240), **KEEP,
-                               help="The number that the figures and the tests compare.",
-                               format_func=lambda name: text.figure_title(name, data))
-        over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
-                                    format_func=OVER.__getitem__, **BOUND,
-                                    help="The horizontal axis: training steps or seconds of training.")
+        link_value(
+            "sweeps:measure",
+            measures[0],
+            lambda text: one_of(measures)(OLD_LABELS.get(text.partition(" ")[0], text)),
+        )
+        measure = st.selectbox(
+            "Measure",
+            measures,
+            key="sweeps:measure",
+            width=room(240),
+            **KEEP,
+            help="The number that the figures and the tests compare.",
+            format_func=lambda name: text.figure_title(name, data),
+        )
+        over = st.segmented_control(
+            "Over",
+            list(OVER),
+            default="steps",
+            required=True,
+            key="sweeps:over",
+            format_func=OVER.__getitem__,
+            **BOUND,
+            help="The horizontal axis: training steps or seconds of training.",
+        )
     add_script(partial(script, data, measure, over))
     _figures(data, measure, over)
     fact(text.fact(data, measure))
     head, rows = text.table(data)
-    table(head, rows, caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval")
+    table(
+        head,
+        rows,
+        caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval",
+    )
     caption(text.caption(data, over))
     for sentence in text.failures(data):
         st.warning(plain(sentence))
@@ -161,22 +220,39 @@ def _differences(data: SweepData, measure: str) -> None:
     if not rows:
         st.caption("The tests need two finished seeds of two values, after all runs have ended.")
         return
-    table(head, rows, caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
-          markers=False)
-    st.caption("Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p and the "
-               f"intervals are corrected for these {len(rows)} pairs (Bonferroni), so that they never contradict each "
-               "other. A difference that is not significant may still exist; more seeds give narrower intervals.")
+    table(
+        head,
+        rows,
+        caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
+        markers=False,
+    )
+    st.caption(
+        "Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p and the "
+        f"intervals are corrected for these {len(rows)} pairs (Bonferroni), so that they never contradict each "
+        "other. A difference that is not significant may still exist; more seeds give narrower intervals."
+    )
 
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
     """The means over training and every seed at its end, on one scale of the measure."""
+
     def in_percent(line: Line) -> Line:
-        return Line(line.x, *(tuple(scaled(v, measure) for v in part) for part in (line.mean, line.low, line.high)))
+        return Line(
+            line.x,
+            *(tuple(scaled(v, measure) for v in part) for part in (line.mean, line.low, line.high)),
+        )
 
     values = range(len(data.names))
-    means = {value: in_percent(line) for value in values if (line := data.line(value, measure, over)) is not None}
-    ends = {value: stats.in_percent() if measure in SHARES else stats for value in values
-            if (stats := data.stats(value, measure)) is not None}
+    means = {
+        value: in_percent(line)
+        for value in values
+        if (line := data.line(value, measure, over)) is not None
+    }
+    ends = {
+        value: stats.in_percent() if measure in SHARES else stats
+        for value in values
+        if (stats := data.stats(value, measure)) is not None
+    }
     if not means:
         return
     extremes = [v for line in means.values() for v in (*line.low, *line.high)]
@@ -185,12 +261,23 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
     scale, name = Scale.around(extremes, TOP.get(measure)), text.figure_title(measure, data)
     write = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = lines(name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write)
-    draw_chart(st, spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
+    spec = lines(
+        name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write
+    )
+    draw_chart(
+        st,
+        spec,
+        key="sweeps:lines",
+        alt=f"{name} over training, a line each: {', '.join(data.names)}.",
+    )
     if ends:
         title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
-        draw_chart(st, seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
-                   alt=f"Final {name} of every seed, by {data.setting}.")
+        draw_chart(
+            st,
+            seeds(title, data.names, ends, scale, theme(), write),
+            key="sweeps:seeds",
+            alt=f"Final {name} of every seed, by {data.setting}.",
+        )
 
 
 def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
@@ -204,12 +291,20 @@ def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
 def _runs(data: SweepData) -> None:
     """Draw every run with its numbers and a link to it; and all numbers as CSV."""
     folders = data.sweep.runs()
-    st.download_button("Download as CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
-                       icon=":material/download:", on_click="ignore")
+    st.download_button(
+        "Download as CSV",
+        lambda: text.numbers_csv(data),
+        "sweep.csv",
+        "text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
     for cell, outcome in sorted(data.outcomes.items()):
         line = text.run_line(data, cell, outcome)
         if cell in folders:
-            st.page_link(PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id})
+            st.page_link(
+                PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id}
+            )
         else:
             st.markdown(f":small[{plain(line)}]")
 
@@ -228,53 +323,128 @@ class Scale:
     @classmethod
     def around(cls, values: Sequence[float], whole: float | None) -> Scale:
         """From zero or the smallest value to the largest; to `whole` for a measure with a maximum."""
-        low, high = min([0.0, *values]), max([*values, 1e-9]) if whole is None else max([whole, *values])
+        low, high = (
+            min([0.0, *values]),
+            max([*values, 1e-9]) if whole is None else max([whole, *values]),
+        )
         return cls(low, high, high + AIR * (high - low))
 
     def axis(self, field: str) -> Spec:
-        return {"field": field, "type": "quantitative", "title": None, "axis": {"tickCount": 5, "grid": True},
-                "scale": {"domain": [self.low, self.high], "nice": False}}
+        return {
+            "field": field,
+            "type": "quantitative",
+            "title": None,
+            "axis": {"tickCount": 5, "grid": True},
+            "scale": {"domain": [self.low, self.high], "nice": False},
+        }
 
 
 def _colour(index: int, theme: Theme) -> str:
     return CATEGORIES[theme][index % len(CATEGORIES[theme])]
 
 
-def lines(title: str, x_title: str, last_x: float, names: Sequence[str], means: dict[int, Line], scale: Scale,
-          theme: Theme, write: Callable[[float], str] = number) -> Spec:
+def lines(
+    title: str,
+    x_title: str,
+    last_x: float,
+    names: Sequence[str],
+    means: dict[int, Line],
+    scale: Scale,
+    theme: Theme,
+    write: Callable[[float], str] = number,
+) -> Spec:
     """The mean of each value over training, in a band from its lowest to its highest seed, named at its end."""
-    x = {"field": "x", "type": "quantitative", "title": x_title,
-         "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
-         "scale": {"domain": [0, last_x], "nice": False}}
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": x_title,
+        "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
+        "scale": {"domain": [0, last_x], "nice": False},
+    }
     y, layers = scale.axis("y"), []
-    tips = [{"field": name, "title": label} for name, label in (
-        ("name", " "), ("x" if x_title == "step" else "at", x_title), ("told", "mean"), ("told_low", "lowest seed"),
-        ("told_high", "highest seed"))]
+    tips = [
+        {"field": name, "title": label}
+        for name, label in (
+            ("name", " "),
+            ("x" if x_title == "step" else "at", x_title),
+            ("told", "mean"),
+            ("told_low", "lowest seed"),
+            ("told_high", "highest seed"),
+        )
+    ]
     for index, line in means.items():
-        rows = [{"x": a, "y": b, "low": low, "high": high, "name": names[index], "at": number(a),
-                 "told": write(b), "told_low": write(low), "told_high": write(high)}
-                for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)]
+        rows = [
+            {
+                "x": a,
+                "y": b,
+                "low": low,
+                "high": high,
+                "name": names[index],
+                "at": number(a),
+                "told": write(b),
+                "told_low": write(low),
+                "told_high": write(high),
+            }
+            for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)
+        ]
         both, colour = {"x": x, "y": y}, _colour(index, theme)
         layers += [
-            layer("area", rows, {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}, opacity=0.09,
-                  color=colour),
+            layer(
+                "area",
+                rows,
+                {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+                opacity=0.09,
+                color=colour,
+            ),
             layer("line", rows, both, strokeWidth=2, color=colour),
-            layer("point", rows[-1:], both, filled=True, size=44, opacity=1, shape=SHAPES[index % len(SHAPES)],
-                  color=colour),
-            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160)]
+            layer(
+                "point",
+                rows[-1:],
+                both,
+                filled=True,
+                size=44,
+                opacity=1,
+                shape=SHAPES[index % len(SHAPES)],
+                color=colour,
+            ),
+            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
+        ]
     # Each value's name stands right of the plot, at the height of its end, moved apart where ends meet.
-    shares = separate([(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()])
-    layers += [layer("text", [{}], {}, **NAME_STYLE, x="width", text=names[index], color=_colour(index, theme),
-                     y={"expr": f"height * {1 - share:.4f}"}) for index, share in zip(means, shares, strict=True)]
+    shares = separate(
+        [(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()]
+    )
+    layers += [
+        layer(
+            "text",
+            [{}],
+            {},
+            **NAME_STYLE,
+            x="width",
+            text=names[index],
+            color=_colour(index, theme),
+            y={"expr": f"height * {1 - share:.4f}"},
+        )
+        for index, share in zip(means, shares, strict=True)
+    ]
     return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
 
 
-def seeds(title: str, names: Sequence[str], stats: dict[int, SeedStats], scale: Scale, theme: Theme,
-          write: Callable[[float], str] = number) -> Spec:
+def seeds(
+    title: str,
+    names: Sequence[str],
+    stats: dict[int, SeedStats],
+    scale: Scale,
+    theme: Theme,
+    write: Callable[[float], str] = number,
+) -> Spec:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
-    rows = [SeedRow(names[index], each, _colour(index, theme), SHAPES[index % len(SHAPES)])
-            for index, each in stats.items()]
-    return seed_marks(title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write)
+    rows = [
+        SeedRow(names[index], each, _colour(index, theme), SHAPES[index % len(SHAPES)])
+        for index, each in stats.items()
+    ]
+    return seed_marks(
+        title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write
+    )
 
 
 # The run bar of Sweeps: start, stop and continue a sweep, its progress, and the list of sweeps.
@@ -284,17 +454,31 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
     """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
     if config is not None and pressed(PAGE, config):
         sweeps: list[Sweep] = []
-        start_run(PAGE, config, lambda: _start(config, sweeps), lambda run: select_sweep(sweeps[0]), ConfigError)
+        start_run(
+            PAGE,
+            config,
+            lambda: _start(config, sweeps),
+            lambda run: select_sweep(sweeps[0]),
+            ConfigError,
+        )
         st.rerun()
     readable = data if isinstance(data, SweepData) else None
     own = people.mine(sweep)
     if readable and readable.live and own:
         stop_button(st, PAGE, stop, sweep)
     else:
-        start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
-                     args=(PAGE,))
+        start_button(
+            st,
+            "Start sweep",
+            key="sweeps:start",
+            disabled=config is None,
+            on_click=press,
+            args=(PAGE,),
+        )
         if readable and not readable.is_example and own and (missing := len(sweep.missing())):
-            continue_button(st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False)
+            continue_button(
+                st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False
+            )
     limits_line()
     show_flash(PAGE)
 
@@ -320,11 +504,20 @@ def picker() -> None:
     if not sweeps:
         return
     current = find_sweep(st.query_params.get("sweep"))
-    st.session_state["sweeps:shown"] = current.id if current in sweeps and current is not None else ""
+    st.session_state["sweeps:shown"] = (
+        current.id if current in sweeps and current is not None else ""
+    )
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
-    row.selectbox("Sweep", ["", *(sweep.id for sweep in sweeps)], format_func=_label, key="sweeps:shown",
-                  help="The sweep whose results are shown.",
-                  on_change=lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP))
+    row.selectbox(
+        "Sweep",
+        ["", *(sweep.id for sweep in sweeps)],
+        format_func=_label,
+        key="sweeps:shown",
+        help="The sweep whose results are shown.",
+        on_change=lambda: select_sweep(
+            find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP
+        ),
+    )
     if current is not None:
         with row.popover("", icon=":material/delete:", help="Delete this sweep"):
             st.markdown("This deletes the sweep and its numbers. Its runs stay on the page Runs.")
@@ -349,7 +542,9 @@ def _delete(sweep: Sweep) -> None:
 
 
 def _resume(sweep: Sweep) -> None:
-    flash_errors(PAGE, "The sweep could not continue: ", lambda: resume(sweep), jobs.QueueFull, OSError)
+    flash_errors(
+        PAGE, "The sweep could not continue: ", lambda: resume(sweep), jobs.QueueFull, OSError
+    )
 
 
 # Start, stop and resume a sweep's runs.
@@ -384,7 +579,9 @@ def resume(sweep: Sweep) -> None:
 
 
 def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
-    runs = jobs.start_all([(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells])
+    runs = jobs.start_all(
+        [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
+    )
     sweep.add_runs(dict(zip(cells, runs, strict=True)))
 
 
@@ -403,9 +600,11 @@ def stop(sweep: Sweep) -> None:
 
 def draw_claim(data: SweepData) -> None:
     """Draw the two values, the measure, the bound and the download."""
-    paragraph("A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
-              "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
-              "has it, with its run and its verdict.")
+    paragraph(
+        "A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
+        "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
+        "has it, with its run and its verdict."
+    )
     measures, names = [name for name in data.measures() if name in MEASURES], data.names
     if not measures:
         caption("This sweep has no measure that two models could be compared by.")
@@ -413,25 +612,50 @@ def draw_claim(data: SweepData) -> None:
     with st.grid(4, min_column_width=140):
         first = _value("This value is better", names, 0, "first")
         second = _value("than this one", names, 1, "second")
-        measure = st.selectbox("in", measures, key="sweeps:claim:measure", **KEEP,
-                               format_func=lambda name: text.measure_name(name, data),
-                               help="The number that is compared at the end of training.")
+        measure = st.selectbox(
+            "in",
+            measures,
+            key="sweeps:claim:measure",
+            **KEEP,
+            format_func=lambda name: text.measure_name(name, data),
+            help="The number that is compared at the end of training.",
+        )
         percent = measure in SHARES
-        bound = st.number_input("by more than" + (" (points)" if percent else ""), 0.0, None, 0.0,
-                                key=f"sweeps:claim:bound:{percent}", **KEEP,
-                                help="Write it before you run the claim: the interval of the difference must lie "
-                                     "above it.")
+        bound = st.number_input(
+            "by more than" + (" (points)" if percent else ""),
+            0.0,
+            None,
+            0.0,
+            key=f"sweeps:claim:bound:{percent}",
+            **KEEP,
+            help="Write it before you run the claim: the interval of the difference must lie "
+            "above it.",
+        )
     try:
         claim = SweepClaim(data.config, first, second, measure, bound / 100 if percent else bound)
     except ConfigError as error:
         field_error(error)
         return
     caption(f"“{plain(claim.statement)}”")
-    st.download_button("Download the claim", claim.file, f"{claim.key}.py", "text/x-python",
-                       icon=":material/download:", on_click="ignore", key="sweeps:claim:file")
+    st.download_button(
+        "Download the claim",
+        claim.file,
+        f"{claim.key}.py",
+        "text/x-python",
+        icon=":material/download:",
+        on_click="ignore",
+        key="sweeps:claim:file",
+    )
 
 
 def _value(label: str, names: list[str], start: int, key: str) -> int:
-    value = st.selectbox(label, range(len(names)), start, key=f"sweeps:claim:{key}:{len(names)}",
-                         format_func=lambda index: names[index], help="A value of the sweep.", **KEEP)
+    value = st.selectbox(
+        label,
+        range(len(names)),
+        start,
+        key=f"sweeps:claim:{key}:{len(names)}",
+        format_func=lambda index: names[index],
+        help="A value of the sweep.",
+        **KEEP,
+    )
     return int(value)

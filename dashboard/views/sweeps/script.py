@@ -58,13 +58,30 @@ measure, over = {measure!r}, {over!r}
 """
     values = range(len(data.names))
     stats = [each for value in values if (each := data.stats(value, measure)) is not None]
-    lines = {value: mean for value in values if any(one.state == "finished" for one in data.outcomes_of(value))
-             and (mean := data.line(value, measure, over)) is not None}
-    results = {"[each.mean for each in stats.values()]": np.array([each.mean for each in stats]),
-               "[value for each in stats.values() for value in each.values]":
-                   np.array([value for each in stats for value in each.values]),
-               **{f"lines[{data.names[value]!r}].mean": np.array(each.mean) for value, each in lines.items()}}
+    lines = {
+        value: mean
+        for value in values
+        if any(one.state == "finished" for one in data.outcomes_of(value))
+        and (mean := data.line(value, measure, over)) is not None
+    }
+    results = {
+        "[each.mean for each in stats.values()]": np.array([each.mean for each in stats]),
+        "[value for each in stats.values() for value in each.values]": np.array(
+            [value for each in stats for value in each.values]
+        ),
+        **{
+            f"lines[{data.names[value]!r}].mean": np.array(each.mean)
+            for value, each in lines.items()
+        },
+    }
     if not data.live:
-        results["[test.p for test in tests]"] = np.array([test.p for test in data.comparisons(measure)])
-    return Script((Cell(SEEDS, code + STATS.lstrip(), DRAW_SEEDS if stats else "", "sweeps:seeds"),
-                   Cell(LINES, MEANS, DRAW_LINES if lines else "", "sweeps:lines")), results)
+        results["[test.p for test in tests]"] = np.array(
+            [test.p for test in data.comparisons(measure)]
+        )
+    return Script(
+        (
+            Cell(SEEDS, code + STATS.lstrip(), DRAW_SEEDS if stats else "", "sweeps:seeds"),
+            Cell(LINES, MEANS, DRAW_LINES if lines else "", "sweeps:lines"),
+        ),
+        results,
+    )

@@ -16,16 +16,27 @@ from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, s
 def measure_name(measure: str, data: SweepData) -> str:
     """The name of a measure in a column."""
     task = data.task()
-    return {"exact": "accuracy" if task.form == "label" else "sequence accuracy", "letters": f"{task.unit} accuracy",
-            "bleu": "BLEU", "chrf": "chrF", "loss": "validation loss", "error": "error",
-            "expected": "expected weight", "trained": "seconds"}[measure]
+    return {
+        "exact": "accuracy" if task.form == "label" else "sequence accuracy",
+        "letters": f"{task.unit} accuracy",
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "loss": "validation loss",
+        "error": "error",
+        "expected": "expected weight",
+        "trained": "seconds",
+    }[measure]
 
 
 def figure_title(measure: str, data: SweepData) -> str:
     """The title of a measure's figure."""
     name = measure_name(measure, data)
-    long = {"exact": f"{name}, %", "letters": f"{name}, %", "error": "error, relative to repeating the last season",
-            "expected": "weight on the expected position"}.get(measure, name)
+    long = {
+        "exact": f"{name}, %",
+        "letters": f"{name}, %",
+        "error": "error, relative to repeating the last season",
+        "expected": "weight on the expected position",
+    }.get(measure, name)
     return long[0].upper() + long[1:]
 
 
@@ -34,30 +45,51 @@ def number(stats: SeedStats, measure: str) -> str:
     mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
     digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
     written = f"{mean:.{digits}f}"
-    return f"{written}{NARROW}[{'–'.join(f'{end:.{digits}f}' for end in ends)}]" if ends else written
+    return (
+        f"{written}{NARROW}[{'–'.join(f'{end:.{digits}f}' for end in ends)}]" if ends else written
+    )
 
 
 def _unit(measure: str, data: SweepData) -> str:
-    return {"exact": f"{NARROW}% {measure_name('exact', data)}", "bleu": " BLEU", "chrf": " chrF",
-            "letters": f"{NARROW}% {data.task().unit} accuracy", "loss": " validation loss",
-            "error": " of the error of repeating the last season", "expected": " of the weight on the expected position"
-            }[measure]
+    return {
+        "exact": f"{NARROW}% {measure_name('exact', data)}",
+        "bleu": " BLEU",
+        "chrf": " chrF",
+        "letters": f"{NARROW}% {data.task().unit} accuracy",
+        "loss": " validation loss",
+        "error": " of the error of repeating the last season",
+        "expected": " of the weight on the expected position",
+    }[measure]
 
 
 def fact(data: SweepData, measure: str) -> str:
     """The best and the worst mean with intervals, which values differ significantly, and the widest range of seeds."""
-    stats = {value: s for value in range(len(data.names)) if (s := data.stats(value, measure)) is not None}
+    stats = {
+        value: s
+        for value in range(len(data.names))
+        if (s := data.stats(value, measure)) is not None
+    }
     if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
-        return (f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
-                "has two finished seeds.")
-    ranked = sorted(stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER)
+        return (
+            f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
+            "has two finished seeds."
+        )
+    ranked = sorted(
+        stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER
+    )
     best, worst = ranked[0], ranked[-1]
-    text = (f"**{data.names[best]}** reaches **{number(stats[best], measure)}**{_unit(measure, data)}, "
-            f"**{data.names[worst]}** reaches **{number(stats[worst], measure)}**. ")
+    text = (
+        f"**{data.names[best]}** reaches **{number(stats[best], measure)}**{_unit(measure, data)}, "
+        f"**{data.names[worst]}** reaches **{number(stats[worst], measure)}**. "
+    )
     text += "Differences are tested when all runs have ended. " if data.live else ""
     wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
-    single = (f"The seeds of {data.names[wide]} range from {plain_number(stats[wide].low, measure)} to "
-              f"{plain_number(stats[wide].high, measure)}." if stats[wide].high > stats[wide].low else "")
+    single = (
+        f"The seeds of {data.names[wide]} range from {plain_number(stats[wide].low, measure)} to "
+        f"{plain_number(stats[wide].high, measure)}."
+        if stats[wide].high > stats[wide].low
+        else ""
+    )
     return f"{text}{verdict(data, measure, ranked)} {single}".replace("  ", " ").strip()
 
 
@@ -65,16 +97,27 @@ def caption(data: SweepData, over: str) -> str:
     """The conditions: task, model, length, seeds, and the parts of the figures."""
     config, task, model = data.config, data.task(), data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
-    equal = f"{config.base.steps:,} steps" if config.equal == "steps" else f"{config.seconds:g}{NARROW}s of training"
+    equal = (
+        f"{config.base.steps:,} steps"
+        if config.equal == "steps"
+        else f"{config.seconds:g}{NARROW}s of training"
+    )
     sizes = f"d_model {model.d_model}"
     if model.kind not in RECURRENT:
         sizes += f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
-    parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal} per run, {_count(len(config.seeds), 'seed')} per value",
-             *[f"{held:,} held-out items at the end"] * bool(held)]
-    end = " Over seconds, a line ends where the first of its seeds ends." if over == "trained" else ""
-    return (f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
-            f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
-            f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end}")
+    parts = [
+        f"{task.name}, {model.kind}, {sizes}",
+        f"{equal} per run, {_count(len(config.seeds), 'seed')} per value",
+        *[f"{held:,} held-out items at the end"] * bool(held),
+    ]
+    end = (
+        " Over seconds, a line ends where the first of its seeds ends." if over == "trained" else ""
+    )
+    return (
+        f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
+        f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
+        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end}"
+    )
 
 
 def _count(count: int, noun: str) -> str:
@@ -85,10 +128,22 @@ def table(data: SweepData) -> tuple[list[str], list[list[str]]]:
     """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
     measures = data.measures()
     columns = [m for m in measures if m != "letters" or "exact" not in measures] + ["trained"]
-    head = [data.setting.lower() if data.setting.istitle() else data.setting,
-            *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns), "seeds"]
-    rows = [[name, *("–" if (stats := data.stats(value, measure)) is None else number(stats, measure)
-                     for measure in columns), _seeds(data, value)] for value, name in enumerate(data.names)]
+    head = [
+        data.setting.lower() if data.setting.istitle() else data.setting,
+        *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns),
+        "seeds",
+    ]
+    rows = [
+        [
+            name,
+            *(
+                "–" if (stats := data.stats(value, measure)) is None else number(stats, measure)
+                for measure in columns
+            ),
+            _seeds(data, value),
+        ]
+        for value, name in enumerate(data.names)
+    ]
     return head, rows
 
 
@@ -96,13 +151,18 @@ def _seeds(data: SweepData, value: int) -> str:
     """How many of a value's seeds finished, and how many failed."""
     states = [outcome.state for outcome in data.outcomes_of(value)]
     done, failed, total = states.count("finished"), states.count("failed"), len(data.config.seeds)
-    return (f"{done}" if done == total else f"{done} of {total}") + (f", {failed} failed" if failed else "")
+    return (f"{done}" if done == total else f"{done} of {total}") + (
+        f", {failed} failed" if failed else ""
+    )
 
 
 def failures(data: SweepData) -> list[str]:
     """The message of each failed run."""
-    return [f"{data.names[value]}, seed {seed}: {outcome.message}" for (value, seed), outcome in
-            sorted(data.outcomes.items()) if outcome.state == "failed"]
+    return [
+        f"{data.names[value]}, seed {seed}: {outcome.message}"
+        for (value, seed), outcome in sorted(data.outcomes.items())
+        if outcome.state == "failed"
+    ]
 
 
 def run_line(data: SweepData, cell: Cell, outcome: Outcome) -> str:
@@ -150,6 +210,16 @@ def numbers_csv(data: SweepData) -> bytes:
     rows = []
     for (value, seed), outcome in sorted(data.outcomes.items()):
         numbers = ("" if (last := outcome.last(measure)) is None else last for measure in MEASURES)
-        rows.append([data.names[value], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
-                     outcome.trained[-1] if outcome.trained else 0, *numbers])
-    return csv_file([data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES], rows)
+        rows.append(
+            [
+                data.names[value],
+                seed,
+                outcome.state,
+                outcome.steps[-1] if outcome.steps else 0,
+                outcome.trained[-1] if outcome.trained else 0,
+                *numbers,
+            ]
+        )
+    return csv_file(
+        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES], rows
+    )

@@ -67,15 +67,25 @@ def attention_over_time(data: RunData) -> Moment:
     start = st.session_state.get(step_key)
     key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
     picked = st.session_state.get(f"{key}:view", {}).get("frame")
-    frames = attention_frames.head_over_time(data.run, steps, head.example, head.kind, head.layer, head.head,
-                                             picked or start)
+    frames = attention_frames.head_over_time(
+        data.run, steps, head.example, head.kind, head.layer, head.head, picked or start
+    )
     if not frames:
         return _no_attention(data)
     last_step, last = frames[-1]
     state = attention_view(
-        attention_frames.head_trace(data, head.example, head.kind, head.layer, last, head.shape[1]), key=key,
-        layout="frames", layer=head.layer, head=head.head, frame=start, frames=frames, live=data.live,
-        title=f"Held-out example, {head.name}", reads=READS[head.kind], height=300)
+        attention_frames.head_trace(data, head.example, head.kind, head.layer, last, head.shape[1]),
+        key=key,
+        layout="frames",
+        layer=head.layer,
+        head=head.head,
+        frame=start,
+        frames=frames,
+        live=data.live,
+        title=f"Held-out example, {head.name}",
+        reads=READS[head.kind],
+        height=300,
+    )
     step = last_step if state.frame is None else state.frame
     write_link(step_name, None if step == last_step else str(step))
     return Moment(step, head, dict(frames).get(step), state.frame is None)
@@ -93,13 +103,22 @@ def _no_attention(data: RunData) -> Moment:
     steps = [r.step for r in data.records]
     if data.config is not None and data.config.model.attention is None:
         st.markdown("**No attention**")
-        st.caption("The decoder of this model reads only the encoder's last state, so there is no attention map.")
+        st.caption(
+            "The decoder of this model reads only the encoder's last state, so there is no attention map."
+        )
     if len(steps) < 2 or data.live:
         return Moment(steps[-1])
     key = f"train:step:{data.run.id}"
     link_value(key, steps[-1], one_of(steps))
-    return Moment(st.select_slider("Training step", steps, steps[-1], key=key,
-                                   help="The training step that all figures show."))
+    return Moment(
+        st.select_slider(
+            "Training step",
+            steps,
+            steps[-1],
+            key=key,
+            help="The training step that all figures show.",
+        )
+    )
 
 
 def _choose_head(data: RunData, step: int) -> Head | None:
@@ -108,9 +127,17 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     link_value("train:example", 0, one_of(examples))
     row = st.grid("auto", min_column_width=room(190), gap="small")
     with row:
-        example = st.selectbox("Held-out example", examples, key="train:example", persist_state="session",
-                               format_func=lambda i: _example_label(data, i),
-                               help="An input that the model is not trained on; the map shows its attention.") or 0
+        example = (
+            st.selectbox(
+                "Held-out example",
+                examples,
+                key="train:example",
+                persist_state="session",
+                format_func=lambda i: _example_label(data, i),
+                help="An input that the model is not trained on; the map shows its attention.",
+            )
+            or 0
+        )
     sizes = attention_frames.sizes(data.run, step, example)
     if not sizes.kinds:
         return None
@@ -118,10 +145,15 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     if len(sizes.kinds) > 1:
         kind_key = f"train:kind:{data.run.id}"
         link_value(kind_key, kind, one_of(sizes.kinds))
-        kind = row.selectbox("Attention", sizes.kinds, key=kind_key, persist_state="session",
-                             format_func=attention_frames.NAMES.__getitem__,
-                             help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
-                                  "hierarchical model attends to sentences, and to the words of each.")
+        kind = row.selectbox(
+            "Attention",
+            sizes.kinds,
+            key=kind_key,
+            persist_state="session",
+            format_func=attention_frames.NAMES.__getitem__,
+            help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
+            "hierarchical model attends to sentences, and to the words of each.",
+        )
     layers, count = shape = sizes.layers[kind]
     heads = [(layer, head) for layer in range(layers) for head in range(count)]
     to_source = kind == sizes.kinds[0]
@@ -130,9 +162,15 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     if len(heads) > 1:
         best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
         link_value(head_key, best, one_of(heads))
-        layer, head = row.selectbox("Head", heads, heads.index(best), key=head_key, persist_state="session",
-                                    format_func=lambda at: Head(example, kind, at[0], at[1], shape).name,
-                                    help="At first the head with the most weight on the expected position.")
+        layer, head = row.selectbox(
+            "Head",
+            heads,
+            heads.index(best),
+            key=head_key,
+            persist_state="session",
+            format_func=lambda at: Head(example, kind, at[0], at[1], shape).name,
+            help="At first the head with the most weight on the expected position.",
+        )
     return Head(example, kind, layer, head, shape, to_source)
 
 
@@ -140,7 +178,8 @@ def _example_label(data: RunData, example: int) -> str:
     assert data.config is not None
     task = data.task()
     source, target = task.display_tokens(
-        attention_frames.watched_examples(data.config.task, data.config.watch)[example])
+        attention_frames.watched_examples(data.config.task, data.config.watch)[example]
+    )
     if task.input in ("patches", "series"):
         answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
         return f"Example {example + 1}{answer}"
@@ -159,17 +198,28 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     if head is not None and moment.weights is not None:
         rows, _ = attention_frames.tokens(data, example, head.kind)
         outputs, weights = source_weights(
-            config.model, head.kind, moment.weights, rows, len(sample.source)) or ((), None)
+            config.model, head.kind, moment.weights, rows, len(sample.source)
+        ) or ((), None)
     if task.input == "patches" and weights is not None:
         chart_title(f"What it attends to, step {moment.step:,}")
-        st.html(source_attention.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink))
-        st.caption(f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
-                   f"{number(1 / weights.shape[1])}.")
+        st.html(
+            source_attention.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink)
+        )
+        st.caption(
+            f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
+            f"{number(1 / weights.shape[1])}."
+        )
     decoded = data.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         past, target, output = text.series(decoded.examples[example])
         chart_title(f"Forecast at step {decoded.step:,}")
-        chart = source_attention.forecast_chart(past, target, output, task.naive(past), weights, ink, theme())
-        draw_chart(st, chart, key="train:forecast", alt="The past values, the target and the forecast.")
-        st.caption("Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
-                   "the forecast. Dashed: the last season repeated.")
+        chart = source_attention.forecast_chart(
+            past, target, output, task.naive(past), weights, ink, theme()
+        )
+        draw_chart(
+            st, chart, key="train:forecast", alt="The past values, the target and the forecast."
+        )
+        st.caption(
+            "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
+            "the forecast. Dashed: the last season repeated."
+        )

@@ -31,8 +31,21 @@ def time_needed(config: RunConfig) -> str:
     """A sentence that estimates the run's duration; "" for the lab's own tasks, whose recipes were measured."""
     if DATA not in dict(config.task.params):
         return ""
-    estimate = _pace(replace(config, seed=0, steps=1, seconds=60.0, learning_rate=1e-3, warmup=0, patience=0,
-                             record_every=1, decode_every=1, held_out=1), int(time.monotonic() // FRESH))
+    estimate = _pace(
+        replace(
+            config,
+            seed=0,
+            steps=1,
+            seconds=60.0,
+            learning_rate=1e-3,
+            warmup=0,
+            patience=0,
+            record_every=1,
+            decode_every=1,
+            held_out=1,
+        ),
+        int(time.monotonic() // FRESH),
+    )
     task = task_of(config.task)
     held_out = len(task.held_out(config.held_out)[: config.held_out])
     return in_words(config, estimate.seconds(config, held_out, len(task.held_out(FINAL))))

@@ -31,7 +31,10 @@ from dashboard.widgets.params import KEEP, keep_heads, note_heads, param_widget
 from dashboard.widgets.presentation import presenting
 from dashboard.widgets.train_with import attention_key
 
-BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches"): "Vision Transformer"}
+BY_INPUT = {
+    ("transformer", "patches"): "Image to text",
+    ("classifier", "patches"): "Vision Transformer",
+}
 TASK = "train:task"
 MOST_HEADS, MOST_WIDTH = 16, 1024
 WIDE = ("task", "told", "own")
@@ -46,9 +49,17 @@ def controls() -> RunConfig | None:
         cells = {name: st.container() for name in WIDE}
         cells |= _grid(OF_TASK) | {name: st.container() for name in NAMES} | _grid(CELLS)
     keys = [entry.key for entry in TASKS]
-    link_value(TASK, keys[0], one_of(keys), always="run" in st.query_params)  # a run alone brings its own set-up
-    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key=TASK, **KEEP,
-                                  help="What the model learns. The tasks on your own data come last.")
+    link_value(
+        TASK, keys[0], one_of(keys), always="run" in st.query_params
+    )  # a run alone brings its own set-up
+    key = cells["task"].selectbox(
+        "Task",
+        keys,
+        format_func=lambda k: task_entry(k).name,
+        key=TASK,
+        **KEEP,
+        help="What the model learns. The tasks on your own data come last.",
+    )
     entry = task_entry(key)
     try:
         task = task_of(_task(entry, cells))
@@ -79,15 +90,24 @@ def adopt(config: RunConfig) -> None:
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
     values: dict[str, Any] = {
-        TASK: task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
-        attention_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
-        f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads)}
-    values |= {f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)}
+        TASK: task.key,
+        f"train:{task.key}:kind": model.kind,
+        "train:seed": config.seed,
+        attention_key(name): model.attention,
+        f"{name}:rate": config.learning_rate,
+        f"{name}:d_model": model.d_model,
+        f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads),
+    }
+    values |= {
+        f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)
+    }
     values |= adopt_pattern(name, model)
     for params in parameters.of_training(config, "pairs").values():
         values |= {f"{name}:{param.key}": getattr(config, param.key) for param in params}
     st.session_state.pop(f"train:{task.key}:first", None)
-    st.session_state.update(values | {f"train:{task.key}:{key}": value for key, value in task.params})
+    st.session_state.update(
+        values | {f"train:{task.key}:{key}": value for key, value in task.params}
+    )
 
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
@@ -131,14 +151,23 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     link_value(f"train:{task.key}:kind", next(iter(task.recommended)), one_of(task.recommended))
     # Where other data has another first recommended model, select it, unless a person had selected another
-    state, kind_key, first_key = st.session_state, f"train:{task.key}:kind", f"train:{task.key}:first"
+    state, kind_key, first_key = (
+        st.session_state,
+        f"train:{task.key}:kind",
+        f"train:{task.key}:first",
+    )
     first = next(iter(task.recommended))
     if state.get(first_key, first) != first and state.get(kind_key) == state[first_key]:
         state[kind_key] = first
     state[first_key] = first
-    kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
-                                    help="The architecture that is trained. Each has settings of its own.",
-                                    format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]))
+    kind = cells["model"].selectbox(
+        "Model",
+        list(task.recommended),
+        key=f"train:{task.key}:kind",
+        **KEEP,
+        help="The architecture that is trained. Each has settings of its own.",
+        format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]),
+    )
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     with cells["sizes"]:
@@ -149,13 +178,28 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
     current = st.session_state.get(f"{name}:rate", base.learning_rate)
     rates = sorted({*RATES, base.learning_rate, current})
-    rate = cells["rate"].select_slider("Learning rate", rates, base.learning_rate, format_func=_rate_text,
-                                       key=f"{name}:rate", **KEEP, help="The size of each update of the weights.")
+    rate = cells["rate"].select_slider(
+        "Learning rate",
+        rates,
+        base.learning_rate,
+        format_func=_rate_text,
+        key=f"{name}:rate",
+        **KEEP,
+        help="The size of each update of the weights.",
+    )
     link_value("train:seed", 0, between(*BOUNDS["seed"]))
-    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP,
-                                      help="Fixes the first weights, the data and its order: the same seed gives the "
-                                           "same run.")
-    attention = choose_attention(name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"])
+    seed = cells["seed"].number_input(
+        "Seed",
+        0,
+        2**31 - 1,
+        0,
+        key="train:seed",
+        **KEEP,
+        help="Fixes the first weights, the data and its order: the same seed gives the same run.",
+    )
+    attention = choose_attention(
+        name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"]
+    )
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
     model = replace(base.model, num_heads=heads, attention=attention, **sizes)
@@ -174,8 +218,14 @@ def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) ->
     options = _heads_of(d_model)
     key, usual = f"{name}:heads:{d_model}", _nearest_heads(d_model, start.num_heads)
     link_value(key, usual, one_of(options))
-    heads = cell.select_slider("Heads", options, usual, key=key, **KEEP,
-                               help="The number of attention heads in each layer. Only numbers that divide d_model.")
+    heads = cell.select_slider(
+        "Heads",
+        options,
+        usual,
+        key=key,
+        **KEEP,
+        help="The number of attention heads in each layer. Only numbers that divide d_model.",
+    )
     return note_heads(f"{name}:d_model", d_model, heads)
 
 
@@ -196,12 +246,19 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
     with panel:
         width = st.session_state.get(f"{name}:d_model", start.d_model)
         if panel.open:
-            width = st.select_slider("d_model", sorted({*WIDTHS, start.d_model, width}), start.d_model,
-                                     key=f"{name}:d_model", **KEEP,
-                                     **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", _heads_of),
-                                     help="The length of each token's vector.")
+            width = st.select_slider(
+                "d_model",
+                sorted({*WIDTHS, start.d_model, width}),
+                start.d_model,
+                key=f"{name}:d_model",
+                **KEEP,
+                **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", _heads_of),
+                help="The length of each token's vector.",
+            )
         values = parameters.values(params, name, panel.open)
-    _show_changes([f"d_model {width}"] * (width != start.d_model) + parameters.changes(values, params))
+    _show_changes(
+        [f"d_model {width}"] * (width != start.d_model) + parameters.changes(values, params)
+    )
     return {"d_model": width, **values}
 
 
@@ -215,7 +272,9 @@ def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
             if panel.open:
                 st.markdown(f"**{title}**")
             values |= parameters.values(params, name, panel.open)
-    _show_changes([change for params in groups.values() for change in parameters.changes(values, params)])
+    _show_changes(
+        [change for params in groups.values() for change in parameters.changes(values, params)]
+    )
     return values
 
 

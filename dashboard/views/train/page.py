@@ -70,13 +70,17 @@ from dashboard.widgets.train_with import attention_key
 HALF = 0.5
 WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 AFTER = ("questions", "lessons")  # pages for those who have walked the path
-MEANING = ("Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
-           "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
-           "nearly uniform and becomes sharp while the loss falls.")
+MEANING = (
+    "Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
+    "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
+    "nearly uniform and becomes sharp while the loss falls."
+)
 
 PAGE = "train"
-RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop this run and start a new one with these settings",
-                                                  "paused": "Leave this run and start a new one with these settings"}
+RESTART_HELP: dict[run_controls.RunState, str] = {
+    "live": "Stop this run and start a new one with these settings",
+    "paused": "Leave this run and start a new one with these settings",
+}
 
 LONG = 24  # tokens
 LONG_TABLE = 300  # pixels
@@ -94,13 +98,18 @@ PHONE_STYLE = """<style>@media (max-width: 640px) {
 
 
 def page() -> None:
-    title("Train and watch", "Attention forms while a small model trains. Drag the step to any moment.")
+    title(
+        "Train and watch",
+        "Attention forms while a small model trains. Drag the step to any moment.",
+    )
     jobs.warm_up()
     run, trouble = linked_run(linked_run_id())
     forget_other_runs("train", run.id)
     if trouble:
         st.warning(trouble)
-    if (linked := config_from_link(run)) is not None and not is_new(TASK):  # else the link has a set-up
+    if (linked := config_from_link(run)) is not None and not is_new(
+        TASK
+    ):  # else the link has a set-up
         adopt(linked)
     data = load_run(run)
     with st.container(key="train:board"):
@@ -185,18 +194,35 @@ def draw(data: RunData) -> None:
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
         st.session_state.setdefault(CURVES, True)
-    details(WEIGHT_PANEL if any(r.expected for r in data.records) else
-            "Gradients, learning rate and speed", partial(charts.details, data, moment.step, ink, problems), CURVES)
+    details(
+        WEIGHT_PANEL
+        if any(r.expected for r in data.records)
+        else "Gradients, learning rate and speed",
+        partial(charts.details, data, moment.step, ink, problems),
+        CURVES,
+    )
 
 
 def _fact(data: RunData, moment: Moment) -> None:
     """What the step shows; while the run trains, the way back to the latest step."""
     record, head = data.at(moment.step), moment.head
-    index = (head.layer, head.head) if head is not None and head.to_source else attention_frames.best_head(record)
+    index = (
+        (head.layer, head.head)
+        if head is not None and head.to_source
+        else attention_frames.best_head(record)
+    )
     fact(text.fact(record, data.task(), index, data.baselines(record.held_out)))
-    if data.live and moment.head is not None:  # a button: a switch that the browser draws late would send its default
-        st.button("Follow the latest step", key="train:follow", on_click=forget_step, args=(data.run.id,),
-                  disabled=moment.latest, help="All figures show the latest step until you pick one.")
+    if (
+        data.live and moment.head is not None
+    ):  # a button: a switch that the browser draws late would send its default
+        st.button(
+            "Follow the latest step",
+            key="train:follow",
+            on_click=forget_step,
+            args=(data.run.id,),
+            disabled=moment.latest,
+            help="All figures show the latest step until you pick one.",
+        )
 
 
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
@@ -218,7 +244,9 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
     caption(text.document(weights, deciding, _classes(data, task, moment)))
 
 
-def _weights(data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[str, ...]) -> DocumentWeights | None:
+def _weights(
+    data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[str, ...]
+) -> DocumentWeights | None:
     """Both levels of a hierarchical model; of a Transformer the row of its class, summed over each sentence."""
     head = moment.head
     assert head is not None
@@ -232,7 +260,11 @@ def _weights(data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[st
         return None
     rows, _ = attention_frames.tokens(data, head.example, head.kind)
     named = source_weights(model, head.kind, moment.weights, rows, len(tokens))
-    return None if named is None else DocumentWeights.of_words(tokens, np.asarray(named[1][0], dtype=np.float32))
+    return (
+        None
+        if named is None
+        else DocumentWeights.of_words(tokens, np.asarray(named[1][0], dtype=np.float32))
+    )
 
 
 def _classes(data: RunData, task: Task, moment: Moment) -> tuple[str, str] | None:
@@ -252,9 +284,16 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
     task, predictions = data.task(), record.examples
     chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
-        st.html(prediction_tables.forecasts([text.forecast_errors(task, each) for each in predictions], ink.hairline))
+        st.html(
+            prediction_tables.forecasts(
+                [text.forecast_errors(task, each) for each in predictions], ink.hairline
+            )
+        )
         return
-    long = max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG and task.input == "tokens"
+    long = (
+        max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG
+        and task.input == "tokens"
+    )
     # Long sentences scroll, so that the fact below them stays in sight.
     with st.container(height=LONG_TABLE if long else "content", border=False):
         st.html(_table(data, task, predictions, ink))
@@ -263,11 +302,18 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
 def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
     look = task.separator, ink.pick, ink.hairline
     if task.input == "patches":
-        return prediction_tables.answers(_pictures(data, task, len(predictions), ink), predictions, *look)
+        return prediction_tables.answers(
+            _pictures(data, task, len(predictions), ink), predictions, *look
+        )
     if task.form == "label":
-        sources = [prediction_tables.escaped(text.separator(task).join(each.source)) for each in predictions]
+        sources = [
+            prediction_tables.escaped(text.separator(task).join(each.source))
+            for each in predictions
+        ]
         return prediction_tables.answers(sources, predictions, *look)
-    return (prediction_tables.continued if task.form == "text" else prediction_tables.outputs)(predictions, *look)
+    return (prediction_tables.continued if task.form == "text" else prediction_tables.outputs)(
+        predictions, *look
+    )
 
 
 def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
@@ -275,7 +321,9 @@ def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
     assert data.config is not None
     grid, images = task.shape.grid, []
     for example in watched_examples(data.config.task, data.config.watch)[:count]:
-        pixels = source_attention.tinted(source_attention.picture(example.source, grid), grid, None, theme(), ink.text)
+        pixels = source_attention.tinted(
+            source_attention.picture(example.source, grid), grid, None, theme(), ink.text
+        )
         images.append(source_attention.image(pixels, "the picture", PICTURE))
     return images
 
@@ -295,31 +343,61 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
     own = not data.is_example and people.mine(run)
     state = run_controls.state_of(run, data.status) if own else "ended"
     row = st.container(horizontal=True, gap="small")
-    run_controls.run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", config=config,
-                             proceed=_continue, restart_help=RESTART_HELP)
+    run_controls.run_buttons(
+        row,
+        run,
+        PAGE,
+        state,
+        start="Train",
+        start_key="train:train",
+        config=config,
+        proceed=_continue,
+        restart_help=RESTART_HELP,
+    )
     if state == "ended" and own and run.checkpoint_steps():
         with row:
             _train_longer(data)
     if run_controls.anothers_note(run) and data.config is not None:
-        st.button("Copy to my runs", icon=":material/content_copy:", key="train:copy", on_click=_copy, args=(run,),
-                  help="The copy is yours: continue it, name it or download it.")
+        st.button(
+            "Copy to my runs",
+            icon=":material/content_copy:",
+            key="train:copy",
+            on_click=_copy,
+            args=(run,),
+            help="The copy is yours: continue it, name it or download it.",
+        )
     run_controls.limits_line()
     if is_small() and state == "ended":
         st.caption(text.SLOW_START)
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
-    if (state == "ended" and not data.is_example and data.records
-            and data.config is not None and data.config.task.key == EXAMPLE_RUN.config().task.key):
-        st.page_link(step_of("compare_runs").path, label="Compare with the example run",
-                     icon=step_of("compare_runs").icon, query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"})
+    if (
+        state == "ended"
+        and not data.is_example
+        and data.records
+        and data.config is not None
+        and data.config.task.key == EXAMPLE_RUN.config().task.key
+    ):
+        st.page_link(
+            step_of("compare_runs").path,
+            label="Compare with the example run",
+            icon=step_of("compare_runs").icon,
+            query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"},
+        )
 
 
 def _train_longer(data: RunData) -> None:
     """A popover for more steps, from the last checkpoint."""
     if data.config is None:
         return
-    panel = st.popover("Train longer", icon=":material/forward:", width="stretch", on_change="rerun",
-                       key="train:longer", help="Continue training for more steps.")
+    panel = st.popover(
+        "Train longer",
+        icon=":material/forward:",
+        width="stretch",
+        on_change="rerun",
+        key="train:longer",
+        help="Continue training for more steps.",
+    )
     if not panel.open:
         return
     reached, most = data.run.checkpoint_steps()[-1], most_steps()
@@ -330,18 +408,37 @@ def _train_longer(data: RunData) -> None:
         default = min(most - reached, max(100, reached))
         key = f"train:more:{data.run.id}"
         link_value(key, default, between(1, most - reached))
-        more = st.number_input("More steps", 1, most - reached, default, 100, key=key,
-                               help="Training continues from the last saved weights.")
-        st.caption(f"From step {reached:,} to {reached + more:,}, for at most {data.config.seconds:g} more seconds. "
-                   f"The learning rate schedule ({data.config.schedule}) covers all steps.")
-        st.button("Continue training", icon=":material/resume:", key="train:go-on", on_click=_continue,
-                  args=(data.run, more))
+        more = st.number_input(
+            "More steps",
+            1,
+            most - reached,
+            default,
+            100,
+            key=key,
+            help="Training continues from the last saved weights.",
+        )
+        st.caption(
+            f"From step {reached:,} to {reached + more:,}, for at most {data.config.seconds:g} more seconds. "
+            f"The learning rate schedule ({data.config.schedule}) covers all steps."
+        )
+        st.button(
+            "Continue training",
+            icon=":material/resume:",
+            key="train:go-on",
+            on_click=_continue,
+            args=(data.run, more),
+        )
 
 
 def _copy(run: Run) -> None:
     """Copy a run of another person, and show the copy."""
-    flash_errors(PAGE, "The run could not be copied: ", lambda: select_run(copy_run(run, run.name)), LimitReached,
-                 OSError)
+    flash_errors(
+        PAGE,
+        "The run could not be copied: ",
+        lambda: select_run(copy_run(run, run.name)),
+        LimitReached,
+        OSError,
+    )
 
 
 def _continue(run: Run, more: int = 0) -> None:
@@ -352,8 +449,12 @@ def _continue(run: Run, more: int = 0) -> None:
         if data.config is None:
             return
         spent = data.records[-1].elapsed if data.records else 0.0
-        changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False, "patience": 0,
-                   "seconds": min(most_seconds(), spent + data.config.seconds)}
+        changes = {
+            "steps": run.checkpoint_steps()[-1] + more,
+            "finish_early": False,
+            "patience": 0,
+            "seconds": min(most_seconds(), spent + data.config.seconds),
+        }
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)
 
@@ -363,8 +464,12 @@ def _progress(data: RunData) -> None:
         st.caption("This is an example run. Press Train to start your own.")
     elif data.config is not None or not data.live:
         ending = plain(text.ending(data.status, data.records, data.config))
-        run_controls.show_progress(data.run, data.status, ending=ending,
-                                   progress=lambda: text.progress(data.records, data.required_config))
+        run_controls.show_progress(
+            data.run,
+            data.status,
+            ending=ending,
+            progress=lambda: text.progress(data.records, data.required_config),
+        )
 
 
 # What Train offers a learner: a question that its run answers, and runs to try.
@@ -377,17 +482,26 @@ def run_question(data: RunData) -> Question | None:
     The curve of that weight is one click away on the page, so that it does not tell the answer.
     """
     unit = data.task().unit
-    values = {f"{unit.capitalize()} accuracy": [(r.step, r.letters) for r in data.records],
-              "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records]}
-    steps = {name: next((step for step, value in points if value is not None and value >= HALF), None)
-             for name, points in values.items()}
+    values = {
+        f"{unit.capitalize()} accuracy": [(r.step, r.letters) for r in data.records],
+        "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records],
+    }
+    steps = {
+        name: next((step for step, value in points if value is not None and value >= HALF), None)
+        for name, points in values.items()
+    }
     if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:
         return None
     order = sorted(steps, key=lambda name: steps[name] or 0)
     first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
     options = tuple(steps)
-    return Question("Which reaches one half first while this model trains?", options, options.index(order[0]),
-                    (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",) * len(options))
+    return Question(
+        "Which reaches one half first while this model trains?",
+        options,
+        options.index(order[0]),
+        (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",)
+        * len(options),
+    )
 
 
 def _best(expected: Sequence[Sequence[float]] | None) -> float | None:
@@ -401,23 +515,42 @@ def moves() -> tuple[Move, ...]:
     task = make_task(TaskConfig.of("reverse"))
     base = recommended(task, "transformer")
     name = "train:reverse:transformer"
-    start = {TASK: "reverse", "train:reverse:kind": "transformer", f"{name}:rate": base.learning_rate,
-             attention_key(name): base.model.attention}
+    start = {
+        TASK: "reverse",
+        "train:reverse:kind": "transformer",
+        f"{name}:rate": base.learning_rate,
+        attention_key(name): base.model.attention,
+    }
     assert base.model.attention is not None
     longer = recommended(task, "recurrent").steps
     unordered = base.model.attention.with_(position=Choice.of("none"))
     return (
-        Move("Remove the positions", {**start, attention_key(name): unordered},
-             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
-             "with the example run** below the button: compare sequence accuracy and the sharpness of the map."),
-        Move("Remove the attention", {TASK: "reverse", "train:reverse:kind": "recurrent",
-                                      attention_key("train:reverse:recurrent"): None},
-             "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
-             f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
-             "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs."),
-        Move("Increase the learning rate tenfold", {**start, f"{name}:rate": 10 * base.learning_rate},
-             "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm."),
-        Move("Translate number words", {TASK: "numbers"},
-             "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
-             "under the task, which says what its attention should look like."),
+        Move(
+            "Remove the positions",
+            {**start, attention_key(name): unordered},
+            "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
+            "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
+        ),
+        Move(
+            "Remove the attention",
+            {
+                TASK: "reverse",
+                "train:reverse:kind": "recurrent",
+                attention_key("train:reverse:recurrent"): None,
+            },
+            "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
+            f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
+            "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs.",
+        ),
+        Move(
+            "Increase the learning rate tenfold",
+            {**start, f"{name}:rate": 10 * base.learning_rate},
+            "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm.",
+        ),
+        Move(
+            "Translate number words",
+            {TASK: "numbers"},
+            "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
+            "under the task, which says what its attention should look like.",
+        ),
     )

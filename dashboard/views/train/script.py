@@ -29,13 +29,24 @@ show_maps({f"Step {step}": weights}, rows, columns)
 
 def script(data: RunData, moment: Moment) -> Script:
     """The curves of the run, and the picked step with its map."""
-    names = [name for name in NAMES if any(getattr(record, name) is not None for record in data.records)]
+    names = [
+        name for name in NAMES if any(getattr(record, name) is not None for record in data.records)
+    ]
     config = source_of(data.required_config)
-    imports = [attention_import(config)] if "AttentionConfig" in config or "Choice" in config else []
-    imports += ["from core.models import ModelConfig", "from core.tasks import TaskConfig, make_task",
-                "from core.training.config import RunConfig", "from core.training.record import one_a_step",
-                "from core.training.runs import open_run"]
-    curves = "import pandas as pd\n\n" + "\n".join(imports) + f"""
+    imports = (
+        [attention_import(config)] if "AttentionConfig" in config or "Choice" in config else []
+    )
+    imports += [
+        "from core.models import ModelConfig",
+        "from core.tasks import TaskConfig, make_task",
+        "from core.training.config import RunConfig",
+        "from core.training.record import one_a_step",
+        "from core.training.runs import open_run",
+    ]
+    curves = (
+        "import pandas as pd\n\n"
+        + "\n".join(imports)
+        + f"""
 
 config = {config}
 task = make_task(config.task)
@@ -47,9 +58,17 @@ table = pd.DataFrame([[getattr(record, name) for name in names] for record in re
                      index=pd.Index([record.step for record in records], name="step"))
 print(table.tail(), "guessing has a loss of", task.baseline_loss)
 """
-    results = {f"table[{name!r}].to_numpy(float)": np.array(
-        [value for _, value in points(data.records, name)], dtype=float) for name in names}
-    results |= {"task.baseline_loss": np.array(data.task().baseline_loss), "int(config == run.config())": np.array(1)}
+    )
+    results = {
+        f"table[{name!r}].to_numpy(float)": np.array(
+            [value for _, value in points(data.records, name)], dtype=float
+        )
+        for name in names
+    }
+    results |= {
+        "task.baseline_loss": np.array(data.task().baseline_loss),
+        "int(config == run.config())": np.array(1),
+    }
     step, shown = _step(data, moment)
     return Script((Cell(CURVES, curves, DRAW_CURVES, "train:loss"), step), {**results, **shown})
 
@@ -62,16 +81,24 @@ step = {moment.step}
 record = next(one for one in records if one.step == step)
 print(record.loss, record.exact, record.expected)
 """
-    results = {} if not record.expected else {"record.expected": np.array(record.expected),
-                                              "record.even": np.array(record.even)}
+    results = (
+        {}
+        if not record.expected
+        else {"record.expected": np.array(record.expected), "record.even": np.array(record.even)}
+    )
     if head is None or moment.weights is None:
         return Cell(STEP.partition(",")[0] + ".", code), results
     key = f"{head.example}:{head.kind}"
-    code = f"from core.models import map_tokens\nfrom core.training.source_maps import axis_tokens\n{code}" + f"""
+    code = (
+        f"from core.models import map_tokens\nfrom core.training.source_maps import axis_tokens\n{code}"
+        + f"""
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
 tokens = axis_tokens(task, task.held_out(config.watch)[{head.example}])
 rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
-    return Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}"), results | {"weights": moment.weights}
+    )
+    return Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}"), results | {
+        "weights": moment.weights
+    }

@@ -36,7 +36,9 @@ class Measurements:
     form: str
     outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
     tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
-    predicted: tuple[tuple[str, float], ...]  # for each output position, the most probable token and its probability
+    predicted: tuple[
+        tuple[str, float], ...
+    ]  # for each output position, the most probable token and its probability
     mixes: dict[str, bool]
 
 
@@ -69,10 +71,22 @@ def measurements(controls: Controls) -> Measurements:
     source, target = task.display_tokens(examples[0])
     with record_outputs(model) as outputs:
         reading = read_example(model, controls.config, task, examples[0])
-    arrays = {path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3}
+    arrays = {
+        path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3
+    }
     rows = {one.kind: one.queries for one in reading.trace.maps}
-    return Measurements(tree, reading.trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(),
-                        task.form, arrays, rows, reading.predicted, mixes_tokens(model, controls))
+    return Measurements(
+        tree,
+        reading.trace,
+        tuple(map(str, source)),
+        tuple(map(str, target)),
+        losses[0].item(),
+        task.form,
+        arrays,
+        rows,
+        reading.predicted,
+        mixes_tokens(model, controls),
+    )
 
 
 def outline(controls: Controls) -> Part | None:
@@ -89,8 +103,13 @@ def outline(controls: Controls) -> Part | None:
 def mixes_tokens(model: Model, controls: Controls) -> dict[str, bool]:
     """Whether changing one token changes another one's output, for attention and feed-forward of the last layer."""
     layer: Any = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
-    sublayers = {"attention": getattr(layer, "causal", None) or layer.attention, "feed_forward": layer.feed_forward}
-    x = torch.randn(1, 5, controls.config.d_model, generator=torch.Generator().manual_seed(controls.seed))
+    sublayers = {
+        "attention": getattr(layer, "causal", None) or layer.attention,
+        "feed_forward": layer.feed_forward,
+    }
+    x = torch.randn(
+        1, 5, controls.config.d_model, generator=torch.Generator().manual_seed(controls.seed)
+    )
     changed = x.clone()
     changed[0, 0] += 1
 
@@ -98,7 +117,10 @@ def mixes_tokens(model: Model, controls: Controls) -> dict[str, bool]:
         result = module(x)
         return (result if isinstance(result, torch.Tensor) else result.merged)[0, 1:]
 
-    return {name: not torch.equal(output(module, x), output(module, changed)) for name, module in sublayers.items()}
+    return {
+        name: not torch.equal(output(module, x), output(module, changed))
+        for name, module in sublayers.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -125,10 +147,17 @@ def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: st
     gradients, outputs = [], []
     for seed in range(SEEDS):
         model = seeded(replace(config, layers=layers, norm=norm, dropout=0.0), task, seed)
-        tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), lambda out: goal.loss(out, batch))
+        tree = summarize(
+            model,
+            (batch.source, batch.source_mask, batch.target_in),
+            lambda out: goal.loss(out, batch),
+        )
         last = tree.layers()[-layers:]  # the decoder's, where there is one
         gradients.append([part.gradient for part in last])
         outputs.append([part.std for part in last])
     gradient_rows, output_rows = (list(zip(*rows, strict=True)) for rows in (gradients, outputs))
-    return Depth(tuple(map(statistics.fmean, gradient_rows)), tuple(map(statistics.pstdev, gradient_rows)),
-                 tuple(map(statistics.fmean, output_rows)))
+    return Depth(
+        tuple(map(statistics.fmean, gradient_rows)),
+        tuple(map(statistics.pstdev, gradient_rows)),
+        tuple(map(statistics.fmean, output_rows)),
+    )

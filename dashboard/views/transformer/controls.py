@@ -23,10 +23,31 @@ from dashboard.widgets.params import BOUND, keep_heads, note_heads
 
 SEEDED, EXAMPLE = "seeded", "example"
 WEIGHTS, LAYERS, DRAWN = "transformer:weights", "transformer:layers", "transformer:drawn"
-CONTROLS = (WEIGHTS, *(f"transformer:{name}" for name in (
-    "task", "kind", "norm", "normalization", "activation", "position", "d_model", "heads", "pattern", "seed")))
-KINDS = {"transformer": "Encoder–decoder", "decoder": "Decoder only", "classifier": "Classifier",
-         "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
+CONTROLS = (
+    WEIGHTS,
+    *(
+        f"transformer:{name}"
+        for name in (
+            "task",
+            "kind",
+            "norm",
+            "normalization",
+            "activation",
+            "position",
+            "d_model",
+            "heads",
+            "pattern",
+            "seed",
+        )
+    ),
+)
+KINDS = {
+    "transformer": "Encoder–decoder",
+    "decoder": "Decoder only",
+    "classifier": "Classifier",
+    "one_token": "Classifier, row as one token",
+    "forecaster": "Forecaster",
+}
 NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"}
 NORMALIZATIONS = {"layer": "LayerNorm", "rms": "RMSNorm"}
@@ -62,12 +83,20 @@ def draw_controls() -> Controls | None:
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     options = sources()
     if is_new("run") and st.query_params["run"] not in options:
-        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another model.")
+        st.warning(
+            "The run in the link is not on this machine, or its model has no layers. Below is another model."
+        )
     link_value(WEIGHTS, first, one_of(options), name="run")
     with row:
-        source = st.selectbox("Weights", options, options.index(first), key=WEIGHTS, format_func=source_label,
-                              persist_state="session",
-                              help="Random weights from a seed, or the trained weights of a run.")
+        source = st.selectbox(
+            "Weights",
+            options,
+            options.index(first),
+            key=WEIGHTS,
+            format_func=source_label,
+            persist_state="session",
+            help="Random weights from a seed, or the trained weights of a run.",
+        )
     try:
         controls = _seeded(row) if source == SEEDED else _trained(row, source)
     except (ConfigError, ValueError, KeyError, TypeError) as error:
@@ -87,8 +116,16 @@ def read_controls() -> Controls | None:
     controls, values = st.session_state.get(DRAWN, (None, {}))
     if controls is None or values != _values():
         return None
-    return controls if not controls.seeded else replace(
-        controls, config=replace(controls.config, layers=st.session_state.get(LAYERS, controls.config.layers)))
+    return (
+        controls
+        if not controls.seeded
+        else replace(
+            controls,
+            config=replace(
+                controls.config, layers=st.session_state.get(LAYERS, controls.config.layers)
+            ),
+        )
+    )
 
 
 def _values() -> dict[str, Any]:
@@ -98,7 +135,11 @@ def _values() -> dict[str, Any]:
 
 def sources() -> list[str]:
     """The seed, the example run, and every run with a stacked model, the newest first."""
-    return [SEEDED, EXAMPLE, *(run.id for run in reversed(list_runs(latest=LISTED)) if _stacked(run))]
+    return [
+        SEEDED,
+        EXAMPLE,
+        *(run.id for run in reversed(list_runs(latest=LISTED)) if _stacked(run)),
+    ]
 
 
 def _stacked(run: Run) -> bool:
@@ -123,24 +164,49 @@ def _trained(row: Any, source: str) -> Controls:
     config = run.config()
     task = task_entry(config.task.key)
     with row.cell(column_span=2):
-        caption(f"{task.name}: {task.meaning} {task.look} Choose random weights to build another model.")
+        caption(
+            f"{task.name}: {task.meaning} {task.look} Choose random weights to build another model."
+        )
     return Controls(config.model, config.task, source, run.default_step())
 
 
 def _seeded(row: Any) -> Controls:
-    tasks = {entry.key: entry.name for entry in TASKS if not any(param.key == "data" for param in entry.params)}
+    tasks = {
+        entry.key: entry.name
+        for entry in TASKS
+        if not any(param.key == "data" for param in entry.params)
+    }
     with row:
-        task = st.selectbox("Task", list(tasks), key="transformer:task", format_func=lambda key: tasks[key],
-                            help="The data whose example goes through the model.", **BOUND)
+        task = st.selectbox(
+            "Task",
+            list(tasks),
+            key="transformer:task",
+            format_func=lambda key: tasks[key],
+            help="The data whose example goes through the model.",
+            **BOUND,
+        )
         config = TaskConfig.of(task)
         kinds = [kind for kind in make_task(config).recommended if kind in STACKED]
         if st.session_state.get("transformer:kind") not in kinds:
             st.session_state.pop("transformer:kind", None)
-        kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.__getitem__,
-                            help="Encoder and decoder, only a decoder, or an encoder that classifies.", **BOUND)
-        layers = st.slider("Layers", 1, 12, 3, key=LAYERS, help="How many layers are stacked.", **BOUND)
-        panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", width="stretch",
-                           help="Norm, activation, position, sizes and seed")
+        kind = st.selectbox(
+            "Model",
+            kinds,
+            key="transformer:kind",
+            format_func=KINDS.__getitem__,
+            help="Encoder and decoder, only a decoder, or an encoder that classifies.",
+            **BOUND,
+        )
+        layers = st.slider(
+            "Layers", 1, 12, 3, key=LAYERS, help="How many layers are stacked.", **BOUND
+        )
+        panel = st.popover(
+            "Blocks",
+            icon=":material/tune:",
+            key="transformer:blocks",
+            width="stretch",
+            help="Norm, activation, position, sizes and seed",
+        )
     blocks = _blocks(panel, kind)
     seed, pattern = blocks.pop("seed"), blocks.pop("pattern")
     model = ModelConfig.transformer(kind=kind, layers=layers, **blocks)
@@ -158,29 +224,84 @@ def _blocks(panel: Any, kind: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     with panel:
         for name, label, names, help_text in (
-                ("norm", "Norm position", NORMS, "Whether a norm comes after the sum or before the sublayer."),
-                ("normalization", "Norm", NORMALIZATIONS, "RMSNorm scales a vector without shifting its mean."),
-                ("activation", "Activation", ACTIVATIONS, "The function between the two layers of feed-forward.")):
-            values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.__getitem__,
-                                        help=help_text, **BOUND)
+            (
+                "norm",
+                "Norm position",
+                NORMS,
+                "Whether a norm comes after the sum or before the sublayer.",
+            ),
+            (
+                "normalization",
+                "Norm",
+                NORMALIZATIONS,
+                "RMSNorm scales a vector without shifting its mean.",
+            ),
+            (
+                "activation",
+                "Activation",
+                ACTIVATIONS,
+                "The function between the two layers of feed-forward.",
+            ),
+        ):
+            values[name] = st.selectbox(
+                label,
+                list(names),
+                key=f"transformer:{name}",
+                format_func=names.__getitem__,
+                help=help_text,
+                **BOUND,
+            )
         names = {entry.key: entry.name for entry in POSITIONS}
-        values["position"] = st.selectbox("Position", list(names), list(names).index("sinusoidal"),
-                                          key="transformer:position", format_func=lambda key: names[key],
-                                          help="How the model learns the order of tokens.", **BOUND)
-        values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **keep_heads(
-                                                 "transformer:d_model", lambda _: "transformer:heads", _heads_of),
-                                             help="The count of numbers in the vector of each token.", **BOUND)
+        values["position"] = st.selectbox(
+            "Position",
+            list(names),
+            list(names).index("sinusoidal"),
+            key="transformer:position",
+            format_func=lambda key: names[key],
+            help="How the model learns the order of tokens.",
+            **BOUND,
+        )
+        values["d_model"] = st.select_slider(
+            "d_model",
+            WIDTHS,
+            32,
+            key="transformer:d_model",
+            **keep_heads("transformer:d_model", lambda _: "transformer:heads", _heads_of),
+            help="The count of numbers in the vector of each token.",
+            **BOUND,
+        )
         fits = _heads_of(values["d_model"])
-        values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads",
-                                           help="Attentions side by side; their number divides d_model.", **BOUND)
+        values["num_heads"] = st.selectbox(
+            "Heads",
+            fits,
+            fits.index(2),
+            key="transformer:heads",
+            help="Attentions side by side; their number divides d_model.",
+            **BOUND,
+        )
         note_heads("transformer:d_model", values["d_model"], values["num_heads"])
         known = published(kind, values["d_model"], values["num_heads"])
         if st.session_state.get("transformer:pattern") not in known:
             st.session_state.pop("transformer:pattern", None)
-        chosen = st.selectbox("Layer pattern", [SAME, *known], key="transformer:pattern", format_func=pattern_label,
-                              help="The attentions of a published model's layers, which repeat; they bring positions "
-                                   "of their own.", **BOUND)
+        chosen = st.selectbox(
+            "Layer pattern",
+            [SAME, *known],
+            key="transformer:pattern",
+            format_func=pattern_label,
+            help="The attentions of a published model's layers, which repeat; they bring positions "
+            "of their own.",
+            **BOUND,
+        )
         values["pattern"] = known.get(chosen, ())
-        values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed",
-                                             help="Another seed gives other random weights.", **BOUND))
+        values["seed"] = int(
+            st.number_input(
+                "Seed",
+                0,
+                999_999,
+                0,
+                key="transformer:seed",
+                help="Another seed gives other random weights.",
+                **BOUND,
+            )
+        )
     return values

@@ -22,7 +22,14 @@ from dashboard.components.block_diagram import Block, block_diagram, paths_of, s
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached, shared
-from dashboard.runtime.link_values import fragment, one_of, read_linked, take_link, write_link, write_linked
+from dashboard.runtime.link_values import (
+    fragment,
+    one_of,
+    read_linked,
+    take_link,
+    write_link,
+    write_linked,
+)
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
@@ -32,7 +39,17 @@ from dashboard.views.transformer.controls import NORMS, Controls, draw_controls,
 from dashboard.views.transformer.script import script
 from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import Move, Question, picture, predict, try_this
-from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, source_panel, theme, title
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart
 
@@ -41,26 +58,45 @@ TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "trans
 DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
 NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
 MOVES = (
-    Move("Decoder only", DECODER,
-         "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
-         "built like this."),
-    Move("Classifier of images", {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
-         "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
-         "like this."),
-    Move("Norm before", {**TRANSLATOR, "transformer:norm": "pre", NORMS_PANEL: True},
-         "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last "
-         "panel compares both in deep models: a first layer whose gradient is near 0 hardly learns."),
-    Move("Twelve layers", {**TRANSLATOR, "transformer:layers": 12},
-         "All layers have the same shape, so attention’s share of the parameters hardly changes."),
-    Move("Layers of Gemma 3", {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
-         "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
-         "and 5 and compare their maps. A long text then takes little memory in five layers of six."),
+    Move(
+        "Decoder only",
+        DECODER,
+        "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
+        "built like this.",
+    ),
+    Move(
+        "Classifier of images",
+        {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
+        "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
+        "like this.",
+    ),
+    Move(
+        "Norm before",
+        {**TRANSLATOR, "transformer:norm": "pre", NORMS_PANEL: True},
+        "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last "
+        "panel compares both in deep models: a first layer whose gradient is near 0 hardly learns.",
+    ),
+    Move(
+        "Twelve layers",
+        {**TRANSLATOR, "transformer:layers": 12},
+        "All layers have the same shape, so attention’s share of the parameters hardly changes.",
+    ),
+    Move(
+        "Layers of Gemma 3",
+        {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
+        "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
+        "and 5 and compare their maps. A long text then takes little memory in five layers of six.",
+    ),
 )
 OPTIONS = ("All tokens", "The tokens before it", "Only the token at its own position")
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
 HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
-ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
+ATTENTION = {
+    "self": "self-attention",
+    "causal": "causal self-attention",
+    "cross": "cross-attention",
+}
 
 
 def page() -> None:
@@ -90,8 +126,11 @@ def _explore() -> None:
 
 def _header() -> Controls | None:
     """Draw the title and the controls; None where they are of no model."""
-    title("The Transformer", "Press **Next** to follow one example through a whole model, from bottom to top.",
-          first=False)
+    title(
+        "The Transformer",
+        "Press **Next** to follow one example through a whole model, from bottom to top.",
+        first=False,
+    )
     return draw_controls()
 
 
@@ -117,23 +156,42 @@ def _show(controls: Controls | None) -> Measurements | None:
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
     path, pre_norm = _attention_path(tree), controls.config.norm == "pre"
     with picture("transformer"):
-        block_diagram(stacks_of(tree), blocks(tree, result, pre_norm), key=BLOCKS, pre_norm=pre_norm,
-                      chosen=path if st.session_state.get(PICK) == path else "", on_pick=partial(_store_pick, BLOCKS),
-                      label=text.of_model(tree), pending=result is None)
+        block_diagram(
+            stacks_of(tree),
+            blocks(tree, result, pre_norm),
+            key=BLOCKS,
+            pre_norm=pre_norm,
+            chosen=path if st.session_state.get(PICK) == path else "",
+            on_pick=partial(_store_pick, BLOCKS),
+            label=text.of_model(tree),
+            pending=result is None,
+        )
 
 
 def _numbers(result: Measurements, path: str) -> None:
     """Draw every part of the model as a table, and the gradient and output of each layer."""
     caption(text.of_memory(result))
-    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=partial(_store_pick, DIAGRAM),
-            fact=text.of_model(result.tree))
+    diagram(
+        result.tree,
+        key=DIAGRAM,
+        chosen=path,
+        on_pick=partial(_store_pick, DIAGRAM),
+        fact=text.of_model(result.tree),
+    )
     # Draw gradient and output of each layer of this model
     stacks: dict[str, list] = {}
     for part in result.tree.layers():
-        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
+        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(
+            part
+        )
     if max(map(len, stacks.values())) > 1:
-        _two_charts({name: ([part.gradient for part in parts], [part.std for part in parts])
-                     for name, parts in stacks.items()}, "along")
+        _two_charts(
+            {
+                name: ([part.gradient for part in parts], [part.std for part in parts])
+                for name, parts in stacks.items()
+            },
+            "along",
+        )
 
 
 def _store_pick(key: str) -> None:
@@ -163,31 +221,59 @@ def _maps(result: Measurements, controls: Controls, path: str) -> None:
     columns = st.columns([1, 2], gap="large")
     with columns[0]:
         state = attention_view(
-            trace, key=f"transformer:grid:{kind}", layer=layer, head=head, layout="grid", link=f"transformer:{kind}",
-            caption=f"Weights {weights}.")
+            trace,
+            key=f"transformer:grid:{kind}",
+            layer=layer,
+            head=head,
+            layout="grid",
+            link=f"transformer:{kind}",
+            caption=f"Weights {weights}.",
+        )
     with columns[1]:
         state = attention_view(
-            trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
-            pin=pin, show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+            trace,
+            key=f"transformer:map:{kind}",
+            layer=state.layer,
+            head=state.head,
+            link=f"transformer:{kind}",
+            pin=pin,
+            show="matrix",
+            height=360,
+            title=f"Layer {state.layer}, head {state.head}",
+        )
     add_script(partial(script, controls, result, kind, state.layer, state.head))
     if kind == "cross":
         caption(text.of_cross_rows(item.queries))
-    write_linked("transformer", HEAD, None if (state.layer, state.head) == usual else (state.layer, state.head))
+    write_linked(
+        "transformer",
+        HEAD,
+        None if (state.layer, state.head) == usual else (state.layer, state.head),
+    )
     write_linked("transformer", CELL, state.pin)
 
 
 def _depth(controls: Controls) -> None:
     """Draw the same model with its norms after and before, at a chosen depth."""
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
-    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key=DEPTH,
-                           help="How many layers each of the two models has.", **BOUND)
+    layers = row[0].slider(
+        "Depth of both models, in layers",
+        2,
+        12,
+        12,
+        key=DEPTH,
+        help="How many layers each of the two models has.",
+        **BOUND,
+    )
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     with one_thread():
         depths: dict[str, Depth] = {
-            norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS}
+            norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
+        }
     names = {"post": "after", "pre": "before"}
-    _two_charts({names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth")
+    _two_charts(
+        {names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
+    )
     fact(text.of_depth(depths["post"], depths["pre"], layers))
     caption(text.of_depth_conditions(depths["post"], depths["pre"]))
 
@@ -199,8 +285,12 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
         curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
         chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180)
-        column.markdown(f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True)
-        draw_chart(column, chart, key=f"transformer:{key}:{i}", alt=f"{heading}, post-norm and pre-norm")
+        column.markdown(
+            f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True
+        )
+        draw_chart(
+            column, chart, key=f"transformer:{key}:{i}", alt=f"{heading}, post-norm and pre-norm"
+        )
 
 
 def _sources() -> None:
@@ -210,7 +300,8 @@ def _sources() -> None:
         "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
         "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
         "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
-        "[Shazeer 2020](https://arxiv.org/abs/2002.05202).")
+        "[Shazeer 2020](https://arxiv.org/abs/2002.05202)."
+    )
     for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
         source_panel(built)
 
@@ -220,11 +311,17 @@ def _sources() -> None:
 
 def question(mixes: dict[str, bool]) -> Question:
     """What an output depends on without attention; `mixes` says whether feed_forward mixes tokens, as measured."""
-    why = ("One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
-           "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
-           "connections process each token alone, too, so only attention moves information between tokens.")
-    return Question("Take all attention blocks away. On which tokens could the output at one position still depend?",
-                    OPTIONS, 0 if mixes["feed_forward"] else 2, (why,) * 3)
+    why = (
+        "One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
+        "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
+        "connections process each token alone, too, so only attention moves information between tokens."
+    )
+    return Question(
+        "Take all attention blocks away. On which tokens could the output at one position still depend?",
+        OPTIONS,
+        0 if mixes["feed_forward"] else 2,
+        (why,) * 3,
+    )
 
 
 # The blocks of the diagram: what each part is, its numbers, and the first example's vectors and maps in it.
@@ -242,8 +339,9 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
         last = part.path.rpartition(".")[2]
         if last.startswith("around_") and pre_norm:
             made[f"{part.path}+"] = Block("Add", text.ABOUT["add"])
-            made[part.path] = Block("Norm", text.ABOUT["norm"], _axis_numbers(part, whole),
-                                    *_vectors(result, part.path))
+            made[part.path] = Block(
+                "Norm", text.ABOUT["norm"], _axis_numbers(part, whole), *_vectors(result, part.path)
+            )
             continue
         tokens, vectors = _vectors(result, part.path)
         maps = None
@@ -251,8 +349,9 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
             kind, layer = kind_and_layer(part.path)
             maps = result.trace.of(kind).map(layer).weights
         lines = text.predictions(result) if result and part.path == "output" else ()
-        made[part.path] = Block(part.title, text.about(part), _axis_numbers(part, whole), tokens, vectors,
-                                maps, lines)
+        made[part.path] = Block(
+            part.title, text.about(part), _axis_numbers(part, whole), tokens, vectors, maps, lines
+        )
     return made
 
 
@@ -270,10 +369,14 @@ def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     """Shape, parameters and FLOPs of a part, with its shares of the model's."""
     rows = []
     if part.shape is not None:
-        axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(len(part.shape), "the batch first")
+        axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(
+            len(part.shape), "the batch first"
+        )
         rows.append((f"output, {axes}", " × ".join(map(str, part.shape))))
     if part.parameters:
-        rows.append(("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})"))
+        rows.append(
+            ("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})")
+        )
     if part.flops:
         rows.append(("FLOPs", f"{operations(part.flops)} ({percent(part.flops / whole.flops)})"))
     return tuple(rows)

@@ -14,7 +14,9 @@ from dashboard.views.transformer.controls import Controls, run_of
 TRAINED = "A trained model from a checkpoint of its run."
 RANDOM = "A model with random weights from a seed."
 SUMMARY = "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples."
-ATTENTION = "The attention of every layer and head on the first example, and what the model predicts there."
+ATTENTION = (
+    "The attention of every layer and head on the first example, and what the model predicts there."
+)
 MEASURE = f"""
 from core.models.model_summary import summarize
 from core.training.objectives import objective
@@ -49,12 +51,26 @@ from core.show import show
 
 show(trace, layer={layer}, head={head})
 """
-    results = {f"trace.map({index}).weights": item.weights for index, item in enumerate(result.trace.of(kind).maps)}
-    results |= {"tree.parameters": np.array(result.tree.parameters), "tree.flops": np.array(result.tree.flops),
-                "losses[0].item()": np.array(result.loss),
-                "[share for _, share in reading.predicted]": np.array([share for _, share in result.predicted])}
-    return Script((Cell(RANDOM if controls.seeded else TRAINED, _model(controls)), Cell(SUMMARY, MEASURE),
-                   Cell(ATTENTION, read, draw, f"transformer:grid:{kind}")), results)
+    results = {
+        f"trace.map({index}).weights": item.weights
+        for index, item in enumerate(result.trace.of(kind).maps)
+    }
+    results |= {
+        "tree.parameters": np.array(result.tree.parameters),
+        "tree.flops": np.array(result.tree.flops),
+        "losses[0].item()": np.array(result.loss),
+        "[share for _, share in reading.predicted]": np.array(
+            [share for _, share in result.predicted]
+        ),
+    }
+    return Script(
+        (
+            Cell(RANDOM if controls.seeded else TRAINED, _model(controls)),
+            Cell(SUMMARY, MEASURE),
+            Cell(ATTENTION, read, draw, f"transformer:grid:{kind}"),
+        ),
+        results,
+    )
 
 
 def _model(controls: Controls) -> str:

@@ -17,7 +17,13 @@ from core.training.runs import LISTED, Run, list_runs
 from dashboard.runtime.cache import model, shared
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.widgets.fine_tuned_models import after, before
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model, local_models, reading_of
+from dashboard.widgets.model_picker import (
+    ModelChoice,
+    ModelRef,
+    load_model,
+    local_models,
+    reading_of,
+)
 from dashboard.widgets.model_picker.models import parse_model
 from dashboard.widgets.model_picker.resolve import downloaded_models
 
@@ -54,17 +60,23 @@ class Comparison:
         return self.pair.in_place() if self.in_place else self.pair.nearest()
 
 
-def read_sides(choice: ModelChoice, second: int | tuple[str, ModelRef] | ModelInputs) -> tuple[Side, Side]:
+def read_sides(
+    choice: ModelChoice, second: int | tuple[str, ModelRef] | ModelInputs
+) -> tuple[Side, Side]:
     """Read both sides; `second` is a seed of untrained weights, a named model, a picture or a text."""
     if isinstance(second, int):
         return _with_untrained(choice, second)
     if isinstance(second, tuple):
         return _with_model(choice, *second)
     if second.picture is not None:
-        return Side("Picture A", "", choice.reading), Side("Picture B", "", reading_of(choice.ref, second))
+        return Side("Picture A", "", choice.reading), Side(
+            "Picture B", "", reading_of(choice.ref, second)
+        )
     inputs = replace(choice.inputs, text=second.text, target=None)
-    return (Side("Text A", shorten(choice.inputs.text), choice.reading),
-            Side("Text B", shorten(second.text), reading_of(choice.ref, inputs)))
+    return (
+        Side("Text A", shorten(choice.inputs.text), choice.reading),
+        Side("Text B", shorten(second.text), reading_of(choice.ref, inputs)),
+    )
 
 
 def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Side]:
@@ -72,18 +84,24 @@ def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Si
     other = load_model(ref)
     assert choice.pretrained is not None
     if not other.reads_text:
-        raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
-                              "that reads text.")
-    return (Side("Model A", choice.pretrained.name, choice.reading),
-            Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))))
+        raise PretrainedError(
+            f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
+            "that reads text."
+        )
+    return (
+        Side("Model A", choice.pretrained.name, choice.reading),
+        Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))),
+    )
 
 
 def _with_untrained(choice: ModelChoice, seed: int) -> tuple[Side, Side]:
     """The model and a copy with random weights."""
     assert choice.pretrained is not None
     inputs = untrained_inputs(choice)
-    return (Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
-            Side("Untrained", f"seed {seed}", shared(_read_untrained, choice.ref, seed, inputs)))
+    return (
+        Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
+        Side("Untrained", f"seed {seed}", shared(_read_untrained, choice.ref, seed, inputs)),
+    )
 
 
 def untrained_inputs(choice: ModelChoice) -> ModelInputs:
@@ -91,7 +109,9 @@ def untrained_inputs(choice: ModelChoice) -> ModelInputs:
     assert choice.pretrained is not None
     if choice.reading.target is None:
         return choice.inputs
-    target = choice.pretrained.tokenizer.decode(list(choice.reading.target.ids), skip_special_tokens=True)
+    target = choice.pretrained.tokenizer.decode(
+        list(choice.reading.target.ids), skip_special_tokens=True
+    )
     return replace(choice.inputs, target=str(target))
 
 
@@ -105,8 +125,12 @@ def _untrained(ref: ModelRef, seed: int) -> Pretrained:
 
 def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
     """The models to compare with, by name: first those that were fine-tuned from this one."""
-    runs = [run for run in reversed(list_runs(latest=LISTED)) if is_fine_tune(run) and result(run)][:LATEST]
-    tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None]
+    runs = [run for run in reversed(list_runs(latest=LISTED)) if is_fine_tune(run) and result(run)][
+        :LATEST
+    ]
+    tuned = [
+        pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None
+    ]
     own = {name: ref for base, name, ref in tuned if base == choice.ref}
     others = {name: ref for base, name, ref in tuned if base != choice.ref}
     here = {ref.name: ref for ref in local_models() if load_model(ref).reads_text}
@@ -126,7 +150,11 @@ def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
         return None
     base = name_of(config.model)
     name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-    return before(config.model), f"{FINE_TUNED}{base}, {EXAMPLE if run in EXAMPLE_RUNS.values() else name}", ref
+    return (
+        before(config.model),
+        f"{FINE_TUNED}{base}, {EXAMPLE if run in EXAMPLE_RUNS.values() else name}",
+        ref,
+    )
 
 
 def kinds(first: Side, second: Side) -> list[Kind]:
@@ -149,15 +177,19 @@ def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
         one, two = _words(first, kind, one), _words(second, second_kind, two)
     pair = Aligned.of(one, two)
     if len(pair.rows.pairs) * len(pair.columns.pairs) > MOST_CELLS:
-        raise PretrainedError(f"Side by side these texts have {len(pair.rows.pairs):,} × {len(pair.columns.pairs):,} "
-                              "cells; at most 512 × 1,024 are drawn. Use shorter texts.")
+        raise PretrainedError(
+            f"Side by side these texts have {len(pair.rows.pairs):,} × {len(pair.columns.pairs):,} "
+            "cells; at most 512 × 1,024 are drawn. Use shorter texts."
+        )
     return pair, merged
 
 
 def _words(side: Side, kind: Kind, trace: AttentionTrace) -> AttentionTrace:
     rows, columns = side.reading.lines(kind)
     transform = MapTransform(group_by_word(rows.word), group_by_word(columns.word))
-    return AttentionTrace(tuple(transform_map(item, transform) for item in trace.maps), trace.source)
+    return AttentionTrace(
+        tuple(transform_map(item, transform) for item in trace.maps), trace.source
+    )
 
 
 def shorten(text: str) -> str:

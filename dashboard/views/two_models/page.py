@@ -46,8 +46,10 @@ ABSENT = "absent"
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    title("Two models, two texts",
-          "Compare attention head by head: change a word, take another model, or the same model untrained.")
+    title(
+        "Two models, two texts",
+        "Compare attention head by head: change a word, take another model, or the same model untrained.",
+    )
     choice = choose_model("two_models", needs=("model",))
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
@@ -66,7 +68,9 @@ def _comparison(choice: ModelChoice) -> None:
     sides = compute.read_sides(choice, controls.second)
     if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
         st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
-    with st.container(horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"):
+    with st.container(
+        horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
+    ):
         pair, merged = compute.align_sides(sides, draw_kind(compute.kinds(*sides)))
         in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
     comparison = Comparison(sides, pair, merged, in_place)
@@ -82,7 +86,11 @@ def _comparison(choice: ModelChoice) -> None:
     with right:
         fact(text.fact(comparison, head))
         st.caption(text.conditions(comparison, controls.mode))
-    if isinstance(controls.second, ModelInputs) and choice.pretrained is not None and choice.pretrained.reads_text:
+    if (
+        isinstance(controls.second, ModelInputs)
+        and choice.pretrained is not None
+        and choice.pretrained.reads_text
+    ):
         patching.section(choice, replace(choice.inputs, text=controls.second.text))
 
 
@@ -91,9 +99,14 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
         draw_head(heads, head, ref, kind)
-        draw_chart(st, apart(heads, head, comparison.in_place, theme()), key=GRID, selection_mode=[PICKED],
-                   on_select=lambda: pick_pressed_head(heads, ref, kind),
-                   alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}")
+        draw_chart(
+            st,
+            apart(heads, head, comparison.in_place, theme()),
+            key=GRID,
+            selection_mode=[PICKED],
+            on_select=lambda: pick_pressed_head(heads, ref, kind),
+            alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
+        )
     with right:
         for name, value, meaning in text.figures(heads):
             st.metric(name, value, help=meaning)
@@ -115,11 +128,27 @@ def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> None:
     row, column = text.most_different_cell(pair, head) or (None, None)
     tiles, frames = _tiles(comparison, head), None
     if fits(len(heads), tiles):
-        frames = Frames(HEAD, heads.index(head), [_tiles(comparison, each) for each in heads],
-                        [each.name for each in heads])
-    multiples(tiles, pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK, pin=pin,
-              frames=frames, query=row, column=column, reads=READS[kind], height=HIGH, absent=ABSENT,
-              fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}")
+        frames = Frames(
+            HEAD,
+            heads.index(head),
+            [_tiles(comparison, each) for each in heads],
+            [each.name for each in heads],
+        )
+    multiples(
+        tiles,
+        pair.queries,
+        pair.keys,
+        key=f"two_models:maps:{kind}",
+        link=LINK,
+        pin=pin,
+        frames=frames,
+        query=row,
+        column=column,
+        reads=READS[kind],
+        height=HIGH,
+        absent=ABSENT,
+        fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}",
+    )
 
 
 def _difference(comparison: Comparison, head: HeadChange, pin: Pair | None) -> Pair | None:
@@ -130,19 +159,36 @@ def _difference(comparison: Comparison, head: HeadChange, pin: Pair | None) -> P
     mask = None if both.all() else both
     row, column = text.most_different_cell(pair, head) or (None, None)
     return difference_map(
-        Tile(second.name, "", second.weights, mask), Tile(first.name, "", first.weights, mask), pair.queries, pair.keys,
-        key=f"two_models:apart:{pair.first.map(0).kind}", link=LINK, height=HIGH, query=row, column=column, pin=pin,
-        reads=READS[pair.first.map(0).kind], absent=ABSENT, fact=f"{second.name} minus {first.name}")
+        Tile(second.name, "", second.weights, mask),
+        Tile(first.name, "", first.weights, mask),
+        pair.queries,
+        pair.keys,
+        key=f"two_models:apart:{pair.first.map(0).kind}",
+        link=LINK,
+        height=HIGH,
+        query=row,
+        column=column,
+        pin=pin,
+        reads=READS[pair.first.map(0).kind],
+        absent=ABSENT,
+        fact=f"{second.name} minus {first.name}",
+    )
 
 
 def _definitions() -> None:
-    st.markdown("Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988). The "
-                "difference of two heads is the total variation between their rows, averaged:")
-    st.latex(r"\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)")
-    st.markdown("A head that changed need not matter for the answer: the page Evidence switches heads off to test it. "
-                "On the changes by fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the "
-                "difference between trained and random queries and keys [Trockman "
-                "2023](https://arxiv.org/abs/2305.09828).")
+    st.markdown(
+        "Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988). The "
+        "difference of two heads is the total variation between their rows, averaged:"
+    )
+    st.latex(
+        r"\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)"
+    )
+    st.markdown(
+        "A head that changed need not matter for the answer: the page Evidence switches heads off to test it. "
+        "On the changes by fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the "
+        "difference between trained and random queries and keys [Trockman "
+        "2023](https://arxiv.org/abs/2305.09828)."
+    )
     source_panel(difference.align)
     source_panel(difference.weight_moved)
 
@@ -155,27 +201,76 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
     ink = Ink.of(theme)
     numbers = sorted({item.number for item in heads})
     across = max(item.head for item in heads) + 1
-    rows = [{"layer": item.number, "head": item.head, "moved": item.moved, "name": item.name,
-             "to": item.name if in_place else item.other, "text": number(item.moved),
-             "short": cell(number(item.moved))} for item in heads]
-    at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", numbers, ink, "left")}
-    colour = {"field": "moved", "type": "quantitative",
-              "scale": {"range": colour_scale(theme), "domain": [0, 1]},
-              "legend": {"title": "share of the weight on other tokens", "orient": "bottom", "direction": "horizontal",
-                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 2, "labelColor": ink.quiet,
-                         "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
-    tips = [{"field": name, "title": title} for name, title in
-            (("name", "head"), ("to", "compared with"), ("text", "difference"))]
-    layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
+    rows = [
+        {
+            "layer": item.number,
+            "head": item.head,
+            "moved": item.moved,
+            "name": item.name,
+            "to": item.name if in_place else item.other,
+            "text": number(item.moved),
+            "short": cell(number(item.moved)),
+        }
+        for item in heads
+    ]
+    at = {
+        "x": _band("head", list(range(across)), ink, "top"),
+        "y": _band("layer", numbers, ink, "left"),
+    }
+    colour = {
+        "field": "moved",
+        "type": "quantitative",
+        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
+        "legend": {
+            "title": "share of the weight on other tokens",
+            "orient": "bottom",
+            "direction": "horizontal",
+            "gradientLength": 160,
+            "gradientThickness": 8,
+            "tickCount": 2,
+            "labelColor": ink.quiet,
+            "titleColor": ink.quiet,
+            "titleFontWeight": "normal",
+            "titleLimit": 300,
+        },
+    }
+    tips = [
+        {"field": name, "title": title}
+        for name, title in (("name", "head"), ("to", "compared with"), ("text", "difference"))
+    ]
+    layers = [
+        layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)
+    ]
     if across <= MOST_NUMBERS:
-        text = {"condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
-                "value": ink.text}
-        layers.append(layer("text", rows, {**at, "text": {"field": "short"}, "color": text}, fontSize=11,
-                             tooltip=False))
-    return picking_grid(layers, {"layer": picked.number, "head": picked.head}, at, ink, TALL, ["name"])
+        text = {
+            "condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
+            "value": ink.text,
+        }
+        layers.append(
+            layer(
+                "text",
+                rows,
+                {**at, "text": {"field": "short"}, "color": text},
+                fontSize=11,
+                tooltip=False,
+            )
+        )
+    return picking_grid(
+        layers, {"layer": picked.number, "head": picked.head}, at, ink, TALL, ["name"]
+    )
 
 
 def _band(name: str, values: Sequence[int], ink: Ink, orient: str) -> Spec:
-    return {"field": name, "type": "ordinal", "title": name if orient == "top" else None,
-            "scale": {"domain": list(values), "paddingInner": 0.06},
-            "axis": {**axis_style(ink), "orient": orient, "labelAngle": 0, "titleAnchor": "start", "titlePadding": 2}}
+    return {
+        "field": name,
+        "type": "ordinal",
+        "title": name if orient == "top" else None,
+        "scale": {"domain": list(values), "paddingInner": 0.06},
+        "axis": {
+            **axis_style(ink),
+            "orient": orient,
+            "labelAngle": 0,
+            "titleAnchor": "start",
+            "titlePadding": 2,
+        },
+    }

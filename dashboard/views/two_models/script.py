@@ -16,20 +16,32 @@ from dashboard.views.two_models.controls import Controls
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.model_picker.code import import_block, inputs_lines, model_cell, model_lines
 
-OTHER = {"texts": "The same model on the other input.", "models": "The other model on the same text.",
-         "untrained": "The same model with random weights."}
+OTHER = {
+    "texts": "The same model on the other input.",
+    "models": "The other model on the same text.",
+    "untrained": "The same model with random weights.",
+}
 HEADS = "The tokens of both aligned, and how far every head moved, beside its partner."
 HEAD = "One head in both, and their difference."
-PATCHED = ("Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
-           "first.")
+PATCHED = (
+    "Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
+    "first."
+)
 
 
-def script(choice: ModelChoice, controls: Controls, comparison: Comparison, head: HeadChange) -> Script:
+def script(
+    choice: ModelChoice, controls: Controls, comparison: Comparison, head: HeadChange
+) -> Script:
     """Both readings, every head's change, and the picked head's two maps."""
-    kind, other_kind = (trace.map(0).kind for trace in (comparison.pair.first, comparison.pair.second))
+    kind, other_kind = (
+        trace.map(0).kind for trace in (comparison.pair.first, comparison.pair.second)
+    )
     inputs = untrained_inputs(choice) if controls.mode == "untrained" else choice.inputs
-    partner = ("in_place()  # each beside the head of the same position" if comparison.in_place else
-               "nearest()  # each beside the most similar head")
+    partner = (
+        "in_place()  # each beside the head of the same position"
+        if comparison.in_place
+        else "nearest()  # each beside the most similar head"
+    )
     heads = f"""
 import numpy as np
 
@@ -52,15 +64,26 @@ from core.show import show_maps
 
 show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
 """
-    results = {"moved": np.array([one.moved for one in comparison.heads]),
-               "[each.difference for each in heads]": np.array([one.difference for one in comparison.heads]),
-               "first": comparison.pair.on_grid(0, head.layer, head.head)[0],
-               "second": comparison.pair.on_grid(1, *head.to)[0],
-               "second - first": comparison.pair.on_grid(1, *head.to)[0] -
-               comparison.pair.on_grid(0, head.layer, head.head)[0], "head.moved": np.array(head.moved)}
-    return Script((model_cell(choice.ref, inputs), Cell(OTHER[controls.mode], _other(choice, controls, inputs)),
-                   Cell(HEADS, heads, _CHART, "two_models:grid"), Cell(HEAD, maps, draw, f"two_models:maps:{kind}")),
-                  results)
+    results = {
+        "moved": np.array([one.moved for one in comparison.heads]),
+        "[each.difference for each in heads]": np.array(
+            [one.difference for one in comparison.heads]
+        ),
+        "first": comparison.pair.on_grid(0, head.layer, head.head)[0],
+        "second": comparison.pair.on_grid(1, *head.to)[0],
+        "second - first": comparison.pair.on_grid(1, *head.to)[0]
+        - comparison.pair.on_grid(0, head.layer, head.head)[0],
+        "head.moved": np.array(head.moved),
+    }
+    return Script(
+        (
+            model_cell(choice.ref, inputs),
+            Cell(OTHER[controls.mode], _other(choice, controls, inputs)),
+            Cell(HEADS, heads, _CHART, "two_models:grid"),
+            Cell(HEAD, maps, draw, f"two_models:maps:{kind}"),
+        ),
+        results,
+    )
 
 
 def _other(choice: ModelChoice, controls: Controls, inputs: ModelInputs) -> str:
@@ -77,13 +100,18 @@ other = read(random, inputs)
         imports, load = model_lines(second[1], "second_model")
         more, made = inputs_lines(second[1], replace(inputs, target=None))
         return f"{import_block(imports | more)}\n\n{load}\nother = read(second_model, {made})"
-    second = second if second.picture is not None else replace(inputs, text=second.text, target=None)
+    second = (
+        second if second.picture is not None else replace(inputs, text=second.text, target=None)
+    )
     imports, made = inputs_lines(choice.ref, second)
     return f"{import_block(imports)}\n\nother = read(model, {made})"
 
 
 def _merge(comparison: Comparison) -> str:
-    return "" if not comparison.merged else """from core.map_transform import transform_trace
+    return (
+        ""
+        if not comparison.merged
+        else """from core.map_transform import transform_trace
 from core.pretrained.token_transform import token_transform
 
 
@@ -92,21 +120,40 @@ def of_words(reading, kind):
     return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
 
 """
+    )
 
 
 def _trace(reading: str, kind: str, comparison: Comparison) -> str:
-    return f"of_words({reading}, {kind!r})" if comparison.merged else f"{reading}.trace.of({kind!r})"
+    return (
+        f"of_words({reading}, {kind!r})" if comparison.merged else f"{reading}.trace.of({kind!r})"
+    )
 
 
-def patch_script(choice: ModelChoice, second: ModelInputs, answers: Sequence[int | None], direction: Direction,
-                 effects: Mapping[LayerKey, LayerEffect], estimates: Mapping[LayerKey, np.ndarray]) -> Script:
+def patch_script(
+    choice: ModelChoice,
+    second: ModelInputs,
+    answers: Sequence[int | None],
+    direction: Direction,
+    effects: Mapping[LayerKey, LayerEffect],
+    estimates: Mapping[LayerKey, np.ndarray],
+) -> Script:
     """What each part of the layers that were patched recovers of the answer."""
     imports, made = inputs_lines(choice.ref, second)
-    more = "".join(f", {name}={value}" for name, value in zip(("output", "contrast"), answers, strict=True)
-                   if value is not None)
+    more = "".join(
+        f", {name}={value}"
+        for name, value in zip(("output", "contrast"), answers, strict=True)
+        if value is not None
+    )
     code = f"""
-{import_block(imports | {f"from core.pretrained.evidence.patching import {name}"
-                         for name in ("estimate_heads", "pair_of", "patch_source", "ranked")})}
+{
+        import_block(
+            imports
+            | {
+                f"from core.pretrained.evidence.patching import {name}"
+                for name in ("estimate_heads", "pair_of", "patch_source", "ranked")
+            }
+        )
+    }
 
 texts = pair_of(model, inputs, {made}{more})
 source = patch_source(texts, {direction!r})
@@ -115,13 +162,22 @@ estimates = estimate_heads(source)  # of heads, to first order
 best = ranked(effects, {direction!r})  # (kind, layer), head, share
 print(*best[:6], sep="\\n")
 """
-    results = {"[share for *_, share in best]": np.array([share for *_, share in ranked(effects, direction)])}
+    results = {
+        "[share for *_, share in best]": np.array(
+            [share for *_, share in ranked(effects, direction)]
+        )
+    }
     for name in ("heads", "residual"):
         results[f"np.concatenate([one.{name} for one in effects.values()])"] = np.concatenate(
-            [getattr(one, name) for one in effects.values()])
-    results["[one.attention for one in effects.values()]"] = np.array([one.attention for one in effects.values()])
+            [getattr(one, name) for one in effects.values()]
+        )
+    results["[one.attention for one in effects.values()]"] = np.array(
+        [one.attention for one in effects.values()]
+    )
     if estimates:
-        results["np.concatenate(list(estimates.values()))"] = np.concatenate(list(estimates.values()))
+        results["np.concatenate(list(estimates.values()))"] = np.concatenate(
+            list(estimates.values())
+        )
     return Script((Cell(PATCHED, code, _PATCH_CHART, "two_models:patch:heads"),), results)
 
 

@@ -172,10 +172,14 @@ def _embedding(ref: ModelRef, inputs: ModelInputs) -> torch.Tensor:
 
 def sentences(first: str, more: str) -> tuple[str, ...]:
     """The sentence that was chosen and a line each of the others, once each; PretrainedError for too many."""
-    lines = tuple(dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip()))
+    lines = tuple(
+        dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip())
+    )
     if len(lines) > MOST_SENTENCES:
-        raise PretrainedError(f"There are {len(lines)} sentences; at most {MOST_SENTENCES} are compared at once. "
-                              f"Take {len(lines) - MOST_SENTENCES} out.")
+        raise PretrainedError(
+            f"There are {len(lines)} sentences; at most {MOST_SENTENCES} are compared at once. "
+            f"Take {len(lines) - MOST_SENTENCES} out."
+        )
     return lines
 
 
@@ -186,7 +190,9 @@ def continuation_text(ref: ModelRef, inputs: ModelInputs) -> str:
 
 def _continuation_text(ref: ModelRef, inputs: ModelInputs) -> str:
     pretrained = load_model(ref)
-    return decode_text(pretrained, generate(pretrained, inputs, SearchSettings(longest=12)).hypotheses[0].tokens)
+    return decode_text(
+        pretrained, generate(pretrained, inputs, SearchSettings(longest=12)).hypotheses[0].tokens
+    )
 
 
 def first_crossing(reading: Reading, words: list[int]) -> int:
@@ -194,4 +200,11 @@ def first_crossing(reading: Reading, words: list[int]) -> int:
     weights = reading.trace.of("cross").maps[-1].weights.mean(0)[words]
     targets = weights[:, : len(reading.source)].argmax(1)
     tokens = reading.produced.tokens if reading.produced else ()
-    return next((i for i in range(1, len(words)) if targets[i] < targets[i - 1] and tokens[words[i]].isalpha()), 0)
+    return next(
+        (
+            i
+            for i in range(1, len(words))
+            if targets[i] < targets[i - 1] and tokens[words[i]].isalpha()
+        ),
+        0,
+    )

@@ -16,9 +16,15 @@ from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
-MORE = "\n".join(("The dog was too exhausted to walk over the road.", "Because it was raining, she took an umbrella.",
-                  "He forgot his umbrella and got wet.", "The bank raised its interest rates again.",
-                  "Money costs more to borrow this year."))
+MORE = "\n".join(
+    (
+        "The dog was too exhausted to walk over the road.",
+        "Because it was raining, she took an umbrella.",
+        "He forgot his umbrella and got wet.",
+        "The bank raised its interest rates again.",
+        "Money costs more to borrow this year.",
+    )
+)
 MORE_SIGNS = 6_000
 LONG_WORD = 4
 MOST_BUTTONS = 40
@@ -49,13 +55,30 @@ def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Con
 
 def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
     if pretrained.reads == "picture":
-        names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
+        names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[
+            :8
+        ]
         others = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
-        return (("This picture", choice.inputs), *(pair for pair in others if pair[1] != choice.inputs))
-    more = st.text_area("Other sentences, one per line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
-                        help="Each is compared with the text above and with the others.", **BOUND) or ""
+        return (
+            ("This picture", choice.inputs),
+            *(pair for pair in others if pair[1] != choice.inputs),
+        )
+    more = (
+        st.text_area(
+            "Other sentences, one per line",
+            MORE,
+            key="use_model:more",
+            max_chars=MORE_SIGNS,
+            height=150,
+            help="Each is compared with the text above and with the others.",
+            **BOUND,
+        )
+        or ""
+    )
     names = sentences(choice.inputs.text, more)
-    return tuple(zip(names, (choice.inputs, *map(ModelInputs, names[1:])), strict=False))  # there may be no sentence
+    return tuple(
+        zip(names, (choice.inputs, *map(ModelInputs, names[1:])), strict=False)
+    )  # there may be no sentence
 
 
 def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
@@ -65,7 +88,14 @@ def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
         return choice.inputs
     maskable = maskable_words(line)
     numbers, words = list(maskable), list(maskable.values())
-    default = next((i for i in reversed(range(len(words))) if words[i].isalpha() and len(words[i]) >= LONG_WORD), 0)
+    default = next(
+        (
+            i
+            for i in reversed(range(len(words)))
+            if words[i].isalpha() and len(words[i]) >= LONG_WORD
+        ),
+        0,
+    )
     picked = _pick("Masked word", words, default, f"use_model:masked:{choice.inputs.text[:80]}")
     return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, numbers[picked]))
 
@@ -90,7 +120,9 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
     link_value(key, default, one_of(indices), name=WORD)
     if len(names) > MOST_BUTTONS:
         return st.selectbox(label, indices, format_func=name_of, key=key, help=PICK_HELP)
-    choice = st.segmented_control(label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP)
+    choice = st.segmented_control(
+        label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP
+    )
     return default if choice is None else int(choice)
 
 
@@ -98,8 +130,13 @@ def draw_measure(ref: ModelRef, answer: Answer) -> bool:
     """Whether to measure every head; a long measurement first needs a press of the button drawn here."""
     requested = f"use_model:measured:{ref.written}"
     if answer.work > AT_ONCE and not st.session_state.get(requested):
-        st.button(f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s", key="use_model:measure",
-                  help="The model runs once for each head, without it.",
-                  icon=":material/play_arrow:", on_click=st.session_state.update, args=({requested: True},))
+        st.button(
+            f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s",
+            key="use_model:measure",
+            help="The model runs once for each head, without it.",
+            icon=":material/play_arrow:",
+            on_click=st.session_state.update,
+            args=({requested: True},),
+        )
         return False
     return True

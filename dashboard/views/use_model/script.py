@@ -14,7 +14,12 @@ from dashboard.views.use_model import compute
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import Compared
 from dashboard.widgets.model_picker import ModelChoice
-from dashboard.widgets.model_picker.code import import_block, inputs_lines, model_cell, question_code
+from dashboard.widgets.model_picker.code import (
+    import_block,
+    inputs_lines,
+    model_cell,
+    question_code,
+)
 
 SIMILARITY = "The cosine of the embeddings of each pair."
 ANSWER = "The model's answer, and the likeliest tokens or classes."
@@ -35,13 +40,18 @@ alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row
 """
 
 
-def embed_script(choice: ModelChoice, compared: Compared, table: np.ndarray, answer: Answer, head: Head) -> Script:
+def embed_script(
+    choice: ModelChoice, compared: Compared, table: np.ndarray, answer: Answer, head: Head
+) -> Script:
     """The similarity of all pairs, and the head on which that of one pair depends most."""
     imports = {"from core.pretrained.model_tasks import similarities"}
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
-        imports, others = imports.union(*(more for more, _ in parts)), ", ".join(line for _, line in parts)
+        imports, others = (
+            imports.union(*(more for more, _ in parts)),
+            ", ".join(line for _, line in parts),
+        )
     code = f"""
 {import_block(imports)}
 
@@ -50,13 +60,20 @@ table = similarities(model, [inputs, {others}])  # (N, N)
 print(table)
 """
     cell, results = _head(choice, answer, head)
-    return Script((model_cell(choice.ref, answer.baseline.question.inputs),
-                   Cell(SIMILARITY, code, PAIRS, "Similarity of each pair of sentences"),
-                   _ask(answer.baseline.question, "print(baseline.value)"), cell),
-                  {"table": table, "baseline.value": np.array(answer.baseline.value), **results})
+    return Script(
+        (
+            model_cell(choice.ref, answer.baseline.question.inputs),
+            Cell(SIMILARITY, code, PAIRS, "Similarity of each pair of sentences"),
+            _ask(answer.baseline.question, "print(baseline.value)"),
+            cell,
+        ),
+        {"table": table, "baseline.value": np.array(answer.baseline.value), **results},
+    )
 
 
-def answer_script(choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head) -> Script:
+def answer_script(
+    choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head
+) -> Script:
     """The likeliest answers, and the head on which the first one depends most."""
     more = """
 likeliest = top_candidates(model, baseline.answer, 8)  # id, word, probability
@@ -64,11 +81,25 @@ for one in likeliest:
     print(f"{one.word} {one.probability:.3f}")
 """
     cell, results = _head(choice, answer, head)
-    picture = "The likeliest next tokens" if answer.baseline.question.position is not None else "The likeliest answers"
-    return Script((model_cell(choice.ref, answer.baseline.question.inputs),
-                   _ask(answer.baseline.question, more, BARS, picture), cell),
-                  {"[one.probability for one in likeliest]": np.array([one.probability for one in predictions]),
-                   "[one.id for one in likeliest]": np.array([one.id for one in predictions]), **results})
+    picture = (
+        "The likeliest next tokens"
+        if answer.baseline.question.position is not None
+        else "The likeliest answers"
+    )
+    return Script(
+        (
+            model_cell(choice.ref, answer.baseline.question.inputs),
+            _ask(answer.baseline.question, more, BARS, picture),
+            cell,
+        ),
+        {
+            "[one.probability for one in likeliest]": np.array(
+                [one.probability for one in predictions]
+            ),
+            "[one.id for one in likeliest]": np.array([one.id for one in predictions]),
+            **results,
+        },
+    )
 
 
 def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
@@ -81,7 +112,9 @@ def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Ce
 baseline = ask(model, {question_code(question)})
 {more.strip()}
 """
-    return Cell(ANSWER if draw else "What is measured: the cosine of one pair.", code, draw, picture)
+    return Cell(
+        ANSWER if draw else "What is measured: the cosine of one pair.", code, draw, picture
+    )
 
 
 def _head(choice: ModelChoice, answer: Answer, head: Head) -> tuple[Cell, dict[str, np.ndarray]]:
@@ -109,4 +142,6 @@ from core.show import show
 
 show(trace, layer={head.index}, head={head.head}, query={head.row})
 """
-    return Cell(HEAD if head.effect is not None else "The map of one head.", code, draw, "use_model:head"), results
+    return Cell(
+        HEAD if head.effect is not None else "The map of one head.", code, draw, "use_model:head"
+    ), results

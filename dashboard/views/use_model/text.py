@@ -28,28 +28,40 @@ def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) ->
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = ""
     if len(predictions) > 1:
-        next_best = f", ahead of **{plain(predictions[1].word)}** with {number(predictions[1].probability)}"
+        next_best = (
+            f", ahead of **{plain(predictions[1].word)}** with {number(predictions[1].probability)}"
+        )
     subject = SUBJECT[answer.baseline.answer.kind]
-    return (f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
-            f"is 1 in {count:,}. {head_fact(answer, head, first.word)}")
+    return (
+        f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
+        f"is 1 in {count:,}. {head_fact(answer, head, first.word)}"
+    )
 
 
 def translation_fact(answer: Answer, whole: str, head: Head) -> str:
     """The translation, or the given target, and the attention to the source by which one of its words is produced."""
     keys, weights = _row(answer, head)
     best, word = int(weights.argmax()), answer.baseline.word or ""
-    verb = "The model reads your target" if answer.baseline.question.inputs.target else "The model writes"
-    return (f"{verb} **{plain(whole)}**. For :primary[**{plain(word)}**], head **{head.name}** puts "
-            f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
-            f"{number(1 / len(keys))} there. {_without(answer, head, word)}")
+    verb = (
+        "The model reads your target"
+        if answer.baseline.question.inputs.target
+        else "The model writes"
+    )
+    return (
+        f"{verb} **{plain(whole)}**. For :primary[**{plain(word)}**], head **{head.name}** puts "
+        f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
+        f"{number(1 / len(keys))} there. {_without(answer, head, word)}"
+    )
 
 
 def head_fact(answer: Answer, head: Head, word: str) -> str:
     """The key with the head's largest weight, and the answer without the head."""
     keys, weights = _row(answer, head)
     best = int(weights.argmax())
-    attends = (f"Head **{head.name}** attends most to **{plain(keys[best])}**, with {number(weights[best])} of its "
-               f"weight (uniform attention: {number(1 / len(keys))})")
+    attends = (
+        f"Head **{head.name}** attends most to **{plain(keys[best])}**, with {number(weights[best])} of its "
+        f"weight (uniform attention: {number(1 / len(keys))})"
+    )
     return f"{attends}. {_without(answer, head, word)}"
 
 
@@ -60,8 +72,10 @@ def _without(answer: Answer, head: Head, word: str) -> str:
     if abs(head.effect.change) < NOTHING and head.before:
         return f"Without it {quantity} stays at {number(answer.baseline.value)}: {_rank(answer, head)}."
     if abs(head.effect.change) < NOTHING:
-        return (f"T{quantity[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: "
-                "other heads make up for it.")
+        return (
+            f"T{quantity[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: "
+            "other heads make up for it."
+        )
     return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
 
 
@@ -69,13 +83,19 @@ def _instead(answer: Answer, effect: Effect) -> str:
     """A value and the full model's; their difference, where both have the same text."""
     value, was = number(effect.value), number(answer.baseline.value)
     more = "more" if effect.change > 0 else "less"
-    return f"{value} instead of {was}" if value != was else f"{number(abs(effect.change))} {more} than {was}"
+    return (
+        f"{value} instead of {was}"
+        if value != was
+        else f"{number(abs(effect.change))} {more} than {was}"
+    )
 
 
 def _rank(answer: Answer, head: Head) -> str:
     if not head.before:
         return f"none of {_heads(answer)} changes it more"
-    return f"{head.before} of {_heads(answer)} {'changes' if head.before == 1 else 'change'} it more"
+    return (
+        f"{head.before} of {_heads(answer)} {'changes' if head.before == 1 else 'change'} it more"
+    )
 
 
 def _heads(answer: Answer) -> str:
@@ -83,20 +103,26 @@ def _heads(answer: Answer) -> str:
     return f"{answer.heads} heads{cross}"
 
 
-def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head) -> str:
+def pair_fact(
+    table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head
+) -> str:
     """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
     first, second = (plain(short(names[index], LONGEST_SENTENCE)) for index in pair)
-    out = (f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
-           f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}.")
+    out = (
+        f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
+        f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}."
+    )
     if head.effect is None:
         return out
     value = number(head.effect.value)
     if value == number(answer.baseline.value):
         value = _instead(answer, head.effect)
     if not answer.baseline.question.against:  # a vector is compared with itself before
-        return (f"{out} Without head **{head.name}** the cosine of its vector with the original one is {value}; "
-                f"{_rank(answer, head)}.")
+        return (
+            f"{out} Without head **{head.name}** the cosine of its vector with the original one is {value}; "
+            f"{_rank(answer, head)}."
+        )
     return f"{out} Without head **{head.name}** it would be {value}; {_rank(answer, head)}."
 
 
@@ -113,10 +139,15 @@ def _row(answer: Answer, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
 def conditions(answer: Answer, head: Head) -> str:
     """The conditions under which the numbers hold."""
     name = answer.baseline.pretrained.name
-    method = (f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
-              if head.effect is not None else "No head was switched off.")
-    return plain(f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A weight shows where a head "
-                 "attends; only switching the head off shows what it contributes to the answer.")
+    method = (
+        f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
+        if head.effect is not None
+        else "No head was switched off."
+    )
+    return plain(
+        f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A weight shows where a head "
+        "attends; only switching the head off shows what it contributes to the answer."
+    )
 
 
 def own_job(own: ModelTask, name: str) -> str:

@@ -61,7 +61,18 @@ def load_comparison(pair: Pair | None) -> Comparison:
         config, run_records = run.config(), records_of(run)
         learned = TrainedModel.of(config, run_records)
         records[learned.model] = (run, run_records)
-        parts.append(PairedRun(run, run.status(), learned, run_records[-1].step if run_records else 0,
-                               run_records[-1].trained if run_records else 0.0))
-    return Comparison(Controls.of(pair[1].config()), tuple(part.learned for part in parts), sentence(records),
-                      tuple(parts))
+        parts.append(
+            PairedRun(
+                run,
+                run.status(),
+                learned,
+                run_records[-1].step if run_records else 0,
+                run_records[-1].trained if run_records else 0.0,
+            )
+        )
+    return Comparison(
+        Controls.of(pair[1].config()),
+        tuple(part.learned for part in parts),
+        sentence(records),
+        tuple(parts),
+    )

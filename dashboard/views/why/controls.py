@@ -26,7 +26,10 @@ LONGEST = (20, 30, 40, 50, 60, 70, 80)
 FEW_STEPS = 0  # the option of SECONDS that trains for FEW steps instead, the same on a slow machine
 SECONDS = (FEW_STEPS, 5, 10, 20, 45, 90, 180)
 SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
-EVERY, DECODE_EVERY = 25, 2  # steps between two records, and records between two translations of held-out sentences
+EVERY, DECODE_EVERY = (
+    25,
+    2,
+)  # steps between two records, and records between two translations of held-out sentences
 FEW = EVERY * DECODE_EVERY  # steps: up to the first translation, before attention has a clear lead
 MEASURING = 3.0  # limit of a run's seconds, with measuring, as a multiple of its training: the machine may be busy
 
@@ -75,24 +78,53 @@ class Controls:
         The rate falls as 1/√step, which needs no known last step, and no run ends early.
         """
         if self.seconds == FEW_STEPS:
-            return replace(replace(self, seconds=SECONDS[-1]).config(model), steps=FEW, seconds=BOUNDS["seconds"][1],
-                           trained=BOUNDS["trained"][1])
+            return replace(
+                replace(self, seconds=SECONDS[-1]).config(model),
+                steps=FEW,
+                seconds=BOUNDS["seconds"][1],
+                trained=BOUNDS["trained"][1],
+            )
         return RunConfig(
-            TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(model.d_model, model.score),
-            steps=int(BOUNDS["steps"][1]), batch_size=64, learning_rate=4e-3, warmup=50, schedule="inverse_sqrt",
-            seed=self.seed, seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds), trained=self.seconds,
-            record_every=EVERY, decode_every=DECODE_EVERY, held_out=120, watch=8, finish_early=False)
+            TaskConfig.of("numbers", max_source=self.longest),
+            ModelConfig.recurrent(model.d_model, model.score),
+            steps=int(BOUNDS["steps"][1]),
+            batch_size=64,
+            learning_rate=4e-3,
+            warmup=50,
+            schedule="inverse_sqrt",
+            seed=self.seed,
+            seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds),
+            trained=self.seconds,
+            record_every=EVERY,
+            decode_every=DECODE_EVERY,
+            held_out=120,
+            watch=8,
+            finish_early=False,
+        )
 
     def counted(self, model: Model, steps: int) -> RunConfig:
         """The same for a number of steps, which gives the same numbers on any machine; the rate falls as a cosine."""
-        return replace(self.config(model), steps=steps, trained=BOUNDS["trained"][1], seconds=BOUNDS["seconds"][1],
-                       record_every=max(1, steps // 18), decode_every=1, schedule="cosine")
+        return replace(
+            self.config(model),
+            steps=steps,
+            trained=BOUNDS["trained"][1],
+            seconds=BOUNDS["seconds"][1],
+            record_every=max(1, steps // 18),
+            decode_every=1,
+            schedule="cosine",
+        )
 
     @classmethod
     def of(cls, config: RunConfig) -> Controls:
         """The setting of the run with attention."""
         model, seconds = Model.of(config), FEW_STEPS if config.steps == FEW else config.trained
-        return cls(model.d_model, int(config.task["max_source"]), model.score or cls.score, seconds, config.seed)
+        return cls(
+            model.d_model,
+            int(config.task["max_source"]),
+            model.score or cls.score,
+            seconds,
+            config.seed,
+        )
 
 
 def training_label(seconds: float) -> str:
@@ -109,32 +141,74 @@ def controls(live_pair: Pair | None) -> Controls:
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid:
         values = Controls(
-            d_model=st.selectbox("Size of the vector", SIZES, SIZES.index(Controls.d_model), key="why:d_model", **BOUND,
-                                 help="How many numbers the encoder has for the sentence",
-                                 format_func=lambda size: f"{size} numbers"),
-            longest=st.selectbox("Longest source", LONGEST, LONGEST.index(Controls.longest), key="why:longest", **BOUND,
-                                 help="The longest English sentence of the training data",
-                                 format_func=lambda length: f"{length} words"),
-            score=st.selectbox("Score", SCORES, key="why:score", **BOUND,
-                               help="How the model with attention compares a query with a key",
-                               format_func=lambda score: entry("score", score).name),
-            seconds=st.selectbox("Training each", offered, usual, key="why:seconds", **BOUND,
-                                 help="Seconds of training for each of the two models, or a few steps",
-                                 format_func=training_label),
-            seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND,
-                                 help="Another seed gives other random parameters and sentences"))
+            d_model=st.selectbox(
+                "Size of the vector",
+                SIZES,
+                SIZES.index(Controls.d_model),
+                key="why:d_model",
+                **BOUND,
+                help="How many numbers the encoder has for the sentence",
+                format_func=lambda size: f"{size} numbers",
+            ),
+            longest=st.selectbox(
+                "Longest source",
+                LONGEST,
+                LONGEST.index(Controls.longest),
+                key="why:longest",
+                **BOUND,
+                help="The longest English sentence of the training data",
+                format_func=lambda length: f"{length} words",
+            ),
+            score=st.selectbox(
+                "Score",
+                SCORES,
+                key="why:score",
+                **BOUND,
+                help="How the model with attention compares a query with a key",
+                format_func=lambda score: entry("score", score).name,
+            ),
+            seconds=st.selectbox(
+                "Training each",
+                offered,
+                usual,
+                key="why:seconds",
+                **BOUND,
+                help="Seconds of training for each of the two models, or a few steps",
+                format_func=training_label,
+            ),
+            seed=st.number_input(
+                "Seed",
+                0,
+                2**31 - 1,
+                0,
+                key="why:seed",
+                **BOUND,
+                help="Another seed gives other random parameters and sentences",
+            ),
+        )
         if live_pair and people.mine(live_pair[0]):
             stop_button(st, PAGE, _stop, live_pair)
         else:
-            start_button(st, "Run it", key="why:run", on_click=_start, args=(values,),
-                         help="Trains two models on this machine at the same time: one without attention, one with it.")
+            start_button(
+                st,
+                "Run it",
+                key="why:run",
+                on_click=_start,
+                args=(values,),
+                help="Trains two models on this machine at the same time: one without attention, one with it.",
+            )
     return values
 
 
 def _start(values: Controls) -> None:
     """Start both runs, and put them into the link."""
-    configs = [(values.config(model), {"name": f"Why attention: {'with ' * bool(model.score)}{model.name()}"})
-               for model in values.pair]
+    configs = [
+        (
+            values.config(model),
+            {"name": f"Why attention: {'with ' * bool(model.score)}{model.name()}"},
+        )
+        for model in values.pair
+    ]
 
     def start() -> None:
         st.query_params[RUNS] = ".".join(run.id for run in jobs.start_all(configs))
@@ -156,8 +230,10 @@ def linked_pair() -> tuple[Pair | None, str]:
     pair = None if ids is None else _pair(ids)
     if ids is None or pair is not None:
         return pair, ""
-    return None, ("The link names runs that are not on this machine, or are no such pair. Below is the saved "
-                  "measurement.")
+    return None, (
+        "The link names runs that are not on this machine, or are no such pair. Below is the saved "
+        "measurement."
+    )
 
 
 def _pair(text: str) -> Pair | None:
@@ -168,8 +244,14 @@ def _pair(text: str) -> Pair | None:
         configs = [run.config() for run in runs]
     except (ConfigError, TypeError, ValueError, KeyError):
         return None
-    kinds = [(config.task.key, config.model.kind, config.model.attention is None) for config in configs]
-    return (runs[0], runs[1]) if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)] else None
+    kinds = [
+        (config.task.key, config.model.kind, config.model.attention is None) for config in configs
+    ]
+    return (
+        (runs[0], runs[1])
+        if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)]
+        else None
+    )
 
 
 def forget_pair() -> None:

@@ -68,13 +68,32 @@ show_maps({f"Step {step}": weights}, target, source)
 
 def script(data: Comparison) -> Script:
     """The chart by length, and the alignment once there is one: of the saved measurement, or of the two runs."""
-    exact = [by_length(data.learned, model, "exact") for model in dict.fromkeys(one.model for one in data.learned)]
-    cells = [Cell(EXACT, RUNS.format(paths=", ".join(path_code(part.run.path) for part in data.parts)) if data.parts
-                  else SAVED, DRAW_EXACT, "why:exact")]
-    results = {"exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])}
+    exact = [
+        by_length(data.learned, model, "exact")
+        for model in dict.fromkeys(one.model for one in data.learned)
+    ]
+    cells = [
+        Cell(
+            EXACT,
+            RUNS.format(paths=", ".join(path_code(part.run.path) for part in data.parts))
+            if data.parts
+            else SAVED,
+            DRAW_EXACT,
+            "why:exact",
+        )
+    ]
+    results = {
+        "exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])
+    }
     if data.sentence is not None and data.sentence.frames:
         step, weights = data.sentence.frames[-1]
-        cells.append(Cell(ALIGNMENT, RUNS_ALIGNMENT.format(step=step) if data.parts else SAVED_ALIGNMENT,
-                          DRAW_ALIGNMENT, f"why:map:{data.name}"))
+        cells.append(
+            Cell(
+                ALIGNMENT,
+                RUNS_ALIGNMENT.format(step=step) if data.parts else SAVED_ALIGNMENT,
+                DRAW_ALIGNMENT,
+                f"why:map:{data.name}",
+            )
+        )
         results["weights"] = weights
     return Script(tuple(cells), results)

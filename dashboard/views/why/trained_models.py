@@ -88,8 +88,12 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
             weights = [(step, run.frame(step).get(f"{index}:cross")) for step in steps]
     if first is None:
         return None
-    return Sentence(first.source, first.target, outputs,
-                    tuple((step, w[-1, 0]) for step, w in weights if w is not None))
+    return Sentence(
+        first.source,
+        first.target,
+        outputs,
+        tuple((step, w[-1, 0]) for step, w in weights if w is not None),
+    )
 
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
@@ -102,7 +106,10 @@ def thinned(items: Sequence[Any], most: int) -> list[Any]:
 
 def models(learned: Iterable[TrainedModel]) -> list[Model]:
     """The models, the smallest first, and of one size the one without attention first."""
-    return sorted({one.model for one in learned}, key=lambda m: (m.d_model, m.score is not None, m.score != "dot", m))
+    return sorted(
+        {one.model for one in learned},
+        key=lambda m: (m.d_model, m.score is not None, m.score != "dot", m),
+    )
 
 
 def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dict[str, SeedStats]:
@@ -114,15 +121,22 @@ def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dic
     return {lengths: SeedStats(tuple(scores)) for lengths, scores in values.items()}
 
 
-def over_time(learned: Sequence[TrainedModel], model: Model, metric: str, clock: str) -> list[tuple[float, SeedStats]]:
+def over_time(
+    learned: Sequence[TrainedModel], model: Model, metric: str, clock: str
+) -> list[tuple[float, SeedStats]]:
     """(x, BLEU or exact match in percent) at each step that all seeds of one model have reached.
 
     `clock` names x: "step", or "seconds", the mean time of training.
     """
     seeds = [{point.step: point for point in one.points} for one in learned if one.model == model]
     steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
-    return [(statistics.fmean(getattr(points[step], clock) for points in seeds),
-             SeedStats(tuple(_percent(points[step], metric) for points in seeds))) for step in steps]
+    return [
+        (
+            statistics.fmean(getattr(points[step], clock) for points in seeds),
+            SeedStats(tuple(_percent(points[step], metric) for points in seeds)),
+        )
+        for step in steps
+    ]
 
 
 def _percent(item: Bucket | Point, metric: str) -> float:

@@ -42,7 +42,15 @@ def is_allowed(repo: str) -> bool:
 def refuse_model(repo: str, revision: str) -> None:
     """PretrainedError on a public copy for a model beyond the list, and for a revision that is not here or the main."""
     if not is_allowed(repo):
-        raise PretrainedError(f"This is a public copy, which opens these models of the hub: "
-                              f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}.")
-    if hosted() and revision and not (COMMIT.fullmatch(revision) and revision in downloaded_commits(repo)):
-        raise PretrainedError(f"This is a public copy, which opens the main revision of {repo} alone.")
+        raise PretrainedError(
+            f"This is a public copy, which opens these models of the hub: "
+            f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}."
+        )
+    if (
+        hosted()
+        and revision
+        and not (COMMIT.fullmatch(revision) and revision in downloaded_commits(repo))
+    ):
+        raise PretrainedError(
+            f"This is a public copy, which opens the main revision of {repo} alone."
+        )

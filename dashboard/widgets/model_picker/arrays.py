@@ -23,16 +23,34 @@ FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-
 
 def array_panel(container: Any) -> None:
     """Draw the limits, the file and token fields, and an example to download."""
-    container.caption(f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
-                      "text in an NPZ, a JSON list in the metadata of safetensors.")
+    container.caption(
+        f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
+        "text in an NPZ, a JSON list in the metadata of safetensors."
+    )
     file, tokens = st.columns([1, 1])
-    file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, on_change=_uploaded,
-                       max_upload_size=at_most("upload_megabytes", MOST_BYTES // 10**6),
-                       help="A file with the attention weights of one or more layers.")
-    tokens.text_input("Tokens, if the file has none", key=TOKENS, placeholder="the cat sat", on_change=_uploaded,
-                      help="One word per token, separated by spaces.")
-    tokens.download_button("Example file, NPZ", lambda: cached(_example), "attention.npz", icon=":material/download:",
-                           on_click="ignore", help="The weights of the embedded model on its example sentence.")
+    file.file_uploader(
+        "Weights",
+        ["npz", "safetensors"],
+        key=FILE,
+        on_change=_uploaded,
+        max_upload_size=at_most("upload_megabytes", MOST_BYTES // 10**6),
+        help="A file with the attention weights of one or more layers.",
+    )
+    tokens.text_input(
+        "Tokens, if the file has none",
+        key=TOKENS,
+        placeholder="the cat sat",
+        on_change=_uploaded,
+        help="One word per token, separated by spaces.",
+    )
+    tokens.download_button(
+        "Example file, NPZ",
+        lambda: cached(_example),
+        "attention.npz",
+        icon=":material/download:",
+        on_click="ignore",
+        help="The weights of the embedded model on its example sentence.",
+    )
     if wrong := st.session_state.get(WRONG):
         st.error(plain(wrong), icon=":material/error:")
 

@@ -40,9 +40,11 @@ MISSING = {
     "generate": "generates no text; this page needs a model that does.",
 }
 
-HELP = ("The lab's own models: **numbers** translates English number words into German, **induction** continues a "
-        "passage that repeats, **only-attention** does so without feed-forward layers, **names** ends sentences with "
-        "the right one of two names, **digits** reads handwritten digits. ")
+HELP = (
+    "The lab's own models: **numbers** translates English number words into German, **induction** continues a "
+    "passage that repeats, **only-attention** does so without feed-forward layers, **names** ends sentences with "
+    "the right one of two names, **digits** reads handwritten digits. "
+)
 USUAL = "inside:usual"
 OTHER = "Another model…"
 PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}
@@ -62,7 +64,9 @@ class ModelChoice:
         return reading_of(self.ref, self.inputs)
 
 
-def choose_model(page: str, needs: tuple[str, ...] = (), at_once: bool = True) -> ModelChoice | None:
+def choose_model(
+    page: str, needs: tuple[str, ...] = (), at_once: bool = True
+) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
@@ -96,9 +100,19 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         state[MODEL] = usual.name  # another page's default, not the user's choice
     state[USUAL] = usual.name
     current = state.get(MODEL) or st.query_params.get(MODEL)
-    options = list(dict.fromkeys([*names, *resolve.downloaded_models(), *panels, *filter(None, (current,))]))
-    choice = container.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
-                             on_change=resolve.on_model_change, help=HELP + hub_help())
+    options = list(
+        dict.fromkeys([*names, *resolve.downloaded_models(), *panels, *filter(None, (current,))])
+    )
+    choice = container.selectbox(
+        "Model",
+        options,
+        names.index(usual.name),
+        key=MODEL,
+        accept_new_options=True,
+        **BOUND,
+        on_change=resolve.on_model_change,
+        help=HELP + hub_help(),
+    )
     state[resolve.BEFORE] = name = str(choice or usual.name)
     if name not in panels:
         describe(model=name.rstrip("/").rpartition("/")[2])
@@ -113,7 +127,9 @@ def choose_weights(usual: ModelRef, needs: tuple[str, ...]) -> tuple[ModelRef, P
         with input_errors():
             if name == OTHER:
                 resolve.other_panel(right)
-            elif (ref := resolve.resolve_model(name)) is not None and (model := _load(ref, needs, right)) is not None:
+            elif (ref := resolve.resolve_model(name)) is not None and (
+                model := _load(ref, needs, right)
+            ) is not None:
                 return ref, model
     return None
 
@@ -123,7 +139,10 @@ def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained |
     pretrained = None
     if ref.source != "array":
         name = without_paths(ref.name)
-        with container, st.spinner(f"Loading {name}, {format_bytes(stored_bytes(ref))}, only the first time"):
+        with (
+            container,
+            st.spinner(f"Loading {name}, {format_bytes(stored_bytes(ref))}, only the first time"),
+        ):
             pretrained = load_model(ref)
         preload(ref)
     if missing := missing_feature(pretrained, needs):
@@ -132,19 +151,26 @@ def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained |
     return pretrained
 
 
-def _choice(ref: ModelRef, needs: tuple[str, ...], container: Any, at_once: bool) -> ModelChoice | None:
+def _choice(
+    ref: ModelRef, needs: tuple[str, ...], container: Any, at_once: bool
+) -> ModelChoice | None:
     pretrained = _load(ref, needs, container)
     if pretrained is None and (needs or ref.source != "array"):
         return None
-    choice = ModelChoice(ref, ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container),
-                         pretrained)
+    choice = ModelChoice(
+        ref,
+        ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container),
+        pretrained,
+    )
     if at_once:
         read_inputs(choice)
     if pretrained is None:
         trace = choice.reading.trace
         layers, heads = trace.shape
-        container.caption(f"{plain(trace.source)}: {layers} layers of {heads} heads, "
-                          f"{len(choice.reading.source)} tokens.")
+        container.caption(
+            f"{plain(trace.source)}: {layers} layers of {heads} heads, "
+            f"{len(choice.reading.source)} tokens."
+        )
     if choice.inputs.text:
         describe(text=choice.inputs.text)
     return choice
@@ -163,8 +189,12 @@ def _refuse(name: str, missing: str, needs: tuple[str, ...]) -> None:
     st.info(plain(f"{name} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
         for other in suitable_models(needs)[:3]:
-            st.button(f"Use {other.name}", key=f"inside:use:{other.name}", on_click=resolve.select_model,
-                      args=(other.name,))
+            st.button(
+                f"Use {other.name}",
+                key=f"inside:use:{other.name}",
+                on_click=resolve.select_model,
+                args=(other.name,),
+            )
 
 
 # The features that pages require of a model, and which models have them.
@@ -175,15 +205,21 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
     for need in needs:
         if pretrained is None:
             return MISSING["model"]
-        has = {"model": True, "qkv": pretrained.recordable, "head": pretrained.head != "none",
-               "tokens": pretrained.head in ("masked", "next", "seq2seq"),
-               "generate": pretrained.head in ("next", "seq2seq")}
+        has = {
+            "model": True,
+            "qkv": pretrained.recordable,
+            "head": pretrained.head != "none",
+            "tokens": pretrained.head in ("masked", "next", "seq2seq"),
+            "generate": pretrained.head in ("next", "seq2seq"),
+        }
         if not has[need]:
             return MISSING[need]
     return ""
 
 
-def suitable_models(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
+def suitable_models(
+    needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None
+) -> list[ModelRef]:
     """The local models that have all features, those that read text first."""
     text: list[ModelRef] = []
     others: list[ModelRef] = []
@@ -201,5 +237,7 @@ def default_model(needs: tuple[str, ...]) -> ModelRef:
     """The model that a page shows first: the embedded one, or the first of the lab's own that fits."""
     if set(needs) <= {"model", "qkv"}:
         return EMBEDDED
-    own = tuple(ref for ref in local_models() if ref.source == "lab")  # small, so that loading each is quick
+    own = tuple(
+        ref for ref in local_models() if ref.source == "lab"
+    )  # small, so that loading each is quick
     return next(iter(suitable_models(needs, own)), EMBEDDED)

@@ -20,8 +20,17 @@ Lines = tuple[set[str], str]  # imports, and the code that needs them
 
 def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
     """A cell of `model_code`, with the model's name in words."""
-    more = "" if inputs is None else ", reads the inputs of the page" if reads else ", and the inputs of the page"
-    return Cell(f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.", model_code(ref, inputs, reads))
+    more = (
+        ""
+        if inputs is None
+        else ", reads the inputs of the page"
+        if reads
+        else ", and the inputs of the page"
+    )
+    return Cell(
+        f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.",
+        model_code(ref, inputs, reads),
+    )
 
 
 def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> str:
@@ -44,7 +53,9 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
     if ref.source == "embedded":
         return {"from core.pretrained import load_minilm"}, f"{name} = load_minilm()"
     if ref.source == "lab":
-        return {"from core.pretrained import load_lab_model"}, f"{name} = load_lab_model({ref.name!r})"
+        return {
+            "from core.pretrained import load_lab_model"
+        }, f"{name} = load_lab_model({ref.name!r})"
     if ref.source == "hub":
         load = f"{name} = hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing"
         return {"from core.pretrained import hub"}, load
@@ -80,8 +91,10 @@ def import_block(imports: set[str]) -> str:
     for line in imports:
         module, _, name = line.removeprefix("from ").partition(" import ")
         names.setdefault(module, set()).add(name)
-    lines = [f"from {module} import {', '.join(sorted(each, key=_isort))}" if "" not in each else module
-             for module, each in sorted(names.items())]
+    lines = [
+        f"from {module} import {', '.join(sorted(each, key=_isort))}" if "" not in each else module
+        for module, each in sorted(names.items())
+    ]
     parts = ([line for line in lines if _group(line) == group] for group in range(3))
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -114,8 +127,10 @@ def _picture(ref: ModelRef, picture: Array) -> Lines:
     for name in example_inputs.pictures(channels):
         if example_inputs.picture(name) == picture:
             return {"from core.pretrained.example_inputs import picture"}, f"picture({name!r})"
-    return ({"from pathlib import Path", "from core.pretrained.example_inputs import decode_picture"},
-            "decode_picture(Path('your picture.png').read_bytes())")
+    return (
+        {"from pathlib import Path", "from core.pretrained.example_inputs import decode_picture"},
+        "decode_picture(Path('your picture.png').read_bytes())",
+    )
 
 
 def _sound(ref: ModelRef, sound: Array) -> Lines:
@@ -123,5 +138,7 @@ def _sound(ref: ModelRef, sound: Array) -> Lines:
     for name in example_inputs.SOUNDS:
         if example_inputs.sound(name, rate) == sound:
             return {"from core.pretrained.example_inputs import sound"}, f"sound({name!r}, {rate})"
-    return ({"from pathlib import Path", "from core.pretrained.example_inputs import decode_wav"},
-            f"decode_wav(Path('your sound.wav').read_bytes(), {rate})")
+    return (
+        {"from pathlib import Path", "from core.pretrained.example_inputs import decode_wav"},
+        f"decode_wav(Path('your sound.wav').read_bytes(), {rate})",
+    )

@@ -11,9 +11,15 @@ from core.trace import Head, Kind
 from dashboard.widgets.model_picker.models import ModelRef
 from dashboard.widgets.presentation import room
 
-KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}  # as pages and links write them
-KIND_HELP = ("Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
-             "decoder's attention to the encoder.")
+KINDS: dict[Kind, str] = {
+    "self": "Encoder",
+    "causal": "Decoder",
+    "cross": "Cross",
+}  # as pages and links write them
+KIND_HELP = (
+    "Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
+    "decoder's attention to the encoder."
+)
 HEAD = "inside:head"
 T = TypeVar("T")
 
@@ -32,22 +38,43 @@ def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
 def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head | None:
     """The chosen head, if it is of this kind and within the (layers, heads) of `shape`."""
     choice = current_head(ref)
-    if choice is None or choice[0] != kind or not (choice[1][0] < shape[0] and choice[1][1] < shape[1]):
+    if (
+        choice is None
+        or choice[0] != kind
+        or not (choice[1][0] < shape[0] and choice[1][1] < shape[1])
+    ):
         return None
     return choice[1]
 
 
-def head_field(heads: Mapping[str, T], picked: T | None, choose: Callable[[T], None], key: str, *,
-               order: str = "") -> None:
+def head_field(
+    heads: Mapping[str, T],
+    picked: T | None,
+    choose: Callable[[T], None],
+    key: str,
+    *,
+    order: str = "",
+) -> None:
     """Draw a field that picks a head by its name, for those without a pointer; a press in a figure picks one, too.
 
     It shows `picked`, None where that is no head; `choose` takes another one before the page runs again.
     """
-    name = st.session_state[key] = next((name for name, head in heads.items() if head == picked), None)
+    name = st.session_state[key] = next(
+        (name for name, head in heads.items() if head == picked), None
+    )
 
     def changed() -> None:
-        if (name := st.session_state[key]) in heads:  # a browser may still name a head of the model before
+        if (
+            name := st.session_state[key]
+        ) in heads:  # a browser may still name a head of the model before
             choose(heads[name])
 
-    st.selectbox("Head", list(heads), None if name is None else 0, key=key, width=room(140), on_change=changed,
-                 help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.")
+    st.selectbox(
+        "Head",
+        list(heads),
+        None if name is None else 0,
+        key=key,
+        width=room(140),
+        on_change=changed,
+        help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.",
+    )

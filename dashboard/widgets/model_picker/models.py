@@ -9,10 +9,25 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, hub, model_storage, read
+from core.pretrained import (
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    hub,
+    model_storage,
+    read,
+)
 from core.pretrained.base import wrap_errors
 from core.pretrained.evidence import Baseline, Question, ask
-from core.pretrained.load import LAB_MODELS, MINILM, load_folder, load_lab_model, load_minilm, minilm_folder
+from core.pretrained.load import (
+    LAB_MODELS,
+    MINILM,
+    load_folder,
+    load_lab_model,
+    load_minilm,
+    minilm_folder,
+)
 from dashboard.runtime.cache import model, shared
 from dashboard.runtime.model_folders import folder_of
 from dashboard.runtime.saved_results import note_use
@@ -21,7 +36,10 @@ from dashboard.runtime.warm_up import when_idle
 from dashboard.widgets.model_picker import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
-MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key, and whether a user or a link has set it
+MODEL, PICKED = (
+    "inside:model",
+    "inside:picked",
+)  # the picker's key, and whether a user or a link has set it
 
 SMALL, SHORT = 1e8, 600  # parameters and characters up to which one thread is the faster
 
@@ -37,7 +55,9 @@ class ModelRef:
     @property
     def written(self) -> str:
         """The name in the picker and in links; `parse_model` parses it."""
-        return f"{self.name}@{self.revision}" if self.source == "hub" and self.revision else self.name
+        return (
+            f"{self.name}@{self.revision}" if self.source == "hub" and self.revision else self.name
+        )
 
 
 EMBEDDED = ModelRef("embedded", MINILM)
@@ -58,7 +78,9 @@ def parse_model(text: str) -> ModelRef:
     if uploads.UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)
     if re.match(r"[/\\]{2}", text):  # Windows would log in there because of a link
-        raise PretrainedError(f"{text[:80]} is on another computer; copy its folder here, and type that path.")
+        raise PretrainedError(
+            f"{text[:80]} is on another computer; copy its folder here, and type that path."
+        )
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)
@@ -67,8 +89,12 @@ def parse_model(text: str) -> ModelRef:
 
 def stored_bytes(ref: ModelRef) -> int:
     """The bytes of its weights on disk; 0 where there are none."""
-    folders = {"embedded": minilm_folder, "lab": lambda: LAB_MODELS / ref.name, "folder": lambda: folder_of(ref.name),
-               "hub": lambda: model_storage.model_folder(ref.name, ref.revision)}
+    folders = {
+        "embedded": minilm_folder,
+        "lab": lambda: LAB_MODELS / ref.name,
+        "folder": lambda: folder_of(ref.name),
+        "hub": lambda: model_storage.model_folder(ref.name, ref.revision),
+    }
     if ref.source not in folders:
         return 0
     return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
@@ -83,7 +109,12 @@ class LazyPretrained(Pretrained):
     def of(cls, ref: ModelRef, facts: dict[str, Any]) -> LazyPretrained:
         """`facts` are all fields that need no weights."""
         lazy = object.__new__(cls)
-        for name, value in {"ref": ref, "name": ref.name, "lock": threading.Lock(), **facts}.items():
+        for name, value in {
+            "ref": ref,
+            "name": ref.name,
+            "lock": threading.Lock(),
+            **facts,
+        }.items():
             object.__setattr__(lazy, name, value)  # the class is frozen
         return lazy
 
@@ -128,7 +159,9 @@ def _load(ref: ModelRef) -> Pretrained:
     if ref.source == "lab":
         return load_lab_model(ref.name)
     if ref.source == "array":
-        raise PretrainedError("These are arrays without a model; choose a model for what needs one.")
+        raise PretrainedError(
+            "These are arrays without a model; choose a model for what needs one."
+        )
     with wrap_errors(f"{ref.name} cannot be loaded"):
         if ref.source == "folder":
             return load_folder(folder_of(ref.name), Path(ref.name).name)
@@ -141,7 +174,11 @@ def is_small(pretrained: Pretrained) -> bool:
 
 
 def _is_quick(pretrained: Pretrained, inputs: ModelInputs) -> bool:
-    short = max(len(inputs.text), len(inputs.target or "")) <= SHORT and inputs.picture is None and inputs.sound is None
+    short = (
+        max(len(inputs.text), len(inputs.target or "")) <= SHORT
+        and inputs.picture is None
+        and inputs.sound is None
+    )
     return short and is_small(pretrained)
 
 

@@ -28,14 +28,23 @@ OutputPart = Literal["output", "contrast"]
 def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs:
     """The inputs with a word that the reader picks masked, if they hold no mask; `name` is the field's in links."""
     line = choice.reading.source
-    if choice.pretrained is None or getattr(choice.pretrained.tokenizer, "mask_token_id", None) in line.ids:
+    if (
+        choice.pretrained is None
+        or getattr(choice.pretrained.tokenizer, "mask_token_id", None) in line.ids
+    ):
         return choice.inputs
     words = maskable_words(line)
     numbers, key = list(words), f"{page}:word:{hash(line.ids)}"
     default = max(words, key=lambda word: (len(words[word]), word))
     _link_number(page, key, numbers, default, name)
-    word = st.selectbox("Masked word", numbers, key=key, format_func=words.__getitem__, width=room(240),
-                        help="The page measures the model's prediction for this word.")
+    word = st.selectbox(
+        "Masked word",
+        numbers,
+        key=key,
+        format_func=words.__getitem__,
+        width=room(240),
+        help="The page measures the model's prediction for this word.",
+    )
     return replace(choice.inputs, text=mask_word(choice.pretrained, choice.inputs.text, word))
 
 
@@ -53,9 +62,14 @@ def position_field(page: str, reading: Reading, masked: int | None = None) -> in
     last = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key, default = position_key(page, reading), last if masked is None else masked
     _link_number(page, key, range(len(labels)), default)
-    return st.selectbox("Answer at position", range(len(labels)), width=room(240), key=key,
-                        format_func=labels.__getitem__,
-                        help=f"The page measures the prediction of the token {after or 'at '}this one.")
+    return st.selectbox(
+        "Answer at position",
+        range(len(labels)),
+        width=room(240),
+        key=key,
+        format_func=labels.__getitem__,
+        help=f"The page measures the prediction of the token {after or 'at '}this one.",
+    )
 
 
 def _link_number(page: str, key: str, numbers: Sequence[int], default: int, name: str = AT) -> None:
@@ -67,31 +81,55 @@ def _link_number(page: str, key: str, numbers: Sequence[int], default: int, name
     link_value(key, default, one_of(numbers), name=name)
 
 
-def output_field(page: str, ref: ModelRef, baseline: Baseline, label: str, part: OutputPart = "output",
-                 first: str = LIKELIEST) -> int | None:
+def output_field(
+    page: str,
+    ref: ModelRef,
+    baseline: Baseline,
+    label: str,
+    part: OutputPart = "output",
+    first: str = LIKELIEST,
+) -> int | None:
     """The field of an output; None for `first`, and after an error, which is written below it."""
     names = output_names(ref, baseline.question)
     if part == "contrast":
         names = {name: one for name, one in names.items() if one != baseline.id}
     kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
     with st.container(width=room(240)):
-        typed = st.selectbox(label, [first, *names], key=f"{page}:{part}:{ref.name}", accept_new_options=True,
-                             **BOUND, help=f"The list holds the most likely; you can type any other {kind}.")
+        typed = st.selectbox(
+            label,
+            [first, *names],
+            key=f"{page}:{part}:{ref.name}",
+            accept_new_options=True,
+            **BOUND,
+            help=f"The list holds the most likely; you can type any other {kind}.",
+        )
         try:
-            return None if typed in (first, None) else _parse_output(baseline, str(typed), names, part)
+            return (
+                None if typed in (first, None) else _parse_output(baseline, str(typed), names, part)
+            )
         except PretrainedError as error:
-            st.markdown(f":small[:red[{plain(str(error))}] Until then, {_fallback_text(baseline, part, first)}.]")
+            st.markdown(
+                f":small[:red[{plain(str(error))}] Until then, {_fallback_text(baseline, part, first)}.]"
+            )
             return None
 
 
-def output_names(ref: ModelRef, question: Question, outputs: tuple[int, ...] | None = None) -> dict[str, int]:
+def output_names(
+    ref: ModelRef, question: Question, outputs: tuple[int, ...] | None = None
+) -> dict[str, int]:
     """Tokens or classes by their names; the most likely answers to the question unless others are given."""
     return shared(_output_names, ref, question, outputs)
 
 
-def _output_names(ref: ModelRef, question: Question, outputs: tuple[int, ...] | None) -> dict[str, int]:
+def _output_names(
+    ref: ModelRef, question: Question, outputs: tuple[int, ...] | None
+) -> dict[str, int]:
     pretrained, answer = load_model(ref), baseline_of(ref, question).answer
-    ids = [one.id for one in top_candidates(pretrained, answer, OFFERED)] if outputs is None else outputs
+    ids = (
+        [one.id for one in top_candidates(pretrained, answer, OFFERED)]
+        if outputs is None
+        else outputs
+    )
     return {output_name(pretrained, answer, one): one for one in ids}
 
 
@@ -99,11 +137,15 @@ def _parse_output(baseline: Baseline, typed: str, names: dict[str, int], part: O
     output = names.get(typed)
     output = output_id(baseline.pretrained, baseline.answer, typed) if output is None else output
     if part == "contrast" and output == baseline.id:
-        raise PretrainedError(f"“{typed[:40]}” is measured already, and its difference from itself is always 0.")
+        raise PretrainedError(
+            f"“{typed[:40]}” is measured already, and its difference from itself is always 0."
+        )
     return output
 
 
 def _fallback_text(baseline: Baseline, part: OutputPart, first: str) -> str:
     if part == "contrast":
-        return "the most likely other one is used" if first == LIKELIEST else "nothing is subtracted"
+        return (
+            "the most likely other one is used" if first == LIKELIEST else "nothing is subtracted"
+        )
     return f"the most likely, {plain(baseline.word or '')}, is measured"

@@ -45,7 +45,12 @@ def _full_name(before: str, typed: str) -> str:
     """What was typed, with the previous name that the field drops from its beginning."""
     if typed[0] in "@-":  # no name starts with these
         return before + typed
-    longer = typed[0] == "/" and folders_allowed() and not Path(typed).is_dir() and Path(before + typed).is_dir()
+    longer = (
+        typed[0] == "/"
+        and folders_allowed()
+        and not Path(typed).is_dir()
+        and Path(before + typed).is_dir()
+    )
     return before + typed if longer else typed
 
 
@@ -63,11 +68,18 @@ def resolve_model(name: str) -> ModelRef | None:
 def other_panel(container: Any) -> None:
     """A text field for any model of the hub, or a folder where folders are allowed."""
     folders = ", or the path of a folder" if folders_allowed() else ""
-    container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed,
-                         help="The name in the address of the model's page on huggingface.co.")
-    st.caption(f"{plain(hub_examples())}. The lab looks the model up and shows "
-               f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
-               "files. It runs no code from the hub.")
+    container.text_input(
+        f"Name on the hub{folders}",
+        key=TYPED,
+        placeholder="owner/name",
+        on_change=_typed,
+        help="The name in the address of the model's page on huggingface.co.",
+    )
+    st.caption(
+        f"{plain(hub_examples())}. The lab looks the model up and shows "
+        f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
+        "files. It runs no code from the hub."
+    )
 
 
 def _typed() -> None:
@@ -105,8 +117,10 @@ def secret(name: str) -> str | None:
 
 def _folder(ref: ModelRef) -> ModelRef:
     if not folders_allowed() and not is_open(ref.name):
-        raise PretrainedError("Folders of this computer are not open to visitors. Name a model of the hub, or run the "
-                              "lab on your own computer.")
+        raise PretrainedError(
+            "Folders of this computer are not open to visitors. Name a model of the hub, or run the "
+            "lab on your own computer."
+        )
     folder = model_storage.check_folder(str(folder_of(ref.name)), FOLDER_LIMIT)
     newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
     return ModelRef("folder", folder_name(folder), str(newest))
@@ -152,11 +166,19 @@ def _look_up(ref: ModelRef) -> DownloadPlan | str:
 
 def _offer(plan: DownloadPlan) -> None:
     text, button = st.columns([3, 1], vertical_alignment="center")
-    text.markdown(f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to download in "
-                  f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
-                  f"{plan.commit[:7]}.")
-    button.button(f"Load {format_bytes(plan.size)}", type="primary", icon=":material/download:", width="stretch",
-                  on_click=_start_download, args=(plan,))
+    text.markdown(
+        f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to download in "
+        f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
+        f"{plan.commit[:7]}."
+    )
+    button.button(
+        f"Load {format_bytes(plan.size)}",
+        type="primary",
+        icon=":material/download:",
+        width="stretch",
+        on_click=_start_download,
+        args=(plan,),
+    )
 
 
 def _start_download(plan: DownloadPlan) -> None:
@@ -176,17 +198,32 @@ def _poll_download(repo: str) -> None:
         st.rerun()
     size = on_way.plan.size
     bar, button = st.columns([4, 1], vertical_alignment="center")
-    bar.progress(min(on_way.done / size, 1.0) if size else 1.0,
-                 f"Downloading {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}")
+    bar.progress(
+        min(on_way.done / size, 1.0) if size else 1.0,
+        f"Downloading {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}",
+    )
     if on_way.person == me():
-        button.button("Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop)
+        button.button(
+            "Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop
+        )
 
 
 def _failed(ref: ModelRef, why: str) -> None:
     st.error(plain(without_paths(why)), icon=":material/error:")
     with st.container(horizontal=True):
-        st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=_again, args=(ref.name,))
-        st.button(f"Use {EMBEDDED.name}", key="inside:use-embedded", on_click=select_model, args=(EMBEDDED.name,))
+        st.button(
+            "Try again",
+            icon=":material/refresh:",
+            key="inside:again",
+            on_click=_again,
+            args=(ref.name,),
+        )
+        st.button(
+            f"Use {EMBEDDED.name}",
+            key="inside:use-embedded",
+            on_click=select_model,
+            args=(EMBEDDED.name,),
+        )
 
 
 def _again(repo: str) -> None:
@@ -196,8 +233,14 @@ def _again(repo: str) -> None:
 
 def downloaded_models() -> list[str]:
     """The hub models on this computer, as the picker writes them."""
-    folders = sorted(path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name))
-    return [f"{repo}@{path.name}" for path in map(Path, folders) if is_allowed(repo := model_storage.repo_of(path))]
+    folders = sorted(
+        path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name)
+    )
+    return [
+        f"{repo}@{path.name}"
+        for path in map(Path, folders)
+        if is_allowed(repo := model_storage.repo_of(path))
+    ]
 
 
 # Downloads that outlive the page that started them: one thread a model, shared by all sessions.
@@ -211,7 +254,9 @@ class Download:
         self.error: str | None = None
         self.ended = False
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -226,7 +271,9 @@ class Download:
             pass
         except PretrainedError as error:
             self.error = str(error)
-        except Exception as error:  # whatever the disk or the network did must end in words, not in a thread
+        except (
+            Exception
+        ) as error:  # whatever the disk or the network did must end in words, not in a thread
             from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
 
             self.error = f"{self.plan.repo} cannot be downloaded: {sentence_of(error, folder=Path(HF_HUB_CACHE))}"
@@ -245,8 +292,11 @@ def start(plan: DownloadPlan, token: str | None) -> Download:
             return _downloads[plan.repo]
         if len(running) >= at_most("downloads", MOST):
             names = " and ".join(one.plan.repo for one in running)
-            raise PretrainedError(f"{names} {'is' if len(running) == 1 else 'are'} being downloaded; wait for its end."
-                                  if hosted() else f"{names} are being downloaded; wait for one of them, or stop it.")
+            raise PretrainedError(
+                f"{names} {'is' if len(running) == 1 else 'are'} being downloaded; wait for its end."
+                if hosted()
+                else f"{names} are being downloaded; wait for one of them, or stop it."
+            )
         _downloads[plan.repo] = Download(plan, token)
         return _downloads[plan.repo]
 

@@ -15,6 +15,14 @@ def repeat_grid(scores: RepeatScores, test: int, head: Head, theme: Theme) -> Sp
     rows = []
     for one in sorted(scores.ranked(test)):
         score, margin = float(scores.score[test][one]), float(scores.margin[test][one])
-        rows.append(share_cell(scores, one, score, theme, f"{number(score)} ± {number(margin)}",
-                               faint=bool(score - margin <= scores.uniform[test])))
+        rows.append(
+            share_cell(
+                scores,
+                one,
+                score,
+                theme,
+                f"{number(score)} ± {number(margin)}",
+                faint=bool(score - margin <= scores.uniform[test]),
+            )
+        )
     return head_grid(scores, scores.score.shape[2], rows, head, theme, "score")

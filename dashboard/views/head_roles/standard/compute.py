@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.roles.repeats import RepeatLine, RepeatScores, join_lines, line_scores, random_lines, read_line
+from core.roles.repeats import (
+    RepeatLine,
+    RepeatScores,
+    join_lines,
+    line_scores,
+    random_lines,
+    read_line,
+)
 from core.roles.successors import SuccessorScores, ordered_tokens, rank_successors
 from core.trace import Kind
 from dashboard.runtime.cache import shared
@@ -61,5 +68,7 @@ def _successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
 
 def default_test(scores: RepeatScores) -> int:
     """The first test in which a head has half of its weight on the keys of the test, else that of the top score."""
-    best = [float(scores.score[index][scores.ranked(index)[0]]) for index in range(len(scores.score))]
+    best = [
+        float(scores.score[index][scores.ranked(index)[0]]) for index in range(len(scores.score))
+    ]
     return next((index for index, score in enumerate(best) if score >= 0.5), best.index(max(best)))

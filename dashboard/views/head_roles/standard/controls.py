@@ -38,7 +38,9 @@ class Controls:
     head: Head
 
 
-def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, SuccessorScores | None] | None:
+def draw_controls(
+    choice: ModelChoice,
+) -> tuple[Controls, RepeatScores, SuccessorScores | None] | None:
     """Draw the controls; heads can be ranked only once they are measured, so return those scores too.
 
     None before the first two lines are read. The successors are measured only where they are picked.
@@ -51,22 +53,40 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, RepeatScores, Successo
     of = f"{choice.ref} {kind}"
     default = NAMES[default_test(scores)]
     reset_choice(TEST, list(NAMES), default, of)
-    test = NAMES.index(columns[-2].selectbox(
-        "Test", NAMES, NAMES.index(default), key=TEST, **BOUND,
-        help="Induction, duplicate and previous token: to which token each token of a repetition attends. Successor: "
-             "what the head's matrices make of ordered items."))
+    test = NAMES.index(
+        columns[-2].selectbox(
+            "Test",
+            NAMES,
+            NAMES.index(default),
+            key=TEST,
+            **BOUND,
+            help="Induction, duplicate and previous token: to which token each token of a repetition attends. Successor: "
+            "what the head's matrices make of ordered items.",
+        )
+    )
     successors = None
     if NAMES[test] == SUCCESSOR:
         with st.spinner("Reading the weights of every head, once per model"):
             successors = measure_successors(choice.ref, kind)
     ranked = scores.ranked(test) if successors is None else successors.ranked()
-    head = head_field(HEAD, {(successors or scores).name(head): head for head in ranked}, (of, test), columns[-1],
-                      "score")
+    head = head_field(
+        HEAD,
+        {(successors or scores).name(head): head for head in ranked},
+        (of, test),
+        columns[-1],
+        "score",
+    )
     return Controls(kind, test, head), scores, successors
 
 
 def _measure(ref: ModelRef, kind: Kind) -> RepeatScores | None:
     """Read the lines one by one; None where so few are read that there is no interval."""
-    scores = measure_with_progress(LINES, (ref, kind), range(len(lines_of(ref))), partial(score_line, ref, kind),
-                                   "lines of random tokens", UNASKED)
+    scores = measure_with_progress(
+        LINES,
+        (ref, kind),
+        range(len(lines_of(ref))),
+        partial(score_line, ref, kind),
+        "lines of random tokens",
+        UNASKED,
+    )
     return join_scores(ref, kind, list(scores.values())) if len(scores) >= LEAST else None

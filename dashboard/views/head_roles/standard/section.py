@@ -23,7 +23,9 @@ from dashboard.widgets.table import table
 def draw_tests(choice: ModelChoice) -> None:
     """Draw the view from top to bottom."""
     if choice.pretrained is None:
-        st.info("An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:")
+        st.info(
+            "An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:"
+        )
         return
     if (drawn := draw_controls(choice)) is None:
         return
@@ -34,9 +36,21 @@ def draw_tests(choice: ModelChoice) -> None:
     else:
         order = draw_successor(choice, successors, controls.head)
         add_script(partial(successor_script, choice, controls, successors, order))
-    table(text.TABLE_HEAD, text.table_rows(scores), caption="The best head of each test", left=(0, 1, 5), markers=False)
-    st.download_button("All scores, CSV", lambda: text.to_csv(scores), "standard-tests.csv", "text/csv",
-                       icon=":material/download:", on_click="ignore")
+    table(
+        text.TABLE_HEAD,
+        text.table_rows(scores),
+        caption="The best head of each test",
+        left=(0, 1, 5),
+        markers=False,
+    )
+    st.download_button(
+        "All scores, CSV",
+        lambda: text.to_csv(scores),
+        "standard-tests.csv",
+        "text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
     caption(plain(text.caption(scores, choice.reading.trace.source, successors is None)))
     details("Papers and source", _sources, "head_roles:tests-source")
 
@@ -47,8 +61,12 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, controls: Controls) -> N
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
-        head_chart(charts.repeat_grid(scores, test, head, theme()), GRID, HEAD,
-                   f"Layers by heads, each with its score in the test {TESTS[test].name}")
+        head_chart(
+            charts.repeat_grid(scores, test, head, theme()),
+            GRID,
+            HEAD,
+            f"Layers by heads, each with its score in the test {TESTS[test].name}",
+        )
     with right:
         _map(choice, scores, controls)
     fact(text.fact(scores, test, head))
@@ -62,9 +80,17 @@ def _map(choice: ModelChoice, scores: RepeatScores, controls: Controls) -> None:
     shape = trace.maps[head[0]].weights.shape[1:]
     pin = read_linked("head_roles", "test_pin", shape, (choice.ref, scores.kind))  # type: ignore[arg-type]
     queries, _ = TESTS[controls.test].cells(scores.length)
-    view = attention_view(trace, key="head_roles:test-map", layer=head[0], head=head[1], pin=pin, show="matrix",
-                          height=420, query=int(queries[0]) + scores.start,
-                          fact=f"Head {name} on {scores.length} random tokens, twice")
+    view = attention_view(
+        trace,
+        key="head_roles:test-map",
+        layer=head[0],
+        head=head[1],
+        pin=pin,
+        show="matrix",
+        height=420,
+        query=int(queries[0]) + scores.start,
+        fact=f"Head {name} on {scores.length} random tokens, twice",
+    )
     write_linked("head_roles", "test_pin", view.pin)
     follow_view(view, head, HEAD, scores.name)
 

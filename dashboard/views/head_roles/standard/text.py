@@ -16,9 +16,11 @@ TABLE_HEAD = ("test", "best head", "score", "uniform", "heads above uniform", "w
 def fact(scores: RepeatScores, test: int, head: Head) -> str:
     """A head's score in a test beside that of uniform attention, and the best head's where it is another."""
     best = scores.ranked(test)[0]
-    line = (f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
-            f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
-            f"{number(float(scores.uniform[test]))} there.")
+    line = (
+        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
+        f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
+        f"{number(float(scores.uniform[test]))} there."
+    )
     if scores.score[test][best] - scores.margin[test][best] <= scores.uniform[test]:
         return f"{line} No head of this model passes the test."
     if best != head:
@@ -39,10 +41,12 @@ def equation(scores: RepeatScores, test: int, head: Head) -> str:
 def caption(scores: RepeatScores, model: str, with_map: bool) -> str:
     """Under which conditions the numbers of the view hold; `with_map` where the figures of a test are in sight."""
     attention = "self-attention" if scores.kind == "self" else "causal self-attention"
-    return (f"{model}, {attention}, {scores.lines} lines of {scores.length} different random tokens of its vocabulary, "
-            "twice in a row, between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
-            "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
-            "Roles measures." + (f" {MAP}" if with_map else ""))
+    return (
+        f"{model}, {attention}, {scores.lines} lines of {scores.length} different random tokens of its vocabulary, "
+        "twice in a row, between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
+        "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
+        "Roles measures." + (f" {MAP}" if with_map else "")
+    )
 
 
 def table_rows(scores: RepeatScores) -> list[list[str]]:
@@ -52,17 +56,41 @@ def table_rows(scores: RepeatScores) -> list[list[str]]:
         best = scores.ranked(index)[0]
         with np.errstate(invalid="ignore"):
             above = int((scores.score[index] - scores.margin[index] > scores.uniform[index]).sum())
-        rows.append([test.name, scores.name(best), _figure(scores, index, best), number(scores.uniform[index]),
-                     str(above), test.attends_to])
+        rows.append(
+            [
+                test.name,
+                scores.name(best),
+                _figure(scores, index, best),
+                number(scores.uniform[index]),
+                str(above),
+                test.attends_to,
+            ]
+        )
     return rows
 
 
 def to_csv(scores: RepeatScores) -> bytes:
     """Every head in every test: its score, the half-width of its interval, and uniform attention's score."""
-    return csv_file(["layer", "head", "test", "score", "margin", "uniform"], [
-        [scores.numbers[head[0]], head[1], test.key,
-         *(f"{value:.6f}" for value in (scores.score[index][head], scores.margin[index][head], scores.uniform[index]))]
-        for index, test in enumerate(TESTS) for head in sorted(scores.ranked(index))])
+    return csv_file(
+        ["layer", "head", "test", "score", "margin", "uniform"],
+        [
+            [
+                scores.numbers[head[0]],
+                head[1],
+                test.key,
+                *(
+                    f"{value:.6f}"
+                    for value in (
+                        scores.score[index][head],
+                        scores.margin[index][head],
+                        scores.uniform[index],
+                    )
+                ),
+            ]
+            for index, test in enumerate(TESTS)
+            for head in sorted(scores.ranked(index))
+        ],
+    )
 
 
 def _figure(scores: RepeatScores, test: int, head: Head) -> str:

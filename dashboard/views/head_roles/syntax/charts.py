@@ -31,8 +31,16 @@ def accuracy_grid(result: SyntaxResult, score: RelationScore, head: Head, theme:
     rows = []
     for one in result.heads():
         share = float(score.accuracy[one])
-        rows.append(share_cell(readings, one, share, theme, f"{percent(share)} of {score.count}",
-                               faint=share <= offset))
+        rows.append(
+            share_cell(
+                readings,
+                one,
+                share,
+                theme,
+                f"{percent(share)} of {score.count}",
+                faint=share <= offset,
+            )
+        )
     return head_grid(readings, max(readings.heads), rows, head, theme, "accuracy")
 
 
@@ -42,18 +50,50 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     for index, score in enumerate(result.scores):
         if score is not None:
             best, offset = Interval.of(score.held_out[1]), float(score.offset_held_out.mean())
-            rows.append({"relation": NAMES[index], "share": best.share, "low": best.low, "high": best.high,
-                         "offset": offset, "text": percent(best.share), "by": percent(offset),
-                         "within": f"{percent(best.low)} to {percent(best.high)}",
-                         "colour": PICK[theme] if index == relation else BAR[theme]})
-    y = {"field": "relation", "type": "nominal", "title": None, "sort": [row["relation"] for row in rows],
-         "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 170,
-                  "labelFlush": False}}
-    x = {"type": "quantitative", "title": None, "scale": {"domain": [0, 1]},
-         "axis": {**axis_style(ink), "values": [0, 0.25, 0.5, 0.75, 1], "format": "%", "grid": True,
-                  "gridColor": ink.hairline}}
-    tips = [text_tip("relation", "relation"), text_tip("text", "best head"), text_tip("within", "95 % interval"),
-            text_tip("by", "best offset")]
+            rows.append(
+                {
+                    "relation": NAMES[index],
+                    "share": best.share,
+                    "low": best.low,
+                    "high": best.high,
+                    "offset": offset,
+                    "text": percent(best.share),
+                    "by": percent(offset),
+                    "within": f"{percent(best.low)} to {percent(best.high)}",
+                    "colour": PICK[theme] if index == relation else BAR[theme],
+                }
+            )
+    y = {
+        "field": "relation",
+        "type": "nominal",
+        "title": None,
+        "sort": [row["relation"] for row in rows],
+        "axis": {
+            **axis_style(ink),
+            "labelColor": ink.text,
+            "labelFontSize": 13,
+            "labelLimit": 170,
+            "labelFlush": False,
+        },
+    }
+    x = {
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": [0, 1]},
+        "axis": {
+            **axis_style(ink),
+            "values": [0, 0.25, 0.5, 0.75, 1],
+            "format": "%",
+            "grid": True,
+            "gridColor": ink.hairline,
+        },
+    }
+    tips = [
+        text_tip("relation", "relation"),
+        text_tip("text", "best head"),
+        text_tip("within", "95 % interval"),
+        text_tip("by", "best offset"),
+    ]
     colour = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
     at = {"y": y, "tooltip": tips}
     return figure([
@@ -66,9 +106,11 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
 
 def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], theme: Theme) -> str:
     """The sentence once for each query as HTML: each word on the colour of its weight, the targets underlined."""
-    lines = [f'<div><div class="words">{_words(parse, weights[query.word], query, theme)}</div>'
-             f'<div class="verdict">{escape(_verdict(parse, weights[query.word], query))}</div></div>'
-             for query in queries]
+    lines = [
+        f'<div><div class="words">{_words(parse, weights[query.word], query, theme)}</div>'
+        f'<div class="verdict">{escape(_verdict(parse, weights[query.word], query))}</div></div>'
+        for query in queries
+    ]
     return f'<div class="syntax-lines">{"".join(lines)}</div>'
 
 
@@ -81,7 +123,9 @@ def _words(parse: Parse, weights: np.ndarray, query: Query, theme: Theme) -> str
             style = f"color:{PICK[theme]};box-shadow:inset 0 0 0 2px {PICK[theme]}"
         name = "asks" if index == query.word else "target" if index in query.targets else ""
         weight = "the query" if index == query.word else f"weight {number(float(weights[index]))}"
-        out.append(f'<span class="{name}" title="{escape(weight)}" style="{style}">{escape(word.form)}</span>')
+        out.append(
+            f'<span class="{name}" title="{escape(weight)}" style="{style}">{escape(word.form)}</span>'
+        )
     return " ".join(out)
 
 

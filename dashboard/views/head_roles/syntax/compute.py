@@ -29,7 +29,9 @@ from dashboard.widgets.model_picker.models import is_small
 
 MOST_SENTENCES = 500
 READ = "head_roles:read"  # the sentences that were read, by their index, for all sessions
-CHOICES: tuple[tuple[Relation, bool], ...] = tuple((each, reverse) for each in RELATIONS for reverse in (False, True))
+CHOICES: tuple[tuple[Relation, bool], ...] = tuple(
+    (each, reverse) for each in RELATIONS for reverse in (False, True)
+)
 NAMES = tuple(relation.name(reverse) for relation, reverse in CHOICES)
 
 
@@ -47,8 +49,10 @@ class SyntaxResult:
 
     def default(self) -> int:
         """The choice whose best head is furthest above the best offset, both on sentences that did not pick them."""
-        gains = [-2.0 if one is None else float(one.held_out[1].mean() - one.offset_held_out.mean())
-                 for one in self.scores]
+        gains = [
+            -2.0 if one is None else float(one.held_out[1].mean() - one.offset_held_out.mean())
+            for one in self.scores
+        ]
         return int(np.argmax(gains))
 
 
@@ -85,7 +89,9 @@ def parses_of(reference: str) -> tuple[Parse, ...]:
 
 
 def _parses(reference: str) -> tuple[Parse, ...]:
-    return (parse_conllu(data_store.read(reference)) if reference else own_parses())[:MOST_SENTENCES]
+    return (parse_conllu(data_store.read(reference)) if reference else own_parses())[
+        :MOST_SENTENCES
+    ]
 
 
 def known_sentences(ref: ModelRef, reference: str) -> tuple[Parse, ...]:
@@ -121,7 +127,9 @@ def ranked_heads(result: SyntaxResult, score: RelationScore) -> list[Head]:
     return sorted(result.heads(), key=lambda head: -score.accuracy[head])
 
 
-def queries_by_sentence(result: SyntaxResult, score: RelationScore, head: Head) -> dict[int, tuple[Query, ...]]:
+def queries_by_sentence(
+    result: SyntaxResult, score: RelationScore, head: Head
+) -> dict[int, tuple[Query, ...]]:
     """The queries of each sentence that has some, those with a wrong answer first, each group in the file's order."""
     out: dict[int, list[Query]] = {}
     for sentence, word in zip(score.sentence.tolist(), score.query.tolist(), strict=True):

@@ -36,8 +36,9 @@ from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.progress import UNASKED, measure_with_progress
 
-RELATION, HEAD, SENTENCE, FILE, TROUBLE = (f"head_roles:{key}" for key in (
-    "relation", "syntactic", "sentence", "conllu", "conllu:trouble"))
+RELATION, HEAD, SENTENCE, FILE, TROUBLE = (
+    f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, SyntaxResult] | None:
     if (result := _measure(choice.ref, reference, kind)) is None:
         return None
     if not any(result.scores):
-        st.info("No relation has ten instances in these sentences, so none is measured.", icon=":material/info:")
+        st.info(
+            "No relation has ten instances in these sentences, so none is measured.",
+            icon=":material/info:",
+        )
         return None
     of = f"{choice.ref} {kind} {reference}"
     relation = _relation_field(result, of, columns[-3])
@@ -68,22 +72,41 @@ def draw_controls(choice: ModelChoice) -> tuple[Controls, SyntaxResult] | None:
 def _measure(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult | None:
     """Read the sentences one by one; None before the first relation has ten instances, while more can be read."""
     known = range(len(known_sentences(ref, reference)))
-    read = measure_with_progress(READ, (ref, reference, kind), known, partial(read_sentence, ref, reference, kind),
-                                 "sentences", UNASKED)
+    read = measure_with_progress(
+        READ,
+        (ref, reference, kind),
+        known,
+        partial(read_sentence, ref, reference, kind),
+        "sentences",
+        UNASKED,
+    )
     result = score_syntax(ref, reference, kind)
     return result if len(read) == len(known) or any(result.scores) else None
 
 
-def sentence_field(result: SyntaxResult, queries: Mapping[int, tuple[Query, ...]], of: object) -> int:
+def sentence_field(
+    result: SyntaxResult, queries: Mapping[int, tuple[Query, ...]], of: object
+) -> int:
     """The example sentence, by its index; those in which the head is wrong come first."""
     texts = {str(index + 1): index for index in queries}
-    marks = {number: "✓" if all(query.right for query in queries[index]) else "✗" for number, index in texts.items()}
+    marks = {
+        number: "✓" if all(query.right for query in queries[index]) else "✗"
+        for number, index in texts.items()
+    }
     reset_choice(SENTENCE, list(texts), next(iter(texts)), of)
-    link_value(SENTENCE, next(iter(texts)), one_of(texts))  # by its number: the label has the verdict on this head
+    link_value(
+        SENTENCE, next(iter(texts)), one_of(texts)
+    )  # by its number: the label has the verdict on this head
     number = st.selectbox(
-        "Example sentence", list(texts), key=SENTENCE, **KEEP,
-        format_func=lambda number: f"{number} {marks[number]} {result.readings.sentences[texts[number]].parse.text}",
-        help="✗: the head misses a target in it. These come first.")
+        "Example sentence",
+        list(texts),
+        key=SENTENCE,
+        **KEEP,
+        format_func=lambda number: (
+            f"{number} {marks[number]} {result.readings.sentences[texts[number]].parse.text}"
+        ),
+        help="✗: the head misses a target in it. These come first.",
+    )
     return texts[number]
 
 
@@ -91,8 +114,14 @@ def _relation_field(result: SyntaxResult, of: object, column: Any) -> int:
     options = [name for name, score in zip(NAMES, result.scores, strict=True) if score is not None]
     default = NAMES[result.default()]
     reset_choice(RELATION, options, default, of)
-    name = column.selectbox("Relation", options, options.index(default), key=RELATION, **BOUND,
-                            help="From which word the head attends, and which word is the right one.")
+    name = column.selectbox(
+        "Relation",
+        options,
+        options.index(default),
+        key=RELATION,
+        **BOUND,
+        help="From which word the head attends, and which word is the right one.",
+    )
     return NAMES.index(name)
 
 
@@ -101,22 +130,35 @@ def _head_field(result: SyntaxResult, relation: int, of: object, column: Any) ->
     score = result.scores[relation]
     assert score is not None
     options = {result.readings.name(head): head for head in ranked_heads(result, score)}
-    return head_field(HEAD, options, (of, CHOICES[relation][0].key, CHOICES[relation][1]), column, "accuracy")
+    return head_field(
+        HEAD, options, (of, CHOICES[relation][0].key, CHOICES[relation][1]), column, "accuracy"
+    )
 
 
 def _file_field(column: Any) -> str:
     """The reference of an uploaded file; "" for the project's own sentences."""
     link_value(FILE, "", _reference)
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
-        st.file_uploader("CoNLL-U file", ["conllu", "txt"], key=file_key(FILE), on_change=_take_file,
-                         max_upload_size=at_most("upload_megabytes", MOST_CHARACTERS // 10**6),
-                         help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} of them and 2 MB. "
-                              f"{where_stored()}")
-        st.caption("The page measures 179 English sentences, annotated by hand for it, until you upload others. "
-                   "docs/conllu.md in the repository describes the format.")
+        st.file_uploader(
+            "CoNLL-U file",
+            ["conllu", "txt"],
+            key=file_key(FILE),
+            on_change=_take_file,
+            max_upload_size=at_most("upload_megabytes", MOST_CHARACTERS // 10**6),
+            help=f"Sentences with their syntactic trees, at most {MOST_SENTENCES} of them and 2 MB. "
+            f"{where_stored()}",
+        )
+        st.caption(
+            "The page measures 179 English sentences, annotated by hand for it, until you upload others. "
+            "docs/conllu.md in the repository describes the format."
+        )
         if st.session_state.get(FILE):
-            st.button("Use the lab's own sentences", key=f"{FILE}:clear", on_click=clear_data,
-                      args=(FILE,))
+            st.button(
+                "Use the lab's own sentences",
+                key=f"{FILE}:clear",
+                on_click=clear_data,
+                args=(FILE,),
+            )
     if trouble := st.session_state.get(TROUBLE):
         st.warning(plain(trouble))
     reference = str(st.session_state.get(FILE, ""))
@@ -150,6 +192,8 @@ def _take_file() -> None:
         st.session_state[TROUBLE] = f"{file.name}: {error}"
         return
     if count > MOST_SENTENCES:
-        st.session_state[TROUBLE] = f"{file.name} has {count:,} sentences; the first {MOST_SENTENCES} are measured."
+        st.session_state[TROUBLE] = (
+            f"{file.name} has {count:,} sentences; the first {MOST_SENTENCES} are measured."
+        )
     st.session_state[FILE] = data_store.put(text)
     st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
