@@ -14,7 +14,6 @@
 # make scores   measures the time of each score as the Scores page shows it
 # make cache    measures decoding with and without a cache as the Cache and decoding page shows it
 # make heads    saves MiniLM's queries, keys and values as Heads shows them first
-# make sights   saves what pages compute of pretrained models at their first settings
 # make corpus   measures every head of the offline models on 300 texts, as Heads over a corpus shows them first
 # make claims   measures every claim again, as Claims shows them first: about an hour on two cores
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
@@ -39,7 +38,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: claims docs fresh faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: cache heads sights corpus bottleneck translation lessons gallery moving browser clean
+.PHONY: cache heads corpus bottleneck translation lessons gallery moving browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -142,9 +141,6 @@ cache: $(VENV)/.installed
 
 heads: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.heads.example
-
-sights: $(VENV)/.installed
-	$(BIN)/python -m dashboard.first_sights
 
 claims: $(VENV)/.installed
 	for name in $$($(BIN)/python -m core.claims list --names); do \

@@ -12,18 +12,17 @@ from dashboard.runtime.hosting import begin_hosting  # noqa: E402
 
 begin_hosting()  # before an import of core, which loads plug-ins
 
-from dashboard.runtime import idle_memory  # noqa: E402
+from dashboard.runtime import idle_memory, warm_up  # noqa: E402
 
 idle_memory.begin()
 
 from dashboard.components.page_list import page_list  # noqa: E402
-from dashboard.navigation import STEPS, following  # noqa: E402
+from dashboard.navigation import STEPS  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.link_values import drop_infinite_numbers, restore_bound_values  # noqa: E402
 from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.person import note_visit  # noqa: E402
-from dashboard.runtime.prefetch import prefetch  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
@@ -32,6 +31,14 @@ from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 ICON = (
     ROOT / "dashboard" / "static" / "icon.svg"
 )  # a material icon here would be fetched from another host
+
+
+def load_first_model() -> None:
+    """Load the model with which the pages of Look inside open, and transformers with it."""
+    from dashboard.widgets.model_picker import EMBEDDED, load_model  # Start here needs no models
+
+    load_model(EMBEDDED)
+
 
 page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
@@ -58,4 +65,5 @@ if is_pending():
 else:
     with page_run(step.key), plugin_problems(), lesson_around(step.key):
         page.run()
-    prefetch(following(step.key).key)
+    if st.runtime.exists():
+        warm_up.after_a_visit(load_first_model)

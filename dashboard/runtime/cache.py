@@ -15,7 +15,6 @@ import streamlit as st
 
 from core.memory import total_bytes
 from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most
-from dashboard.runtime.saved_results import is_saved, saved_or
 
 MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
 SHARED_BYTES, SHARED_PART = (
@@ -43,28 +42,24 @@ def budget() -> Budget:
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
     key = _name(function), repr(args)
-    value: T = pickle.loads(
-        _copied().get(key, lambda: pickle.dumps(saved_or(key, lambda: function(*args))))
-    )
+    value: T = pickle.loads(_copied().get(key, lambda: pickle.dumps(function(*args))))
     return value
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 512 are kept."""
-    key = _name(function), repr(args)
-    return _results().get(key, lambda: saved_or(key, lambda: function(*args)))
+    return _results().get((_name(function), repr(args)), lambda: function(*args))
 
 
 def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
     """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
-    key = name, repr(args)
-    return _results().get(key, lambda: saved_or(key, dict))
+    values: dict[Any, Any] = _results().get((name, repr(args)), dict)
+    return values
 
 
 def remembered(function: Callable[..., T], *args: Hashable) -> bool:
-    """Whether `shared` has this result already, or a saved one."""
-    key = _name(function), repr(args)
-    return key in _results() or is_saved(key)
+    """Whether `shared` has this result already."""
+    return (_name(function), repr(args)) in _results()
 
 
 def sizes() -> dict[str, int]:
@@ -75,6 +70,11 @@ def sizes() -> dict[str, int]:
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
     return _models().get((_name(function), repr(args)), lambda: function(*args))
+
+
+def has_model(function: Callable[..., Any], *args: Hashable) -> bool:
+    """Whether `model` has this one already."""
+    return (_name(function), repr(args)) in _models()
 
 
 def forget_results() -> None:

@@ -17,7 +17,6 @@ from dashboard.components.lib import COMPONENTS
 from dashboard.components.lib.bundle import bundle
 from dashboard.navigation import STEPS
 from dashboard.runtime.person import COOKIE, new_cookie
-from dashboard.runtime.warm_up import after_a_visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -71,7 +70,6 @@ def routes() -> list[Route]:
     pages = {embedded: index_page(embedded) for embedded in (False, True)}
 
     async def answer(request: Request) -> HTMLResponse:
-        after_a_visit()
         embedded = request.query_params.get("embed", "").lower() == "true"
         page = HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
         if cookie := new_cookie(

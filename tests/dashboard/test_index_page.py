@@ -38,7 +38,6 @@ def test_every_preload_is_a_file_of_this_streamlit():
 
 @pytest.mark.parametrize("base", ["", "lab/two"])
 def test_every_page_answers_with_it_and_an_embedded_one_waits_for_no_sidebar(base, monkeypatch):
-    monkeypatch.setattr("dashboard.runtime.index_page.after_a_visit", lambda: None)
     monkeypatch.setattr(config, "get_option", {"server.baseUrlPath": base}.__getitem__)
     client = TestClient(Starlette(routes=routes()))
     prefix = f"/{base}/" if base else "/"

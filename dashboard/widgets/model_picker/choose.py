@@ -23,9 +23,9 @@ from dashboard.widgets.model_picker.models import (
     MODEL,
     PICKED,
     ModelRef,
+    is_loaded,
     load_model,
     local_models,
-    preload,
     reading_of,
     stored_bytes,
 )
@@ -46,6 +46,7 @@ HELP = (
     "the right one of two names, **digits** reads handwritten digits. "
 )
 USUAL = "inside:usual"
+SKELETON = 240  # pixels in which a model that loads will show its controls
 OTHER = "Another model…"
 PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}
 
@@ -139,12 +140,15 @@ def _load(ref: ModelRef, needs: tuple[str, ...], container: Any) -> Pretrained |
     pretrained = None
     if ref.source != "array":
         name = without_paths(ref.name)
+        place = container.empty()
+        if not is_loaded(ref):
+            place.skeleton(height=SKELETON)
         with (
             container,
             st.spinner(f"Loading {name}, {format_bytes(stored_bytes(ref))}, only the first time"),
         ):
             pretrained = load_model(ref)
-        preload(ref)
+        place.empty()
     if missing := missing_feature(pretrained, needs):
         _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)
         return None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from core.pretrained import (
     ModelInputs,
@@ -28,11 +26,9 @@ from core.pretrained.load import (
     load_minilm,
     minilm_folder,
 )
-from dashboard.runtime.cache import model, shared
+from dashboard.runtime.cache import has_model, model, shared
 from dashboard.runtime.model_folders import folder_of
-from dashboard.runtime.saved_results import note_use
 from dashboard.runtime.threads import one_thread
-from dashboard.runtime.warm_up import when_idle
 from dashboard.widgets.model_picker import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
@@ -100,57 +96,14 @@ def stored_bytes(ref: ModelRef) -> int:
     return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
 
 
-class LazyPretrained(Pretrained):
-    """A local model whose facts are known, and whose weights and tokenizer load at their first use, cached."""
-
-    ref: ModelRef
-
-    @classmethod
-    def of(cls, ref: ModelRef, facts: dict[str, Any]) -> LazyPretrained:
-        """`facts` are all fields that need no weights."""
-        lazy = object.__new__(cls)
-        for name, value in {
-            "ref": ref,
-            "name": ref.name,
-            "lock": threading.Lock(),
-            **facts,
-        }.items():
-            object.__setattr__(lazy, name, value)  # the class is frozen
-        return lazy
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("model", "tokenizer"):
-            raise AttributeError(name)
-        note_use()
-        return getattr(model(_load, self.ref), name)
-
-
 def load_model(ref: ModelRef) -> Pretrained:
-    """The model, cached; PretrainedError when it cannot be loaded. A local one loads its weights when they are used."""
-    if ref.source not in ("embedded", "lab"):
-        return model(_load, ref)
-    if ref == EMBEDDED:
-        minilm_folder()  # it says which package is missing
-    return _lazy(ref)
+    """The model, cached; PretrainedError when it cannot be loaded."""
+    return model(_load, ref)
 
 
-@cache
-def _lazy(ref: ModelRef) -> LazyPretrained:
-    return LazyPretrained.of(ref, shared(_facts, ref))
-
-
-def _facts(ref: ModelRef) -> dict[str, Any]:
-    """What is known of a model without its weights."""
-    note_use()
-    loaded = model(_load, ref)
-    return {name: getattr(loaded, name) for name in ("max_tokens", "head", "reads", "recordable")}
-
-
-@cache
-def preload(ref: ModelRef) -> None:
-    """Load the weights of a local model when the server is idle, before a control needs them."""
-    if ref.source in ("embedded", "lab"):
-        when_idle(partial(model, _load, ref))
+def is_loaded(ref: ModelRef) -> bool:
+    """Whether this server has the model in memory."""
+    return has_model(_load, ref)
 
 
 def _load(ref: ModelRef) -> Pretrained:
