@@ -4,9 +4,9 @@ import re
 
 from core.attention import AXES, PRESETS, Attention, AttentionConfig
 from core.cards import CARDS
+from core.claims.base import verdict
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import shipped
-from core.claims.verdict import verdict
 from core.cost import attention_cost
 from dashboard.charts.glossary import TERMS
 from dashboard.charts.numbers import operations

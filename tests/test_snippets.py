@@ -157,10 +157,9 @@ def test_every_page_has_its_words():
 def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypatch, capsys):
     """The whole file and the layer without one run as they stand; the file is the worked example but for a name."""
     from core.attention import Attention, AttentionConfig
+    from core.claims.base import Results, verdict
     from core.claims.catalogue import CLAIMS, claim_of
     from core.claims.experiment import measure_all
-    from core.claims.results import Results
-    from core.claims.verdict import verdict
 
     plug_in, claim, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")

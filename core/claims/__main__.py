@@ -9,13 +9,11 @@ from typing import Annotated
 import typer
 
 from core import command_line
-from core.claims import replicate
+from core.claims import shipped
 from core.claims import shipped as shipping
-from core.claims.base import Claim, ClaimSettings
+from core.claims.base import Claim, ClaimSettings, Results, rule_lines, verdict, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
-from core.claims.results import Results
 from core.claims.run import ClaimConfig, Group, create
-from core.claims.verdict import rule_lines, verdict, verdict_line
 from core.command_line import Pairs
 from core.entries import ConfigError
 from core.params import Value
@@ -113,7 +111,7 @@ def measured(
         results = group.results()
     print("\n".join(report(claim, config.settings, results)))
     if to := to or (shipping.FOLDER if ship else None):
-        command = f"{replicate.command(claim, config.settings, results.seeds)} --ship"
+        command = f"{shipped.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
         shipping.ship(claim, config.settings, results.cells, facts, command).save(
             to / f"{claim.key}.json"

@@ -1,14 +1,160 @@
-"""Claim: one statement about attention as an experiment, in one file: source, refutation, measurement and rule."""
+"""Claim: a statement about attention as an experiment in one file, from its source to results and verdict."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
+from typing import Any, Literal
 
-from core.claims.results import Results, SeedValues
 from core.entries import ConfigError, Param, quote
 from core.params import Value
+from core.training.fields import count, fits, list_of, maybe, number, text
+from core.training.seed_stats import LEVEL, interval
+
+# What a claim's experiment measured: numbers by condition, seed and measure.
+
+
+Key = tuple[str, str, float | None]  # condition, measure, x
+CELL_FIELDS = {
+    "condition": text,
+    "seed": count,
+    "seconds": number,
+    "values": list_of(
+        lambda value: (
+            isinstance(value, list)
+            and len(value) == 3
+            and text(value[0])
+            and number(value[1])
+            and maybe(number)(value[2])
+        )
+    ),
+}
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The numbers of one condition and one seed: (measure, value, x or None), and the seconds of a core they took."""
+
+    condition: str
+    seed: int
+    seconds: float
+    values: tuple[tuple[str, float, float | None], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "condition": self.condition,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+            "values": [[measure, float(f"{value:.6g}"), x] for measure, value, x in self.values],
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> CellResult:
+        """The cell in a line of a file; ValueError for anything else."""
+        if (
+            not isinstance(data, dict)
+            or set(data) != set(CELL_FIELDS)
+            or not fits(data, CELL_FIELDS)
+        ):
+            raise ValueError(
+                "a cell needs a condition, a seed, seconds, and values of measure, number and x"
+            )
+        return cls(
+            data["condition"],
+            data["seed"],
+            float(data["seconds"]),
+            tuple((measure, float(value), x) for measure, value, x in data["values"]),
+        )
+
+
+@dataclass(frozen=True)
+class SeedValues:
+    """The numbers of one seed, of all conditions."""
+
+    values: dict[Key, float]
+
+    def one(self, condition: str, measure: str, x: float | None = None) -> float:
+        """One number; KeyError where it was not measured."""
+        return self.values[condition, measure, x]
+
+    def curve(self, condition: str, measure: str) -> dict[float, float]:
+        """A measure over x, in the order of x."""
+        points = {
+            x: value
+            for (of, name, x), value in self.values.items()
+            if (of, name) == (condition, measure) and x is not None
+        }
+        return dict(sorted(points.items()))
+
+
+@dataclass(frozen=True)
+class Results:
+    """The cells so far, in any order."""
+
+    cells: tuple[CellResult, ...]
+
+    @classmethod
+    def of(cls, cells: Iterable[CellResult]) -> Results:
+        return cls(tuple(cells))
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted({cell.seed for cell in self.cells}))
+
+    def seed(self, seed: int) -> SeedValues:
+        return SeedValues(
+            {
+                (cell.condition, measure, x): value
+                for cell in self.cells
+                if cell.seed == seed
+                for measure, value, x in cell.values
+            }
+        )
+
+    def complete(self, conditions: Sequence[str]) -> Results:
+        """Only the seeds that have all conditions: those that can be paired."""
+        done = {
+            seed
+            for seed in self.seeds
+            if set(conditions) <= {cell.condition for cell in self.cells if cell.seed == seed}
+        }
+        return Results(tuple(cell for cell in self.cells if cell.seed in done))
+
+    def values(self, condition: str, measure: str, x: float | None = None) -> list[float]:
+        """One number of every seed that has it, in the order of the seeds."""
+        by_seed = {
+            cell.seed: value
+            for cell in self.cells
+            if cell.condition == condition
+            for name, value, at in cell.values
+            if (name, at) == (measure, x)
+        }
+        return [by_seed[seed] for seed in sorted(by_seed)]
+
+    def mean(self, condition: str, measure: str, x: float | None = None) -> float:
+        """One number, averaged over the seeds that have it; ZeroDivisionError where none has."""
+        values = self.values(condition, measure, x)
+        return sum(values) / len(values)
+
+    def mean_of(self, quantity: Callable[[SeedValues], float]) -> float:
+        """A quantity of one seed, averaged over the seeds."""
+        return sum(quantity(self.seed(seed)) for seed in self.seeds) / len(self.seeds)
+
+    def xs(self, condition: str, measure: str) -> list[float]:
+        """Where a measure's curve was measured."""
+        return sorted(
+            {
+                x
+                for cell in self.cells
+                if cell.condition == condition
+                for name, _, x in cell.values
+                if name == measure and x is not None
+            }
+        )
+
 
 Stop = Callable[[], bool]
 ClaimSettings = Mapping[str, Value]
@@ -218,3 +364,136 @@ class Claim:
             key: param.check(values.get(key, param.default), self.key)  # type: ignore[arg-type]
             for key, param in params.items()
         }
+
+
+# The verdict on a claim: computed from the intervals of its parts' quantities over the seeds.
+
+
+State = Literal["holds", "holds in part", "does not hold", "cannot be told here"]
+Outcome = Literal["holds", "refuted", "cannot be told"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A part's quantity over the seeds: its mean, the interval of the mean, and what follows for the statement.
+
+    Where the interval says nothing yet, `reason` says why: too few seeds, models that have not learned, no room.
+    """
+
+    part: Part
+    values: tuple[float, ...]
+    mean: float
+    low: float
+    high: float
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    state: State
+    effects: tuple[Effect, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why parts cannot be told whatever their intervals are, each reason once."""
+        return tuple(dict.fromkeys(effect.reason for effect in self.effects if effect.reason))
+
+
+def verdict(claim: Claim, settings: ClaimSettings, results: Results) -> Verdict:
+    """The verdict on a claim from the seeds that have every condition.
+
+    Intervals (core.training.seed_stats.interval) are paired by seed where a quantity is a difference or a ratio, and
+    cover all parts together: 95 % after Bonferroni's correction for their number.
+    """
+    conditions = claim.conditions(settings)
+    complete = results.complete(conditions)
+    seeds = [complete.seed(seed) for seed in complete.seeds]
+    effects = tuple(
+        effect(
+            part,
+            [part.quantity(seed) for seed in seeds],
+            LEVEL / len(claim.parts),
+            why_not(part, seeds, conditions),
+        )
+        for part in claim.parts
+    )
+    return Verdict(combine([each.outcome for each in effects]), effects)
+
+
+def effect(part: Part, values: Sequence[float], level: float, reason: str = "") -> Effect:
+    """The mean of a quantity, its interval, and the outcome; it cannot be told where there is a `reason`."""
+    measured = interval(values, part.unit, level, part.resolution)
+    if measured is None:
+        reason = reason or "a value is no finite number within the bounds of its unit"
+        return Effect(part, tuple(values), math.nan, -math.inf, math.inf, "cannot be told", reason)
+    result: Outcome = "cannot be told" if reason else outcome(part, measured.low, measured.high)
+    return Effect(part, tuple(values), *measured, result, reason)
+
+
+def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) -> str:
+    """Why an interval says nothing of a statement; empty where it does."""
+    if len(seeds) < FEWEST_SEEDS:
+        return f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} of the {FEWEST_SEEDS} that a verdict needs"
+    if (
+        part.learned is not None
+        and (lacking := part.learned.lacking(seeds, conditions)) is not None
+    ):
+        condition, count = lacking
+        return (
+            f"the models have not learned: {criterion(part.learned)} in {count} of {len(seeds)} seeds of "
+            f"{condition}{'' if part.learned.conditions else ', the best'}"
+        )
+    if part.room is not None and (room := sum(map(part.room, seeds)) / len(seeds)) < part.low:
+        return f"the task leaves no room: {part.name} could be {written(room, part.unit)} at most"
+    return ""
+
+
+def verdict_line(claim: Claim, judged: Verdict, seeds: int) -> str:
+    """Such as: Verdict: holds in part, over 5 seeds, in models of d_model 64 with 2 layers."""
+    scope = f", {claim.scope}" if claim.scope else ""
+    return f"Verdict: {judged.state}, over {seeds} seeds{scope}.{reasons_text(judged)}"
+
+
+def reasons_text(judged: Verdict) -> str:
+    """Why parts cannot be told, a sentence each after a space; empty where only intervals are too wide."""
+    return "".join(f" {reason[0].upper()}{reason[1:]}." for reason in judged.reasons)
+
+
+def rule_lines(claim: Claim) -> list[str]:
+    """When the models of a claim count as having learned, a sentence a criterion."""
+    share = f"{100 * LEARNED_SHARE:.0f} % of the seeds"
+    return [
+        f"The models have learned where {criterion(one)} in {share} of "
+        f"{' and of '.join(one.conditions) if one.conditions else 'at least one condition'}."
+        for one in claim.criteria
+    ]
+
+
+def criterion(learned: Learned) -> str:
+    """Such as: Accuracy on recall at least 95 %."""
+    at = "" if learned.x is None else f" at {learned.x:g}"
+    low, high = (
+        math.isfinite(end) and written(end, learned.unit) for end in (learned.low, learned.high)
+    )
+    return f"{learned.measure}{at} {' and '.join([f'at least {low}'] * bool(low) + [f'at most {high}'] * bool(high))}"
+
+
+def written(value: float, unit: str) -> str:
+    return f"{100 * value:.3g} %" if unit in ("share", "gain", "seeds") else f"{value:.3g}"
+
+
+def outcome(part: Part, low: float, high: float) -> Outcome:
+    """What an interval says of a statement."""
+    if part.low <= low and high <= part.high:
+        return "holds"
+    return "refuted" if high < part.low or low > part.high else "cannot be told"
+
+
+def combine(outcomes: Sequence[Outcome]) -> State:
+    """All parts hold; some do; none does and one is refuted; or nothing can be told."""
+    if all(one == "holds" for one in outcomes):
+        return "holds"
+    if "holds" in outcomes:
+        return "holds in part"
+    return "does not hold" if "refuted" in outcomes else "cannot be told here"

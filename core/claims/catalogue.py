@@ -1,4 +1,4 @@
-"""All claims, in the order of the page; one file a claim, and those that plug-ins register."""
+"""All claims, in the order of the page; by subject in a file each, and those that plug-ins register."""
 
 from __future__ import annotations
 
@@ -8,29 +8,13 @@ from dataclasses import replace
 
 from core import plugins
 from core.claims.base import Claim
-from core.claims.entries.advantages import ADVANTAGES
-from core.claims.entries.bottleneck import BOTTLENECK
-from core.claims.entries.causal import CAUSAL
-from core.claims.entries.concatenation import CONCATENATION
-from core.claims.entries.cost import COST
-from core.claims.entries.decoding import DECODING
-from core.claims.entries.differential import DIFFERENCE
-from core.claims.entries.explanation import EXPLANATION
-from core.claims.entries.groups import GROUPS
-from core.claims.entries.heads import HEADS
-from core.claims.entries.hybrid import HYBRID
-from core.claims.entries.induction import INDUCTION_CLAIM
-from core.claims.entries.iris import IRIS
-from core.claims.entries.ladder import LADDER
-from core.claims.entries.norm import NORM
-from core.claims.entries.path import PATH
-from core.claims.entries.positions import POSITIONS_CLAIM
-from core.claims.entries.regularization import REGULARIZATION
-from core.claims.entries.roles import ROLES_CLAIM
-from core.claims.entries.scaling import SCALING
-from core.claims.entries.scores import SCORES_CLAIM
-from core.claims.entries.sinks import SINKS
-from core.claims.entries.topk import TOPK
+from core.claims.entries.cost import COST, GROUPS, HYBRID, LADDER
+from core.claims.entries.heads import HEADS, INDUCTION_CLAIM, ROLES_CLAIM
+from core.claims.entries.meaning import EXPLANATION, SINKS
+from core.claims.entries.positions import CONCATENATION, PATH, POSITIONS_CLAIM
+from core.claims.entries.scores import DIFFERENCE, SCALING, SCORES_CLAIM, TOPK
+from core.claims.entries.training import CAUSAL, DECODING, NORM, REGULARIZATION
+from core.claims.entries.why_attention import ADVANTAGES, BOTTLENECK, IRIS
 from core.entries import ConfigError, quote
 
 CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from core.benchmark import seconds
-from core.claims.base import Claim, ClaimSettings, Stop
-from core.claims.results import CellResult
+from core.claims.base import CellResult, Claim, ClaimSettings, Stop
 from core.models import Model
 from core.tasks import Task
 from core.training.config import RunConfig

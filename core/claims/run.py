@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from core.checksum import read_lines, with_checksum
-from core.claims.base import Claim
+from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
-from core.claims.results import CellResult, Results
 from core.entries import ConfigError, quote
 from core.files import CLAIMS, append_line, runs_folder, write_atomically
 from core.params import Value

@@ -1,7 +1,9 @@
-"""The results that ship with the lab: one file a claim, with what they were measured on."""
+"""The results that ship with the lab, one file a claim, and what another person needs to measure and cite them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import platform
 import time
@@ -10,11 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.claims.base import Claim
-from core.claims.results import CellResult, Results
+from core.claims.base import (
+    CellResult,
+    Claim,
+    ClaimSettings,
+    Effect,
+    Results,
+    Verdict,
+    rule_lines,
+    verdict,
+    verdict_line,
+)
 from core.entries import ConfigError
 from core.files import read_object, write_atomically
+from core.latex import latex
 from core.params import Value
+from core.provenance import lab_version
 
 FOLDER = Path(__file__).with_name("shipped")
 
@@ -100,3 +113,102 @@ def versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "numpy": numpy.__version__,
     }
+
+
+# What another person needs to measure a claim again, and to cite it: text files for a paper or a lesson.
+
+
+def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) -> str:
+    """The command that measures a claim with these settings and seeds, or without them 0, 1, …"""
+    plain = tuple(seeds) == tuple(range(len(seeds)))
+    changed = [
+        f" --set {key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in settings.items()
+        if value != claim.settle()[key] and (plain or key != "seeds")
+    ]
+    chosen = "" if plain else f" --seeds {' '.join(map(str, seeds))}"
+    return f"python -m core.claims run {claim.key}{''.join(changed)}{chosen}"
+
+
+def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
+    """The config, the numbers, the parts as a LaTeX table, what it was measured with, and BibTeX, by file name."""
+    judged = verdict(claim, result.settings, result.results)
+    config = {"claim": claim.key, "settings": dict(result.settings)}
+    facts = {
+        "date": result.date,
+        "command": result.command,
+        "seconds of one core": round(result.seconds, 1),
+        "machine": dict(result.machine),
+        "versions": {"attention-lab": lab_version(), **result.versions},
+    }
+    files = {
+        "README.txt": readme(claim, judged, result),
+        "config.json": json.dumps(config, indent=1),
+        "measured.json": json.dumps(facts, indent=1, ensure_ascii=False),
+        "results.csv": results_csv(result),
+        "parts.tex": latex_table(claim, judged),
+        "references.bib": claim.source.bibtex + citation(claim, result.date),
+    }
+    return {name: text.encode() for name, text in files.items()}
+
+
+def readme(claim: Claim, judged: Verdict, result: Shipped) -> str:
+    """The claim, its verdict and the command, in plain text."""
+    return (
+        f"{claim.statement}\n{claim.source.text}: {claim.source.title}, {claim.source.url}\n\n"
+        f"{verdict_line(claim, judged, len(result.results.seeds))} Measured on {result.date}.\n"
+        f"{''.join(f'{one}{chr(10)}' for one in rule_lines(claim))}"
+        f"What would have refuted it: {claim.refutation}\nWhat this does not show: {claim.limits}\n\n"
+        f"In a checkout of Attention Lab {lab_version()} this measures it again:\n\n"
+        f"    {command(claim, result.settings, result.results.seeds)}\n\n"
+        "results.csv has every number, a row each; parts.tex is a table of the parts, for \\input; measured.json "
+        "says what it was measured with.\n"
+    )
+
+
+def results_csv(result: Shipped) -> str:
+    """Every number, a row each; x is empty where the measure is no curve."""
+    out = io.StringIO()
+    rows = [
+        (cell.condition, cell.seed, measure, "" if x is None else f"{x:g}", value)
+        for cell in result.results.cells
+        for measure, value, x in cell.values
+    ]
+    csv.writer(out).writerows([("condition", "seed", "measure", "x", "value"), *rows])
+    return out.getvalue()
+
+
+def latex_table(claim: Claim, judged: Verdict) -> str:
+    """The parts as a tabular: statement, mean, interval, outcome; shares are shares of 1."""
+    rows = "".join(
+        f"{latex(one.part.statement)} & {latex(one.part.name)} & {_number(one.mean)} & {_interval(one)} & "
+        f"{one.outcome} \\\\\n"
+        for one in judged.effects
+    )
+    scope = f", {latex(claim.scope)}" if claim.scope else ""
+    return (
+        f"% {claim.key}: {judged.state}{scope}. Intervals cover all parts together (95 %, Student's t, "
+        "Bonferroni).\n"
+        "\\begin{tabular}{p{0.4\\linewidth}p{0.2\\linewidth}rrl}\n\\hline\n"
+        "Statement & Quantity & Mean & Interval & Outcome \\\\\n\\hline\n"
+        + rows
+        + "\\hline\n\\end{tabular}\n"
+    )
+
+
+def _number(value: float) -> str:
+    return latex(f"{value:.4g}".replace("-", "−").replace("inf", "∞"))
+
+
+def _interval(one: Effect) -> str:
+    return f"[{_number(one.low)}, {_number(one.high)}]"
+
+
+def citation(claim: Claim, date: str) -> str:
+    """BibTeX of a claim's page."""
+    return (
+        f"@misc{{attentionlab-{claim.key},\n  author = {{{{Attention Lab}}}},\n"
+        f"  title = {{Claim: {latex(claim.name)}}},\n  year = {{{date[:4]}}},\n"
+        f"  howpublished = {{Attention Lab, version {lab_version()}, page Claims, claim={claim.key}}},\n"
+        f"  note = {{Measured on {date}}},\n}}\n"
+    )

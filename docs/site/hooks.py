@@ -50,7 +50,7 @@ API = {  # the page, its title, and the modules of core that it shows
         ),
     ),
     "decoding": ("Decoding", ("core.decoding",)),
-    "claims": ("Claims", ("core.claims.base", "core.claims.verdict")),
+    "claims": ("Claims", ("core.claims.base",)),
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from core.cards import CARDS, ModelCard
-from core.claims.base import Claim
+from core.claims.base import Claim, Effect, rule_lines, verdict, verdict_line
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import Shipped, shipped
-from core.claims.verdict import Effect, rule_lines, verdict, verdict_line
 from dashboard.charts.numbers import byte_size, number, operations
 from docs.site.catalogue import plain
 

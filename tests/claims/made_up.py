@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from core.claims.base import Claim
-from core.claims.results import CellResult, Results
-from core.claims.verdict import Outcome, verdict
+from core.claims.base import CellResult, Claim, Outcome, Results, verdict
 
 World = Mapping[tuple[str, str, float | None], float]  # condition, measure, x -> number
 

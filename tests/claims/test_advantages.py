@@ -1,7 +1,7 @@
 """The rule of the claim on the advantages over recurrent networks."""
 
 from core.claims.base import Pick
-from core.claims.entries.advantages import (
+from core.claims.entries.why_attention import (
     ACCURACY,
     ADVANTAGES,
     FOUR,
@@ -10,9 +10,9 @@ from core.claims.entries.advantages import (
     ONE,
     PARAMETERS,
     RECURRENT,
-    SECONDS,
     step_seconds,
 )
+from core.claims.entries.why_attention import ADVANTAGES_SECONDS as SECONDS
 from core.claims.experiment import session_of
 from core.models import ModelConfig
 from core.tasks import TaskConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.claims.entries.causal import (
+from core.claims.entries.training import (
     CAUSAL,
     GENERATION,
     MASKED,

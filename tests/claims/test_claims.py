@@ -10,11 +10,21 @@ import pytest
 from scipy import stats
 
 from core.claims import experiment
-from core.claims.base import FEWEST_SEEDS, Part, Pick
+from core.claims.base import (
+    FEWEST_SEEDS,
+    CellResult,
+    Part,
+    Pick,
+    Results,
+    SeedValues,
+    combine,
+    effect,
+    outcome,
+    verdict,
+    why_not,
+)
 from core.claims.catalogue import CLAIMS, claim_of
-from core.claims.results import CellResult, Results, SeedValues
 from core.claims.shipped import ship, shipped
-from core.claims.verdict import combine, effect, outcome, verdict, why_not
 from core.entries import ConfigError
 from core.models.config import RECURRENT
 from core.training.evaluate import never_stop

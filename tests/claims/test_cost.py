@@ -3,6 +3,7 @@
 import pytest
 
 from core.attention import AttentionConfig
+from core.claims.base import SeedValues
 from core.claims.entries.cost import (
     COST,
     FULL,
@@ -16,7 +17,6 @@ from core.claims.entries.cost import (
     _exponent,
     choices,
 )
-from core.claims.results import SeedValues
 from tests.claims.made_up import World, judge
 
 

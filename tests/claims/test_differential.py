@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from core.claims.entries.differential import (
-    ACCURACY,
+from core.claims.entries.scores import (
     ANSWER,
     DIFFERENCE,
     DIFFERENTIAL,
@@ -14,6 +13,7 @@ from core.claims.entries.differential import (
     answer_and_noise,
     model_of,
 )
+from core.claims.entries.scores import DIFFERENTIAL_ACCURACY as ACCURACY
 from core.models import build_model
 from core.models.base import Shape
 from tests.claims.made_up import World, judge

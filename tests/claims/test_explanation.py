@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from core.claims.entries.explanation import (
+from core.claims.entries.meaning import (
     ACCURACY,
     ALONE,
     BY_ABLATION,

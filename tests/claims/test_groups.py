@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from core.claims.entries.groups import (
-    BITS,
+from core.claims.entries.cost import (
     CACHE,
     GROUPED,
     GROUPS,
@@ -16,6 +15,7 @@ from core.claims.entries.groups import (
     PROJECTIONS,
     cached_numbers,
 )
+from core.claims.entries.cost import GROUPS_BITS as BITS
 from core.claims.experiment import Trained
 from core.models import ModelConfig, build_model
 from core.models.base import Shape

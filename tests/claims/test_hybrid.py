@@ -2,19 +2,19 @@
 
 import torch
 
-from core.claims.entries.hybrid import (
-    CACHE,
+from core.claims.entries.cost import (
     EXACT,
-    FULL,
     HYBRID,
     HYBRID_STACK,
-    LOCAL,
     ONE_IN_SIX,
     PATTERNS,
     SIX_FULL,
     cached,
     stack,
 )
+from core.claims.entries.cost import HYBRID_CACHE as CACHE
+from core.claims.entries.cost import HYBRID_FULL as FULL
+from core.claims.entries.cost import HYBRID_LOCAL as LOCAL
 from core.models import build_model
 from core.models.base import Shape
 from tests.claims.made_up import World, judge

@@ -1,17 +1,17 @@
 """The rule of the claim on Iris, and the count of the tutorials' parameters."""
 
-from core.claims.entries.iris import (
-    ACCURACY,
+from core.claims.entries.why_attention import (
     DIFFER,
     EPOCHS,
     IRIS,
     LOGISTIC,
-    PARAMETERS,
     ROW,
     SEPALS,
     TOKENS,
     tutorial_parameters,
 )
+from core.claims.entries.why_attention import IRIS_ACCURACY as ACCURACY
+from core.claims.entries.why_attention import IRIS_PARAMETERS as PARAMETERS
 from tests.claims.made_up import World, judge
 
 

@@ -1,7 +1,7 @@
 """The rule of the claim on the size ladder."""
 
 from core.claims.base import Pick
-from core.claims.entries.ladder import ACCURACY, BITS, LADDER, LATENCY, PARAMETERS, SIZES
+from core.claims.entries.cost import ACCURACY, BITS, LADDER, LATENCY, PARAMETERS, SIZES
 from tests.cases import instance
 from tests.claims.made_up import World, judge, results
 

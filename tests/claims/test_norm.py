@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from core.claims.entries.norm import (
+from core.claims.entries.training import (
     BARE,
     BITS,
     CONDITIONS,

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig
-from core.claims.entries.path import (
+from core.claims.base import SeedValues
+from core.claims.entries.positions import (
     ATTENTION,
     DISTANCES,
     GRADIENT,
-    LENGTHS,
     PATH,
     RECURRENT,
     SECONDS,
@@ -18,7 +18,7 @@ from core.claims.entries.path import (
     flops,
     gradients,
 )
-from core.claims.results import SeedValues
+from core.claims.entries.positions import PATH_LENGTHS as LENGTHS
 from core.cost import attention_cost, parameters
 from tests.claims.made_up import World, judge
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from core.claims.entries.roles import (
+from core.claims.entries.heads import (
     EFFECT,
     MESSAGES,
     RANKS,

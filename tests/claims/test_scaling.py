@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from core.claims.entries.scaling import (
+from core.claims.entries.scores import (
     ACCURACY,
     GRADIENT,
-    SCALED,
     SCALING,
-    SIZES,
     TRAINED,
     UNSCALED,
     VARIANCE,
     jacobian_norm,
 )
+from core.claims.entries.scores import SCALING_SCALED as SCALED
+from core.claims.entries.scores import SCALING_SIZES as SIZES
 from tests.claims.made_up import World, judge
 
 

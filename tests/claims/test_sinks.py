@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from core.claims.entries.sinks import (
+from core.claims.entries.meaning import (
     CHOICES,
     GATED,
     HIDDEN,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.attention import Attention
-from core.claims.entries.topk import (
+from core.claims.entries.scores import (
     BITS,
     COUNTS,
     FEW,

@@ -1,11 +1,11 @@
 """The rules of the claims on the bottleneck, scores, regularization, adding positions and decoding."""
 
-from core.claims.entries import bottleneck, concatenation, decoding, regularization, scores
+from core.claims.entries import positions, scores, training, why_attention
 from tests.claims.made_up import World, judge
 
 
 def regularized(smoothed: tuple[float, float], dropped: float, cold: float) -> World:
-    of = regularization
+    of = training
     perplexities = {of.BASE: 2.0, of.SMOOTHED: smoothed[0], of.DROPPED: dropped, of.COLD: cold}
     numbers: dict = {(name, of.PERPLEXITY, None): value for name, value in perplexities.items()}
     numbers |= {(name, of.BLEU, None): 50.0 for name in perplexities} | {
@@ -15,7 +15,7 @@ def regularized(smoothed: tuple[float, float], dropped: float, cold: float) -> W
 
 
 def test_the_rule_on_regularization():
-    claim = regularization.REGULARIZATION
+    claim = training.REGULARIZATION
     assert judge(claim, regularized((2.4, 54.0), 1.6, 3.0), 0.002) == ("holds", ["holds"] * 4)
     assert judge(claim, regularized((1.9, 40.0), 2.5, 1.9), 0.002) == (
         "does not hold",
@@ -25,7 +25,7 @@ def test_the_rule_on_regularization():
 
 
 def test_the_rule_on_adding_positions():
-    claim, of = concatenation.CONCATENATION, concatenation
+    claim, of = positions.CONCATENATION, positions
 
     def world(added: float, joined: float, none: float) -> World:
         numbers = {of.ADDED: added, of.JOINED: joined, of.NONE: none}
@@ -41,7 +41,7 @@ def test_the_rule_on_adding_positions():
 
 
 def test_the_rule_on_decoding_and_the_accuracy_by_hand():
-    claim, of = decoding.DECODING, decoding
+    claim, of = training.DECODING, training
 
     def world(forced: float, bleus: tuple[float, float, float], gained: float) -> World:
         numbers: dict = {(of.MODEL, of.FORCED, None): forced, (of.MODEL, of.FREE, None): 0.8}
@@ -57,7 +57,7 @@ def test_the_rule_on_decoding_and_the_accuracy_by_hand():
 
 
 def test_the_rule_on_the_bottleneck():
-    claim, of = bottleneck.BOTTLENECK, bottleneck
+    claim, of = why_attention.BOTTLENECK, why_attention
 
     def world(attention: float, vector: float, others: float, seconds: float) -> World:
         ends = {of.ATTENTION: attention, of.VECTOR: vector, of.LARGE: others, of.LONGER: others}

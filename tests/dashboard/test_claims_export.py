@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from pypdf import PdfReader
 
-from core.claims import replicate
+from core.claims import shipped
+from core.claims.base import verdict
 from core.claims.catalogue import CLAIMS, claim_of
-from core.claims.entries.scaling import GRADIENT, UNSCALED
+from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.shipped import ship
-from core.claims.verdict import verdict
 from core.entries import Param
 from dashboard.views.claims import export
 from dashboard.views.claims.compute import ClaimResult
@@ -33,7 +33,7 @@ def test_every_file_of_a_claim_opens():
         settings,
         measured.results.cells,
         {"device": "abacus"},
-        replicate.command(CLAIM, settings),
+        shipped.command(CLAIM, settings),
     )
     files = zipfile.ZipFile(io.BytesIO(export.archive(result, measured)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
@@ -59,19 +59,19 @@ def test_every_file_of_a_claim_opens():
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
 def test_latex_and_bibtex_are_well_formed(claim):
-    table = replicate.latex_table(claim, verdict(claim, claim.settle(), results({})))
+    table = shipped.latex_table(claim, verdict(claim, claim.settle(), results({})))
     lines = [line for line in table.splitlines() if line.endswith("\\\\")]
     assert len(lines) == len(claim.parts) + 1
     assert all(len(re.findall(r"(?<!\\)&", line)) == 4 for line in lines)
-    for text in (table, claim.source.bibtex, replicate.citation(claim, "2026-11-23")):
+    for text in (table, claim.source.bibtex, shipped.citation(claim, "2026-11-23")):
         bare = re.sub(r"\\[\\{}]", "", text)
         assert bare.count("{") == bare.count("}") and not re.search(r"[√×²≥≤−→]", text)
-    assert replicate.latex("√d_k − 3 % & {x}") == r"$\surd$d\_k $-$ 3 \% \& \{x\}"
+    assert shipped.latex("√d_k − 3 % & {x}") == r"$\surd$d\_k $-$ 3 \% \& \{x\}"
 
 
 def test_the_command_has_what_was_changed():
     two = Param("fast", "Fast", False, meaning="skips half")
     claim = replace(CLAIM, settings=(*CLAIM.settings, two))
-    assert replicate.command(claim, claim.settle()) == "python -m core.claims run scaling"
-    changed = replicate.command(claim, claim.settle({"seeds": 3, "fast": True}))
+    assert shipped.command(claim, claim.settle()) == "python -m core.claims run scaling"
+    changed = shipped.command(claim, claim.settle({"seeds": 3, "fast": True}))
     assert changed.endswith("run scaling --set seeds=3 --set fast=true")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.claims.results import CellResult
+from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
 from core.corpus.config import CorpusConfig
 from core.entries import ConfigError

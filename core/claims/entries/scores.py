@@ -1,11 +1,21 @@
-"""Additive and multiplicative scores: which is faster, and which learns better at small and at large sizes."""
+"""Scores and weights: the scaling, kinds of score, differential attention, the largest keys alone."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from functools import lru_cache
 
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from core.attention import Attention, attend
+from core.attention.normalizers.sparse import TopK
 from core.claims.base import (
     Claim,
     ClaimSettings,
@@ -15,15 +25,19 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
+    Results,
+    SeedValues,
     Stop,
 )
-from core.claims.experiment import trained
-from core.claims.results import Results, SeedValues
-from core.claims.sources import BRITZ, BRITZ_SIZES
-from core.entries import Param
-from core.models import ModelConfig
-from core.tasks import TaskConfig
+from core.claims.experiment import TEXT_BITS, Trained, trained
+from core.claims.sources import BRITZ, BRITZ_SIZES, GUPTA, VASWANI, YE, at
+from core.entries import Choice, Param
+from core.masks import make_mask
+from core.models import Model, ModelConfig
+from core.seeding import seeded_normal
+from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
+from core.training.evaluate import Stopped
 
 DOT, SCALED, ADDITIVE = "dot product", "dot product / √d", "additive"
 SCORES = {DOT: "dot", SCALED: "scaled_dot", ADDITIVE: "additive"}
@@ -185,4 +199,517 @@ SCORES_CLAIM = Claim(
     ),
     timed=True,
     scope="in recurrent models of d_model 16 and 128 that reverse ten letters",
+)
+
+
+# Dividing by √d_k keeps the scores' variance at 1 and the gradient alive, and large heads train better with it.
+
+
+SCALING_SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
+TRAINED = (16, 128)
+KEYS, QUERIES = 64, 128
+SCALING_SCALED, UNSCALED = "divided by √d_k", "not divided"
+SCALING_SCORES = {SCALING_SCALED: "scaled_dot", UNSCALED: "dot"}
+VARIANCE, GRADIENT, ACCURACY = (
+    "Variance of the scores",
+    "Gradient of the softmax",
+    "Accuracy after training",
+)
+
+
+def scaling_measure(
+    condition: str, seed: int, settings: ClaimSettings, stop: Stop
+) -> Iterator[Number]:
+    """The variance of scores and the mean norm of the softmax's Jacobian for random q and k, and trained accuracies."""
+    for size in SCALING_SIZES:
+        q = seeded_normal(1, 1, QUERIES, size, seed=seed, name="claim.q")
+        k = seeded_normal(1, 1, KEYS, size, seed=seed, name="claim.k")
+        seen = attend(q, k, k, scale=None if condition == SCALING_SCALED else 1.0)
+        yield VARIANCE, float(seen.scores.var()), size
+        yield GRADIENT, jacobian_norm(seen.weights[0, 0]), size
+    for size in TRAINED:
+        task = TaskConfig.of("recall", pairs=4, keys=8)
+        model = ModelConfig.transformer(
+            size, 1, 2, kind="decoder", position="rope", score=SCALING_SCORES[condition]
+        )
+        steps = int(settings["steps"])
+        config = RunConfig(task, model, steps=steps, batch_size=32, record_every=steps)
+        yield ACCURACY, trained(config, seed, stop).last.letters or 0.0, size
+
+
+def jacobian_norm(weights: torch.Tensor) -> float:
+    """The mean Frobenius norm of diag(w) − w wᵀ over rows of weights (T, S)."""
+    jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
+    return float(torch.linalg.matrix_norm(jacobian).mean())
+
+
+def _variance(seed: SeedValues) -> float:
+    return seed.one(SCALING_SCALED, VARIANCE, SCALING_SIZES[-1])
+
+
+def _growth(seed: SeedValues) -> float:
+    return seed.one(UNSCALED, VARIANCE, SCALING_SIZES[-1]) / SCALING_SIZES[-1]
+
+
+def _gradient_left(condition: str, seed: SeedValues) -> float:
+    return seed.one(condition, GRADIENT, SCALING_SIZES[-1]) / seed.one(
+        condition, GRADIENT, SCALING_SIZES[0]
+    )
+
+
+def _gain(seed: SeedValues) -> float:
+    return seed.one(SCALING_SCALED, ACCURACY, TRAINED[-1]) - seed.one(
+        UNSCALED, ACCURACY, TRAINED[-1]
+    )
+
+
+def _scaling_answer(results: Results) -> int:
+    share = results.mean(UNSCALED, GRADIENT, SCALING_SIZES[-1]) / results.mean(
+        UNSCALED, GRADIENT, SCALING_SIZES[0]
+    )
+    return 0 if share > 0.9 else 1 if share > 0.5 else 2
+
+
+SCALING = Claim(
+    key="scaling",
+    name="Dividing by √d_k",
+    subject="Scores",
+    statement="Dividing by √d_k keeps the variance of the scores at 1 and the gradient of the softmax alive; without "
+    "it, large heads train worse.",
+    source=at(VASWANI, "section 3.2.1"),
+    refutation="The variance of divided scores leaves 0.75 to 1.25 at d_k = 512; or undivided scores keep half of "
+    "their gradient from d_k = 4 to 512; or divided ones lose half; or a model with one head of 128 learns "
+    "recall less than 2 points better with the division.",
+    guess=Pick(
+        "From d_k = 4 to d_k = 512, without the division: what happens to the gradient that passes through the "
+        "softmax?",
+        (
+            "It stays about the same",
+            "It falls, but more than half is left",
+            "Less than half is left",
+        ),
+        _scaling_answer,
+    ),
+    settings=(
+        Param(
+            "steps",
+            "Training steps",
+            200,
+            50,
+            2000,
+            50,
+            meaning="how long each model learns recall",
+        ),
+    ),
+    conditions=lambda settings: (SCALING_SCALED, UNSCALED),
+    measure=scaling_measure,
+    parts=(
+        Part(
+            "Divided scores keep a variance near 1.",
+            _variance,
+            "variance at d_k = 512",
+            0.75,
+            1.25,
+            "positive",
+        ),
+        Part(
+            "Undivided scores have a variance near d_k.",
+            _growth,
+            "variance at d_k = 512, divided by 512",
+            0.75,
+            1.25,
+            unit="times",
+        ),
+        Part(
+            "Undivided, less than half of the gradient is left at d_k = 512.",
+            lambda seed: _gradient_left(UNSCALED, seed),
+            "gradient at 512 over that at 4",
+            high=0.5,
+            unit="times",
+        ),
+        Part(
+            "Divided, more than half of the gradient is left.",
+            lambda seed: _gradient_left(SCALING_SCALED, seed),
+            "gradient at 512 over that at 4",
+            low=0.5,
+            unit="times",
+        ),
+        Part(
+            "A head of 128 learns recall better with the division.",
+            _gain,
+            "gain in accuracy",
+            low=0.02,
+            unit="gain",
+            resolution=0.005,
+            learned=Learned(ACCURACY, 0.95, x=TRAINED[-1]),
+        ),
+    ),
+    figures=(
+        Figure("Variance of the scores", VARIANCE, "d_k", "positive", "xy"),
+        Figure("Mean norm of the softmax's Jacobian", GRADIENT, "d_k", "positive", "x"),
+        Figure("Accuracy on recall", ACCURACY, "head size", unit="share"),
+    ),
+    limits="Queries and keys are random with variance 1, as at the start of training; a trained model may scale them "
+    "itself. One task, one size of model, one optimizer (AdamW).",
+    tried="A pilot with 2 seeds, recall of 6 pairs, batches of 64 and 100 steps: a gain of 11 points for a head of "
+    "128, 23 s of a core a condition and seed; made shorter so that five seeds fit into 90 s.",
+    published=(BRITZ_SIZES,),
+    no_published="Vaswani et al. give the reason and no figure.",
+    scope="in random queries and keys, and models of d_model 16 and 128 with 2 layers that recall one of 4 pairs",
+)
+
+
+# Differential attention cancels noise: on recall, more weight on the answer, less on the other pairs.
+
+
+PAIRS, ITEMS = 8, 500
+SOFTMAX, DIFFERENTIAL = "softmax", "differential"
+DIFFERENTIAL_ACCURACY, ANSWER, NOISE = (
+    "Accuracy on recall",
+    "Weight on the answer",
+    "Weight on other pairs",
+)
+LEARNED = Learned(DIFFERENTIAL_ACCURACY, 0.95, conditions=(SOFTMAX, DIFFERENTIAL))
+ANSWERS = 1  # the place of the answer in the target, which begins with the query
+
+
+def differential_measure(
+    condition: str, seed: int, settings: ClaimSettings, stop: Stop
+) -> Iterator[Number]:
+    """The accuracy of a model on recall, and the weights of its head that attends most to the answer."""
+    steps = int(settings["steps"])
+    config = RunConfig(
+        TaskConfig.of("recall", pairs=PAIRS, keys=16),
+        model_of(condition),
+        steps=steps,
+        record_every=steps,
+        held_out=1,
+        watch=1,
+        decode_every=1000,
+    )
+    yield from on_answers(trained(config, seed, stop))
+
+
+def model_of(condition: str) -> ModelConfig:
+    """Two layers; two heads, or one differential head, which has as many queries, keys and weights (Ye 2024, 3.1)."""
+    plain = ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope")
+    if condition == SOFTMAX:
+        return plain
+    first, second = (
+        replace(
+            plain.required_attention, num_heads=1, projection=Choice.of("differential", depth=depth)
+        )
+        for depth in (1, 2)
+    )
+    return replace(plain, num_heads=1, attention=first, following=(second,))
+
+
+@torch.no_grad()
+def on_answers(whole: Trained) -> Iterator[Number]:
+    """Over held-out items: accuracy, weight on the answer, and weight on other pairs, where the answer is due."""
+    examples = whole.task.held_out(ITEMS)
+    batch = whole.task.collate(examples)
+    output = whole.model(batch.source, batch.source_mask, batch.target_in, record=True)
+    predicted = output.logits[:, ANSWERS].argmax(-1)
+    yield (
+        DIFFERENTIAL_ACCURACY,
+        float((predicted == batch.target_out[:, ANSWERS]).float().mean()),
+        None,
+    )
+    places = torch.tensor([whole.task.places(example)[ANSWERS][0] for example in examples])  # type: ignore[index]
+    row = batch.source.shape[1] + ANSWERS  # no source of this task is padded
+    heads = [
+        answer_and_noise(steps.weights[:, head, row], places)
+        for steps in output.maps["causal"]
+        for head in range(steps.weights.shape[1])
+    ]
+    answer, noise = max(heads)
+    yield ANSWER, answer, None
+    yield NOISE, noise, None
+
+
+def answer_and_noise(
+    weights: Float[Tensor, "B S"], places: Int[Tensor, " B"]
+) -> tuple[float, float]:
+    """The mean shares of the weights on the answer and on all other pairs; a negative weight counts as its size."""
+    shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
+    pairs = torch.arange(weights.shape[1]) // 2
+    others = (pairs[None] != places[:, None] // 2) & (pairs < PAIRS)
+    return float(shares.gather(1, places[:, None]).mean()), float((shares * others).sum(-1).mean())
+
+
+def gain(seed: SeedValues, measure: str) -> float:
+    return seed.one(DIFFERENTIAL, measure) - seed.one(SOFTMAX, measure)
+
+
+def _noise(seed: SeedValues) -> float:
+    return seed.one(DIFFERENTIAL, NOISE) / seed.one(SOFTMAX, NOISE)
+
+
+def _differential_answer(results: Results) -> int:
+    ratio = results.mean_of(_noise)
+    return 0 if ratio < 0.5 else 1 if ratio < 1 else 2
+
+
+DIFFERENCE = Claim(
+    key="differential",
+    name="Differential attention",
+    subject="New variants",
+    statement="Differential attention cancels noise: it attends more to what is relevant and less to the rest, and so "
+    "recalls better.",
+    source=YE,
+    refutation="At equal steps and parameters, differential attention recalls less than 2 points more than softmax; or "
+    "it gives the answer less than 2 points of weight more; or it leaves more than half as much on the "
+    "other pairs.",
+    guess=Pick(
+        "Two models learn recall for as many steps. How much weight does differential attention leave on the "
+        "other pairs, against softmax?",
+        ("Less than half as much", "Half to as much", "More"),
+        _differential_answer,
+    ),
+    settings=(
+        Param(
+            "steps",
+            "Training steps",
+            2000,
+            50,
+            5000,
+            50,
+            meaning="how long each model learns recall",
+        ),
+    ),
+    conditions=lambda settings: (SOFTMAX, DIFFERENTIAL),
+    measure=differential_measure,
+    parts=(
+        Part(
+            "It recalls better.",
+            lambda seed: gain(seed, DIFFERENTIAL_ACCURACY),
+            "gain in accuracy",
+            low=0.02,
+            unit="gain",
+            resolution=0.002,
+            learned=LEARNED,
+            room=lambda seed: 1.0 - seed.one(SOFTMAX, DIFFERENTIAL_ACCURACY),
+        ),
+        Part(
+            "It attends more to the answer.",
+            lambda seed: gain(seed, ANSWER),
+            "gain in weight",
+            low=0.02,
+            unit="gain",
+            resolution=0.002,
+            learned=LEARNED,
+        ),
+        Part(
+            "It attends less to the other pairs.",
+            _noise,
+            "weight on them, of that of softmax",
+            high=0.5,
+            unit="times",
+            learned=LEARNED,
+        ),
+    ),
+    figures=(
+        Figure("Accuracy on recall", DIFFERENTIAL_ACCURACY, unit="share"),
+        Figure("Weight on the answer, of the head that has most", ANSWER, unit="share"),
+        Figure("Weight of the same head on other pairs", NOISE, unit="share"),
+    ),
+    limits="Eight pairs, which softmax solves to the last one, so that no gain can show, in a small model: the texts "
+    "of Ye et al. have thousands of tokens, and most of the noise. A "
+    "weight may be negative in differential attention and counts as its size, as a share of its row. The head "
+    "that attends most to the answer is chosen on the items that it is measured on.",
+    tried="Two pilots after the rule was written, of one seed. 100 steps: both models guess, 0.18 (softmax) and 0.20 "
+    "right. 400 steps: softmax 1.00 right, 0.95 of the weight on the answer and 0.04 on other pairs; "
+    "differential 0.79, 0.31 and 0.51. The rule stayed as it was. The first "
+    "result had 400 steps and 5 seeds: softmax had 0.88 to 1.00 right, differential 0.25 to 1.00, so that it "
+    "measured who learns sooner. Two pilots of one seed and 1,500 steps: 1.00 (softmax), 0.98 and 1.00 "
+    "(differential). The steps were raised to 2,000, and a criterion of learning was added; the bounds stay. "
+    "Five seeds (0 to 4) then refuted the part on the answer and could not tell of the other pairs, five more "
+    "(5 to 9) the other way round: the result is of all ten.",
+    published=(
+        Published(
+            "table 2",
+            YE.url,
+            ("model", "1 fact of 1", "2 facts of 2", "2 facts of 4", "2 facts of 6"),
+            (
+                ("Transformer", "1.00", "0.85", "0.62", "0.55"),
+                ("Diff Transformer", "1.00", "0.92", "0.84", "0.85"),
+            ),
+            "Accuracy of models of 3 billion parameters that retrieve facts from texts of 4,000 tokens.",
+        ),
+        Published(
+            "table 3",
+            YE.url,
+            ("model", "weight on the answer", "weight on noise"),
+            (
+                ("Transformer", "0.03, 0.03, 0.03, 0.07, 0.09", "0.51, 0.54, 0.52, 0.49, 0.49"),
+                (
+                    "Diff Transformer",
+                    "0.27, 0.30, 0.31, 0.32, 0.40",
+                    "0.01, 0.02, 0.02, 0.02, 0.01",
+                ),
+            ),
+            "Models of 3 billion parameters that retrieve a key fact from a text; it stands at 0, 25, 50, 75 and "
+            "100 % of the text.",
+        ),
+    ),
+    seeds=10,
+    scope=f"in models of d_model 64 with 2 layers that recall one of {PAIRS} pairs",
+)
+
+
+# A trained model loses little where each query keeps its largest keys alone, chosen exactly or by an indexer.
+
+
+WINDOW, WINDOWS = 64, 100  # characters that are read together; held-out windows
+LATER = 32  # characters of a window that only serve as context: each query that counts sees more keys than these
+COUNTS = (1, 2, 4, 8, 16, 32, WINDOW)
+FEW = 8
+LARGEST, INDEXER, LATEST = "k largest scores", "k chosen by an indexer", "k latest keys"
+BITS = "Bits a character"
+TOPK_LEARNED = Learned(BITS, high=TEXT_BITS, x=WINDOW, unit="positive")
+
+
+def topk_measure(
+    condition: str, seed: int, settings: ClaimSettings, stop: Stop
+) -> Iterator[Number]:
+    """The loss of one trained model where every query keeps k keys, for each k."""
+    whole = reader(seed, int(settings["steps"]), stop)
+    for count in COUNTS:
+        if stop():
+            raise Stopped
+        yield BITS, bits(keep(whole.model, condition, count), whole.task), count
+
+
+@lru_cache(maxsize=1)
+def reader(seed: int, steps: int, stop: Stop) -> Trained:
+    """The model that all conditions share: it reads all keys, and its indexers learn beside it which ones matter."""
+    model = ModelConfig.transformer(
+        64,
+        4,
+        2,
+        kind="decoder",
+        norm="pre",
+        position="rope",
+        mask=Choice.of("lightning", keys=WINDOW),
+    )
+    config = RunConfig(
+        TaskConfig.of("topics", length=WINDOW),
+        model,
+        steps=steps,
+        batch_size=16,
+        warmup=20,
+        record_every=steps,
+        held_out=1,
+        watch=1,
+    )
+    return trained(config, seed, stop)
+
+
+def keep(model: Model, condition: str, count: int) -> Model:
+    """A copy of the model in which every query of every layer keeps that many keys."""
+    model = deepcopy(model)
+    for layer in (part for part in model.modules() if isinstance(part, Attention)):
+        if condition == LARGEST:
+            layer.normalizer = TopK(1.0, count)
+        elif condition == LATEST:
+            layer.mask = make_mask(Choice.of("causal_local", lookback=count - 1), layer.config)
+        else:
+            assert layer.indexer is not None
+            layer.indexer.keys = count
+    return model
+
+
+@torch.no_grad()
+def bits(model: Model, task: Task) -> float:
+    """Bits a character of held-out text, at the characters that follow more than LATER others."""
+    batch = task.collate(task.held_out(WINDOWS))
+    logits: Tensor = model(batch.source, batch.source_mask, record=True).logits[:, LATER:]
+    return float(
+        F.cross_entropy(logits.flatten(0, 1), batch.target_out[:, LATER:].flatten())
+    ) / math.log(2)
+
+
+def share_left(seed: SeedValues, condition: str) -> float:
+    """The share of what attention to other characters gives that is left with FEW keys: 1 is as good as with all."""
+    alone, whole = seed.one(LATEST, BITS, 1), seed.one(LATEST, BITS, WINDOW)
+    return (alone - seed.one(condition, BITS, FEW)) / (alone - whole)
+
+
+def _ahead(seed: SeedValues) -> float:
+    return seed.one(LATEST, BITS, FEW) - seed.one(INDEXER, BITS, FEW)
+
+
+def _topk_answer(results: Results) -> int:
+    share = results.mean_of(lambda seed: share_left(seed, LARGEST))
+    return 0 if share > 0.95 else 1 if share > 0.8 else 2
+
+
+TOPK = Claim(
+    key="topk",
+    name="Most keys do not matter",
+    subject="New variants",
+    statement="A trained model is nearly as good where each query keeps only its k largest keys, and where an indexer "
+    "chooses them.",
+    source=GUPTA,
+    refutation="With 8 of 33 to 64 keys, chosen by the model's own scores, less than 95 % is left of what attention to "
+    "other characters gains; or less than 90 % where an indexer chooses; or the 8 latest keys serve as well "
+    "as the indexer's, to within 0.02 bits a character.",
+    guess=Pick(
+        "A model that was trained with all keys keeps the 8 largest of 33 to 64. How much is left of what "
+        "attention to other characters gains?",
+        ("Nearly all, more than 95 %", "Most, 80 to 95 %", "Less than 80 %"),
+        _topk_answer,
+    ),
+    settings=(
+        Param(
+            "steps",
+            "Training steps",
+            1500,
+            50,
+            5000,
+            50,
+            meaning="how long each model learns the text",
+        ),
+    ),
+    conditions=lambda settings: (LARGEST, INDEXER, LATEST),
+    measure=topk_measure,
+    parts=(
+        Part(
+            "The 8 largest keys keep nearly all of the gain.",
+            lambda seed: share_left(seed, LARGEST),
+            "share of the gain that is left",
+            low=0.95,
+            learned=TOPK_LEARNED,
+        ),
+        Part(
+            "8 keys that an indexer chooses keep most of it.",
+            lambda seed: share_left(seed, INDEXER),
+            "share of the gain that is left",
+            low=0.9,
+            learned=TOPK_LEARNED,
+        ),
+        Part(
+            "The choice matters: the 8 latest keys are worse than the indexer's.",
+            _ahead,
+            "bits a character between them",
+            low=0.02,
+            learned=TOPK_LEARNED,
+        ),
+    ),
+    figures=(Figure("Bits a character with k keys", BITS, "k", "positive", "x"),),
+    limits="One small model of characters with windows of 64; long texts, where a choice saves most, are not measured. "
+    "In such text the nearest characters say most, so the latest keys are a strong choice; where an answer "
+    "stands far back they cannot be. "
+    "The model was trained with all keys and never with the few it is left with, as a sparse model would be. "
+    "The gain is 0 where each character sees only itself, in a model that never learned to do so.",
+    tried="Two pilots after the rule was written, of one seed. 50 steps of 32 windows: 4.15 bits a character with all "
+    "keys. 200 steps of 16: 3.149 bits with all keys, and with 8 keys 3.167 (largest), 3.281 (indexer) and 3.140 "
+    "(latest), so 98 % and 81 % of the gain were left, and the latest keys were ahead. The rule stayed as it "
+    "was; batches and steps were made as large as fits into 90 s on two cores. "
+    "The first result had 250 steps and 5 seeds, in which not all models had learned, so that it measured "
+    "who learns sooner. The steps were raised to 1,500, and a criterion of learning was added; the bounds stay.",
+    no_published="Gupta et al. report accuracy nearly the same as with all keys, on other tasks and larger models; "
+    "their tables (Long Range Arena, answering of questions) were looked for and could not be verified.",
+    scope="in models of d_model 64 with 2 layers that read characters",
 )

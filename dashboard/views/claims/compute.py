@@ -8,11 +8,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from core.claims import shipped as shipping
-from core.claims.base import Claim, Figure
-from core.claims.results import Results
+from core.claims.base import Claim, Figure, Results, Verdict, verdict
 from core.claims.run import Group, find_group
 from core.claims.shipped import Shipped
-from core.claims.verdict import Verdict, verdict
 from core.entries import ConfigError
 from core.params import Value
 from core.training.runs import Status

@@ -7,7 +7,7 @@ import re
 import time
 import zipfile
 
-from core.claims import replicate
+from core.claims import shipped
 from core.claims.shipped import Shipped, versions
 from core.training.machine import machine
 from dashboard.charts.figure_files import figure_files
@@ -28,7 +28,7 @@ def as_shipped(own: OwnRun) -> Shipped:
         time.strftime("%Y-%m-%d", time.gmtime(created)),
         machines[-1],
         versions(),
-        replicate.command(measured.claim, measured.settings, measured.seeds),
+        shipped.command(measured.claim, measured.settings, measured.seeds),
         sum(cell.seconds for cell in measured.results.cells),
     )
 
@@ -43,7 +43,7 @@ def archive(result: Shipped, measured: ClaimResult) -> bytes:
         for at, figure in enumerate(claim.figures, 1)
     }
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in (replicate.text_files(claim, result) | figure_files(figures)).items():
+        for name, data in (shipped.text_files(claim, result) | figure_files(figures)).items():
             file.writestr(f"claim-{claim.key}/{name}", data)
     return out.getvalue()
 

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from core.claims.verdict import Effect, Outcome, State
+from core.claims.base import Effect, Outcome, State
 from dashboard.charts.palette import Ink, Theme
 from dashboard.views.claims.text import bounds, interval_text, write
 

@@ -6,12 +6,10 @@ from functools import partial
 
 import streamlit as st
 
-from core.claims.base import Claim
+from core.claims.base import Claim, rule_lines
 from core.claims.catalogue import CLAIMS
-from core.claims.replicate import citation
 from core.claims.run import ClaimConfig, Group
-from core.claims.shipped import Shipped
-from core.claims.verdict import rule_lines
+from core.claims.shipped import Shipped, citation
 from core.entries import ConfigError
 from core.training.runs import Run
 from dashboard.navigation import step_of

@@ -17,7 +17,7 @@ from collections import Counter
 
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import shipped
-from core.claims.verdict import verdict
+from core.claims.base import verdict
 
 verdicts = {}
 for claim in CLAIMS:
@@ -50,7 +50,7 @@ def script(lab: LabResult | None, own: OwnRun | None) -> Script:
         code = f"""
 from core.claims.catalogue import claim_of
 from core.claims.shipped import shipped
-from core.claims.verdict import verdict
+from core.claims.base import verdict
 
 claim = claim_of({lab[1].claim.key!r})
 result = shipped(claim)  # measured by: {lab[0].command}
@@ -62,7 +62,7 @@ judged = verdict(claim, result.settings, result.results)
         code = f"""
 from core.claims.catalogue import claim_of
 from core.claims.run import find_group
-from core.claims.verdict import verdict
+from core.claims.base import verdict
 
 claim, group = claim_of({own.measured.claim.key!r}), find_group({own.group.id!r})
 own = verdict(claim, group.config.settings, group.results())

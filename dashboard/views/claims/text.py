@@ -7,10 +7,20 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from core.claims.base import FEWEST_SEEDS, Claim, Figure, Part, Sketch
+from core.claims.base import (
+    FEWEST_SEEDS,
+    Claim,
+    Effect,
+    Figure,
+    Outcome,
+    Part,
+    Sketch,
+    State,
+    Verdict,
+    reasons_text,
+)
 from core.claims.run import ClaimConfig
 from core.claims.shipped import Shipped
-from core.claims.verdict import Effect, Outcome, State, Verdict, reasons_text
 from dashboard.charts.numbers import about_duration, duration, number, percent
 from dashboard.charts.tokens import plain
 from dashboard.views.claims.compute import ClaimResult, OwnRun
