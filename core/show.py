@@ -98,7 +98,7 @@ def show_maps(
 
     All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
     """
-    module = import_module("dashboard.charts.map_svg")
+    module = import_module("dashboard.draw.maps")
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in maps.items()}
     for name, values in arrays.items():
         if values.shape != (len(rows), len(columns)):

@@ -37,7 +37,7 @@ FORBIDDEN = {
         "dashboard.components",
         "dashboard.runtime",
     ),
-    "dashboard.charts": ("dashboard.views", "dashboard.widgets"),
+    "dashboard.draw": ("dashboard.views", "dashboard.widgets"),
     "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
     "pages": ("torch", "pages", "core"),
 }

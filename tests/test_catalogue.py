@@ -8,8 +8,8 @@ from core.claims.base import verdict
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import shipped
 from core.cost import attention_cost
-from dashboard.charts.glossary import TERMS
-from dashboard.charts.numbers import operations
+from dashboard.draw.formats import operations
+from dashboard.draw.glossary import TERMS
 from docs.site import catalogue, measured
 from tests.cases import each
 

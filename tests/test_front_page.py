@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from PIL import Image, ImageChops
 
-from dashboard.charts.pictures import MapsPicture
+from dashboard.draw.pictures import MapsPicture
 from docs.site import gallery
 
 ROOT = Path(__file__).resolve().parents[1]

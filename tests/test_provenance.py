@@ -14,7 +14,7 @@ from core import plugins
 from core.attention import AXES
 from core.files import lab_path
 from core.provenance import MissingPlugin, lab_commit, lab_version, needed_plugins, require_plugins
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 
 WORKED = sorted(lab_path("docs/plugins").glob("*.py"))
 

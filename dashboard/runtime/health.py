@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from core.files import runs_folder, sentence_of
 from core.memory import free_bytes
 from core.provenance import lab_version
-from dashboard.charts.numbers import byte_size
+from dashboard.draw.formats import byte_size
 
 if TYPE_CHECKING:
     from starlette.requests import Request

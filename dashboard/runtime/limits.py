@@ -22,7 +22,7 @@ from core.files import HOSTED, PEOPLE, hosted, runs_folder, server_folder
 from core.training.config import BOUNDS, RunConfig
 from core.training.run_storage import MAX_RUNS, most_bytes, prune
 from core.training.runs import Run, Status
-from dashboard.charts.numbers import byte_size
+from dashboard.draw.formats import byte_size
 from dashboard.runtime import people
 from dashboard.runtime.person import me, neighbours
 from dashboard.runtime.visitors import take

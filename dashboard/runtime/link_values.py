@@ -19,7 +19,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.entries import Param
 from core.run_folder import RUN_ID
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session

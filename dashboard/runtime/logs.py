@@ -16,7 +16,7 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_r
 from core import event_log
 from core.event_log import Value, log
 from core.files import disk_refused, sentence_of
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 
 SALT = secrets.token_bytes(16)  # a session's name in the log means nothing after a restart
 OPTIONS = {"logger.messageFormat": "%(message)s", "logger.enableRich": False}

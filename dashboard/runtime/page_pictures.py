@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import streamlit as st
 
-from dashboard.charts.pictures import Picture
-from dashboard.charts.python_script import Script, join
-from dashboard.charts.tokens import spoken
+from dashboard.draw.formats import spoken
+from dashboard.draw.pictures import Picture
+from dashboard.draw.scripts import Script, join
 
 Component: TypeAlias = tuple[
     str, str, Mapping[str, Any]

@@ -19,7 +19,7 @@ import streamlit as st
 
 from core.files import REPORTS, runs_folder, text_of, write_atomically
 from core.stored_runs import bring_all
-from dashboard.charts.numbers import byte_size
+from dashboard.draw.formats import byte_size
 from dashboard.navigation import STEPS
 
 REPORT = "report"  # its name in the session and in the link

@@ -101,7 +101,7 @@ uploads: list[Upload] = []  # all that Streamlit holds in memory
 
 def too_much(upload: Upload) -> str:
     """Why a file is not stored beside the others of its page and its address; "" where it is."""
-    from dashboard.charts.numbers import byte_size
+    from dashboard.draw.formats import byte_size
     from dashboard.runtime.limits import MB, limits
 
     now = limits()

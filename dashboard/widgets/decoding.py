@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.decoding import Candidate, Hypothesis, SearchSettings
-from dashboard.charts.numbers import number
-from dashboard.charts.tokens import shorten
+from dashboard.draw.formats import number, shorten
 from dashboard.widgets.table import table
 
 MOST_OUTPUTS = 8  # in the table

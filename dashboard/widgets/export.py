@@ -8,19 +8,22 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.charts.paper import FORMATS, WIDTHS, paper_file, why_not
-from dashboard.charts.picture_files import (
+from dashboard.components.copy_buttons import copy_buttons
+from dashboard.draw.picture_files import (
+    FORMATS,
     IMAGES,
     MIME,
     NUMBERS,
+    WIDTHS,
     Source,
     csv_file,
     latex_of,
+    paper_file,
     picture_file,
     suffix_of,
+    why_not,
 )
-from dashboard.charts.pictures import Picture
-from dashboard.components.copy_buttons import copy_buttons
+from dashboard.draw.pictures import Picture
 from dashboard.runtime.page_pictures import (
     begin,
     drawn_components,

@@ -7,10 +7,10 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.charts.picture_files import Source
-from dashboard.charts.pictures import Picture
-from dashboard.charts.python_script import Script
 from dashboard.components.copy_buttons import copy_buttons
+from dashboard.draw.picture_files import Source
+from dashboard.draw.pictures import Picture
+from dashboard.draw.scripts import Script
 from dashboard.runtime.page_pictures import page_script
 
 HEIGHT = 300  # pixels of the code; more of it scrolls

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import streamlit as st
 
 from core.files import sentence_of
-from dashboard.charts.numbers import byte_size
-from dashboard.charts.picture_files import Source
-from dashboard.charts.pictures import Picture
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.picture_files import Source
+from dashboard.draw.pictures import Picture
 from dashboard.navigation import step_of
 from dashboard.runtime.page_pictures import drawn_components, page_fact
 from dashboard.runtime.page_reset import CURRENT

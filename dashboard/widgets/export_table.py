@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts.numbers import number
-from dashboard.charts.pictures import Picture
+from dashboard.draw.formats import number
+from dashboard.draw.pictures import Picture
 
 MOST_ROWS = 200  # that are shown; a file has all
 STYLE = """<style>

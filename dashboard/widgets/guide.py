@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.charts.glossary import terms_help
+from dashboard.draw.glossary import terms_help
 from dashboard.runtime.lesson_state import guide_is_hidden
 from dashboard.widgets.panels import paragraph
 from dashboard.widgets.params import BOUND

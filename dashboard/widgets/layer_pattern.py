@@ -22,7 +22,7 @@ from core.cards import CARDS
 from core.models.config import BOUNDS, STACKED, ModelConfig
 from core.models.pattern import LONGEST
 from core.training.sweeps import SAME, value_text
-from dashboard.charts.palette import CATEGORIES, Theme
+from dashboard.draw.palette import CATEGORIES, Theme
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
 from dashboard.widgets.mechanism_editor import mechanism

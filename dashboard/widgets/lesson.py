@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 from dashboard.lessons import Lesson, LessonError, decode
 from dashboard.lessons.lesson import MOST_LINK
 from dashboard.navigation import step_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 from dashboard.lessons import Code, Lesson, LessonError, Question, Result, make_code, read_code
 from dashboard.lessons.codes import MOST_NAME, clean_name
 from dashboard.lessons.lesson import MOST_LINK

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dashboard.charts.figure_files import figure_svgs, with_own_ids
-from dashboard.charts.picture_files import Source
-from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
 from dashboard.components.standalone import Part, fits, page_html, trace_part
+from dashboard.draw.picture_files import Source
+from dashboard.draw.pictures import ChartPicture, MapsPicture, Picture, figure_svgs, with_own_ids
 from dashboard.runtime.page_pictures import Component
 from dashboard.widgets.export_table import table_html
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from dashboard.charts.glossary import STYLE as TERM_STYLE
-from dashboard.charts.glossary import explain, explain_markdown
-from dashboard.charts.palette import PAGE, PICK, Theme
-from dashboard.charts.tokens import plain as plain
 from dashboard.components.page_actions import COPY_LINK, page_actions
+from dashboard.draw.formats import plain
+from dashboard.draw.glossary import STYLE as TERM_STYLE
+from dashboard.draw.glossary import explain, explain_markdown
+from dashboard.draw.palette import PAGE, PICK, Theme
 from dashboard.navigation import following
 from dashboard.runtime import page_pictures, reports
 from dashboard.runtime.lesson_state import lesson_runs

@@ -6,10 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts.pictures import ChartPicture
-from dashboard.charts.tokens import spoken
-from dashboard.charts.vega import PICKED, Spec, each_press_counts, enlarged, ordered
 from dashboard.components.page_actions import HEIGHT, WIDTH
+from dashboard.draw.formats import spoken
+from dashboard.draw.pictures import ChartPicture
+from dashboard.draw.vega import PICKED, Spec, each_press_counts, enlarged, ordered
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add
 

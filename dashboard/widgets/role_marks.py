@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from core.roles import ROLES
-from dashboard.charts.palette import CATEGORIES
+from dashboard.draw.palette import CATEGORIES
 from dashboard.widgets.panels import theme
 from dashboard.widgets.role_scores import HeadRoles
 

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import ConfigError
 from core.files import hosted
 from core.training.runs import Run, Status
-from dashboard.charts.numbers import about_duration
+from dashboard.draw.formats import about_duration
 from dashboard.runtime import jobs, people
 from dashboard.runtime.cluster import node_text
 from dashboard.runtime.limits import limits

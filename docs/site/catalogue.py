@@ -10,8 +10,8 @@ from core.attention.presets import AXIS_NAMES
 from core.attention.presets.base import name
 from core.cost import attention_cost, parameters
 from core.entries import Cost
-from dashboard.charts.glossary import TERMS
-from dashboard.charts.numbers import byte_size, operations
+from dashboard.draw.formats import byte_size, operations
+from dashboard.draw.glossary import TERMS
 from dashboard.navigation import step_of
 
 D_MODEL, HEADS, LENGTH = 64, 4, 512

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from dashboard.charts.picture_files import Source, picture_file
-from dashboard.charts.pictures import Picture
+from dashboard.draw.picture_files import Source, picture_file
+from dashboard.draw.pictures import Picture
 from dashboard.navigation import STEPS, step_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "gallery"

@@ -6,7 +6,7 @@ from core.cards import CARDS, ModelCard
 from core.claims.base import Claim, Effect, rule_lines, verdict, verdict_line
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import Shipped, shipped
-from dashboard.charts.numbers import byte_size, number, operations
+from dashboard.draw.formats import byte_size, number, operations
 from docs.site.catalogue import plain
 
 LENGTH = 8192  # tokens, for the caches of the cards

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from tests.browser.helpers import cell, open_demo, resize
 from tests.browser.view_data import WORDS, weights
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from tests.browser.helpers import HOLD, LET_GO, box_of, cell, open_demo, resize
 from tests.browser.view_data import weights
 

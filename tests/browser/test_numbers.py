@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 
 NUMBERS = Path(__file__).resolve().parents[2] / "dashboard" / "components" / "lib" / "numbers.js"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from dashboard.charts import figure_files
-from dashboard.charts.numbers import number
 from dashboard.components.standalone import trace_html
+from dashboard.draw import pictures
+from dashboard.draw.formats import number
 from dashboard.navigation import STEPS
 from tests.components.test_standalone import trace
 from tests.pages.app import open_at, page_html, pictures_of
@@ -65,7 +65,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     """Each page that has pictures as one file."""
     folder, paths = tmp_path_factory.mktemp("files"), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure_files, "_run", run_here)
+        patch.setattr(pictures, "_run", run_here)
         for step in STEPS:
             app = open_at(step.key)
             if pictures_of(app):

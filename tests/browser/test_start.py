@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.start import example
 from dashboard.widgets import tour
 from tests.browser.helpers import box_of, click, resize, wait_ready

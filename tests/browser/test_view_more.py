@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from tests.browser.helpers import box_of, cell
 from tests.browser.test_attention_view import data, hover, open_view, server  # noqa: F401
 from tests.browser.view_data import weights

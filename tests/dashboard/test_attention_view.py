@@ -9,7 +9,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.charts.palette import for_browser
 from dashboard.components.attention_view import (
     Patches,
     ViewState,
@@ -19,6 +18,7 @@ from dashboard.components.attention_view import (
 )
 from dashboard.components.attention_view.blocks import Blocks
 from dashboard.components.attention_view.state import parse_message, settle
+from dashboard.draw.palette import for_browser
 from tests.cases import each
 
 RNG = np.random.default_rng(86)

@@ -12,7 +12,7 @@ from core.attention.config import entry
 from core.benchmark import Measurement
 from core.cost import ClosedFormCost, attention_cost, closed_form_cost, visible_share
 from core.pretrained import read
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare import controls, page, text
 from dashboard.views.compare.compute import (

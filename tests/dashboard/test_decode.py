@@ -9,11 +9,10 @@ import torch
 from core.decoding import Prompt, SearchSettings, Tree, beam
 from core.decoding.tree import Candidate
 from core.models import ModelConfig, Shape, build_model
-from dashboard.charts import search_tree
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink
-from dashboard.charts.token_bars import bars
-from dashboard.charts.tokens import shorten
+from dashboard.draw import drawings
+from dashboard.draw.formats import number, shorten
+from dashboard.draw.grids import bars
+from dashboard.draw.palette import Ink
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import Score
 from tests.cases import each
@@ -36,7 +35,7 @@ def grown(width=16, longest=9) -> Tree:
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     tree = grown()
     path = tree.path(tree.hypotheses[-1].leaf)
-    spots = search_tree.spots(tree, path)
+    spots = drawings.spots(tree, path)
     places = {spot.place for spot in spots}
     assert set(path) <= places and len(places) < len(tree.candidates)
     for spot in spots:
@@ -50,18 +49,16 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
         ]
         assert totals == sorted(totals, reverse=True) and len(ranks) >= 1
         best = max(one.total for one in tree.candidates if one.step == step)
-        assert totals[0] == best or len(ranks) > search_tree.RANKS
+        assert totals[0] == best or len(ranks) > drawings.RANKS
 
 
 @each("theme", ["light", "dark"])
 def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     tree = grown(width=3)
     path = tree.path(tree.hypotheses[0].leaf)
-    svg = search_tree.picture(tree, NAMES, path, theme)
+    svg = drawings.picture(tree, NAMES, path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
-    assert [int(place) for place, _ in boxes] == [
-        spot.place for spot in search_tree.spots(tree, path)
-    ]
+    assert [int(place) for place, _ in boxes] == [spot.place for spot in drawings.spots(tree, path)]
     for place, parent in boxes:
         assert tree.candidates[int(place)].parent == int(parent)
         chance = math.exp(tree.candidates[int(place)].logp)
@@ -72,7 +69,7 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
 def test_words_in_the_picture_are_escaped_and_cut():
     tree = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
     tree.finish(0, -0.1)
-    svg = search_tree.picture(tree, ["<script>alert(1)</script>"], [0], "light")
+    svg = drawings.picture(tree, ["<script>alert(1)</script>"], [0], "light")
     assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
 
 

@@ -9,7 +9,7 @@ from core.decoding import Hypothesis, Tree
 from core.decoding.tree import Candidate
 from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
-from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
+from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.views.generate import text
 from dashboard.views.generate.compute import Search, outputs, run
 from dashboard.views.generate.controls import Controls

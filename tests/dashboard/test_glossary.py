@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from dashboard.charts.glossary import TERMS, explain, explain_markdown
+from dashboard.draw.glossary import TERMS, explain, explain_markdown
 from dashboard.navigation import STEPS
 from dashboard.views.glossary.page import matching
 

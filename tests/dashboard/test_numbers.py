@@ -2,7 +2,7 @@
 
 import random
 
-from dashboard.charts.numbers import (
+from dashboard.draw.formats import (
     about_duration,
     byte_size,
     cell,

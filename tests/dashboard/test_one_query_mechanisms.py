@@ -6,7 +6,7 @@ import numpy as np
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import COMPOSITIONS
-from dashboard.charts.numbers import latex, number
+from dashboard.draw.formats import latex, number
 from dashboard.views.one_query import equations, facts, text
 from tests.cases import each
 from tests.dashboard.test_one_query import CONFIG, joined_text, reading, shown

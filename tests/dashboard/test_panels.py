@@ -1,6 +1,6 @@
 """A fact says typed text as text; the next page follows the sidebar."""
 
-from dashboard.charts.tokens import spoken
+from dashboard.draw.formats import spoken
 from dashboard.navigation import STEPS, following
 from dashboard.widgets.panels import _as_html, plain
 from tests.cases import each

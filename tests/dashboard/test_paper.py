@@ -10,14 +10,26 @@ import numpy as np
 import pytest
 from pypdf import PdfReader
 
-from dashboard.charts.curves import Curve, step_chart
-from dashboard.charts.figure_files import convert
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.outlines import outlined
-from dashboard.charts.palette import LIGHT_INK
-from dashboard.charts.paper import POINTS, WIDTHS, NotForPaper, paper_drawing, paper_file, why_not
-from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, Picture
-from dashboard.charts.vega import layer, split_data, titled_figure
+from dashboard.draw.curves import Curve, step_chart
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.palette import LIGHT_INK
+from dashboard.draw.picture_files import (
+    POINTS,
+    WIDTHS,
+    NotForPaper,
+    paper_drawing,
+    paper_file,
+    why_not,
+)
+from dashboard.draw.pictures import (
+    ChartPicture,
+    DrawnPicture,
+    MapsPicture,
+    Picture,
+    convert,
+    outlined,
+)
+from dashboard.draw.vega import layer, split_data, titled_figure
 
 READS = "query (row) attends to → key (column)"
 WORDS = (

@@ -13,15 +13,21 @@ import pytest
 from pypdf import PdfReader
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.charts.curves import Curve, step_chart
-from dashboard.charts.drawings import stacks_svg
-from dashboard.charts.figure_files import drawing_file
-from dashboard.charts.map_svg import MOST_RECTANGLES, PictureMap, maps_svg
-from dashboard.charts.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
-from dashboard.charts.picture_files import Source, framed_svg, picture_file, trace_npz
-from dashboard.charts.pictures import ChartPicture, DrawnPicture, MapsPicture, Picture, TablePicture
-from dashboard.charts.vega import filtered_layer, layer, split_data
 from dashboard.components import standalone
+from dashboard.draw.curves import Curve, step_chart
+from dashboard.draw.drawings import stacks_svg
+from dashboard.draw.maps import MOST_RECTANGLES, PictureMap, maps_svg
+from dashboard.draw.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
+from dashboard.draw.picture_files import Source, framed_svg, picture_file, trace_npz
+from dashboard.draw.pictures import (
+    ChartPicture,
+    DrawnPicture,
+    MapsPicture,
+    Picture,
+    TablePicture,
+    drawing_file,
+)
+from dashboard.draw.vega import filtered_layer, layer, split_data
 from dashboard.widgets.export_table import table_html
 from dashboard.widgets.page_file import page_file
 from tests.components.test_standalone import data_of

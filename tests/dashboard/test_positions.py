@@ -6,11 +6,11 @@ import torch
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.seeding import seeded_layer
-from dashboard.charts.latex import listed
-from dashboard.charts.lines import Curve, line_chart
-from dashboard.charts.palette import Ink
-from dashboard.charts.vega import MIN_GAP, separate
 from dashboard.components.position_dials import MOST_PAIRS, sample_pairs, wavelength_text
+from dashboard.draw.curves import Curve, line_chart
+from dashboard.draw.formats import listed
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import MIN_GAP, separate
 from dashboard.views.positions import compute
 from dashboard.views.positions.order import without_rounding
 from tests.cases import each

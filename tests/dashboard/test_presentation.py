@@ -1,6 +1,6 @@
 """What presenting enlarges in the specs of the page's figures."""
 
-from dashboard.charts.vega import enlarged
+from dashboard.draw.vega import enlarged
 
 
 def test_lengths_grow_areas_by_the_square_and_data_stay():

@@ -14,8 +14,7 @@ from core.decoding import SearchSettings
 from core.models import ModelConfig
 from core.tasks import TASKS, TaskConfig
 from core.training import RunConfig
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import WIDTH, source_of
+from dashboard.draw.scripts import WIDTH, Cell, Script, source_of
 
 NAMES = {
     "AttentionConfig": AttentionConfig,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from pypdf import PdfReader
 
-from dashboard.charts.figure_files import with_own_ids
-from dashboard.charts.report_pdf import Entry, report_pdf
+from dashboard.draw.picture_files import Entry, report_pdf
+from dashboard.draw.pictures import with_own_ids
 from dashboard.runtime import reports
 from dashboard.runtime.reports import Report, ReportFull, ReportView, new_id, read_report, save
 from tests.cases import each

@@ -12,7 +12,7 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig
 from core.training import Record, create_run
 from core.training.archive import pack, unpack
-from dashboard.charts.numbers import percent
+from dashboard.draw.formats import percent
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run, status_of
 from dashboard.runtime.run_summary import list_summaries, rival, summarize
 from dashboard.views.runs import text

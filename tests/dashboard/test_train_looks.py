@@ -8,11 +8,10 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.record import Prediction, Record
 from core.training.source_maps import source_weights
-from dashboard.charts import prediction_tables, source_attention
-from dashboard.charts.curves import Curve, legend, step_chart
-from dashboard.charts.palette import LIGHT_INK, colour_scale
-from dashboard.charts.training_curves import balanced_points
-from dashboard.charts.vega import split_data
+from dashboard.draw import grids, tables
+from dashboard.draw.curves import Curve, balanced_points, legend, step_chart
+from dashboard.draw.palette import LIGHT_INK, colour_scale
+from dashboard.draw.vega import split_data
 from tests.cases import each
 
 GRID = (2, 3)
@@ -24,7 +23,7 @@ def patches() -> list[list[float]]:
 
 
 def test_patches_become_the_picture_they_were_cut_from():
-    whole = source_attention.picture(patches(), GRID)
+    whole = grids.picture(patches(), GRID)
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
 
@@ -34,7 +33,7 @@ def test_the_digits_of_the_task_come_back_as_scikit_learn_has_them():
 
     task = make_task(TaskConfig.of("digits"))
     images = load_digits().images / 16
-    drawn = source_attention.picture(task.held_out(1)[0].source, task.shape.grid)
+    drawn = grids.picture(task.held_out(1)[0].source, task.shape.grid)
     span = images.max((1, 2), keepdims=True)
     assert np.abs(images / span - drawn).max((1, 2)).min() < 1e-5, (
         "one of the data set's pictures, pixel by pixel"
@@ -43,9 +42,7 @@ def test_the_digits_of_the_task_come_back_as_scikit_learn_has_them():
 
 def test_a_patch_has_the_colour_of_its_weight():
     weights = np.array([0, 0.25, 1, 0, 0, 0])
-    drawn = source_attention.tinted(
-        np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#131A26"
-    )
+    drawn = grids.tinted(np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#131A26")
     stops = [tuple(int(stop[i : i + 2], 16) for i in (1, 3, 5)) for stop in colour_scale("light")]
     assert tuple(drawn[0, 0]) == stops[0] and tuple(drawn[1, 5]) == stops[-1]
     assert tuple(drawn[0, 2]) not in (stops[0], stops[-1])
@@ -79,28 +76,24 @@ def test_what_a_reader_typed_is_never_markup():
     bad = "<script>alert(1)</script>"
     predictions = [Prediction((bad,), (bad,), (f"{bad}!",))]
     drawn = (
-        prediction_tables.outputs(predictions, " ", "#f00", "#000"),
-        prediction_tables.continued(predictions, "", "#f00", "#000"),
-        prediction_tables.answers(
-            [prediction_tables.escaped(bad)], predictions, " ", "#f00", "#000"
-        ),
+        tables.outputs(predictions, " ", "#f00", "#000"),
+        tables.continued(predictions, "", "#f00", "#000"),
+        tables.answers([tables.escaped(bad)], predictions, " ", "#f00", "#000"),
     )
     for table in drawn:
         assert "<script" not in table and "&lt;script&gt;" in table
 
 
 def test_wrong_words_are_marked_and_counted():
-    table = prediction_tables.outputs(
-        [Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000"
-    )
+    table = tables.outputs([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
     assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
     assert text(table).split()[-1] == "2", "one is wrong, one is missing"
 
 
 def test_a_wrong_class_says_what_it_should_be():
     right, wrong = Prediction(("1",), ("a",), ("a",)), Prediction(("1",), ("a",), ("b",))
-    assert text(prediction_tables.answers(["1"], [right], "", "#f", "#0")).split()[-1] == "a"
-    assert text(prediction_tables.answers(["1"], [wrong], "", "#f", "#0")).split()[-2:] == [
+    assert text(tables.answers(["1"], [right], "", "#f", "#0")).split()[-1] == "a"
+    assert text(tables.answers(["1"], [wrong], "", "#f", "#0")).split()[-2:] == [
         "b",
         "a",
     ]
@@ -170,7 +163,7 @@ def test_a_legend_names_the_curves_that_are_drawn_and_shows_no_markup_of_theirs(
 
 
 def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
-    spec = source_attention.forecast_chart(
+    spec = grids.forecast_chart(
         [1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK, "light"
     )
     past, naive, came, forecast = layers_of(spec, "line")

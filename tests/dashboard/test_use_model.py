@@ -6,8 +6,8 @@ import pytest
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.answers import Candidate, answer
 from core.pretrained.evidence import Effect, Question
-from dashboard.charts.palette import LIGHT_INK
-from dashboard.charts.tokens import distinct
+from dashboard.draw.formats import distinct
+from dashboard.draw.palette import LIGHT_INK
 from dashboard.views.use_model import compute, page, text
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from tests.cases import each

@@ -8,9 +8,9 @@ import pytest
 import torch
 import vl_convert
 
-from dashboard.charts.palette import Ink
-from dashboard.charts.token_bars import bars
-from dashboard.charts.vega import ordered
+from dashboard.draw.grids import bars
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import ordered
 from dashboard.views.evidence.charts import before_after
 from dashboard.views.evidence.compute import WAYS
 from dashboard.views.inside_weight.page import row

@@ -12,7 +12,7 @@ from core.run_folder import ENDED, UNDER_WAY
 from core.training.runs import Run
 from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
 from core.training.sweeps import SweepConfig
-from dashboard.charts.figure_files import size_of
+from dashboard.draw.pictures import size_of
 from dashboard.runtime.reports import Report
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.report import compute as report_compute

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.picture_files import Source
-from dashboard.charts.python_script import Script, join
+from dashboard.draw.picture_files import Source
+from dashboard.draw.scripts import Script, join
 from dashboard.widgets.page_file import page_file
 from tests.close import assert_close
 

@@ -12,9 +12,15 @@ import pytest
 from PIL import Image
 from pypdf import PdfReader
 
-from dashboard.charts.figure_files import convert, drawing_file, size_of
-from dashboard.charts.map_svg import MANY, MOST_LETTERS
-from dashboard.charts.pictures import ChartPicture, MapsPicture, Picture
+from dashboard.draw.maps import MANY, MOST_LETTERS
+from dashboard.draw.pictures import (
+    ChartPicture,
+    MapsPicture,
+    Picture,
+    convert,
+    drawing_file,
+    size_of,
+)
 
 WORD = re.compile(r"\w+")
 MOST_NAMED = 32  # rows or columns, all of which are named

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from core.cards import CARDS, card
-from dashboard.charts.numbers import byte_size
+from dashboard.draw.formats import byte_size
 from dashboard.views.cards import text
 from dashboard.views.cards.controls import COMPARED, name
 from tests.cases import each

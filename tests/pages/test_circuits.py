@@ -8,7 +8,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
-from dashboard.charts.numbers import signed
+from dashboard.draw.formats import signed
 from dashboard.views.circuits import charts, compute, induction, names, text, tokens
 from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
 from dashboard.widgets.model_picker import ModelRef

@@ -10,7 +10,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import Record, create_run
 from core.training.record import Prediction
 from core.training.runs import Run
-from dashboard.charts.numbers import duration
+from dashboard.draw.formats import duration
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.run_summary import list_summaries, summarize
 from dashboard.views.compare_runs import compute, text

@@ -13,7 +13,7 @@ from core.decoding import Prompt, beam
 from core.models import ModelConfig
 from core.tasks import Task, TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.decode.compute import HALF_TRAINED
 from tests.pages.app import app_at, html_text, open_at, tree
 

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
-from dashboard.charts.effect_grid import short
+from dashboard.draw.grids import short
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.text import heads_csv, moves

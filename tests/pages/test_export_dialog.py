@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboard.charts.paper import FORMATS, WIDTHS
+from dashboard.draw.picture_files import FORMATS, WIDTHS
 from dashboard.widgets.export import REQUESTED
 from tests.pages.app import open_at, pictures_of
 

@@ -12,10 +12,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
-from dashboard.charts import figure_files
-from dashboard.charts.glossary import explain, find_terms
-from dashboard.charts.picture_files import NUMBERS, Source, framed_svg, picture_file
-from dashboard.charts.pictures import Picture
+from dashboard.draw import pictures as figure_files
+from dashboard.draw.glossary import explain, find_terms
+from dashboard.draw.picture_files import NUMBERS, Source, framed_svg, picture_file
+from dashboard.draw.pictures import Picture
 from dashboard.navigation import STEPS
 from tests.cases import each
 from tests.pages.app import open_at, pictures_of

@@ -21,7 +21,7 @@ from core.pretrained.induction_scores import (
     most_informative_head,
     uniform_induction_score,
 )
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.generate import compute, page
 from tests.pages.app import open_at, query_value, tree
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from dashboard.charts.glossary import TERMS
+from dashboard.draw.glossary import TERMS
 from tests.pages.app import open_at, page_text
 
 open_page = partial(open_at, "glossary", "glossary:")

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs, load_lab_model
 from core.roles import ROLES, RoleInputs, RoleScores, read_all, role_inputs, score_roles
 from core.roles.scores import UNIFORM
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import (
     HEAD,

@@ -11,7 +11,7 @@ from core.attention import Attention, AttentionConfig
 from core.pretrained import layer_qkv, load_minilm
 from core.seeding import pooled_layer
 from core.sentence import SENTENCE
-from dashboard.charts.numbers import byte_size, number
+from dashboard.draw.formats import byte_size, number
 from dashboard.views.heads import compute, maps, minilm, page, text
 from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls
 from dashboard.views.heads.page import overlap_square

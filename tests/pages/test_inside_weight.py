@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import ModelInputs, load_minilm, read
 from core.pretrained.weight_breakdown import break_down_weight
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.inside_weight import compute, controls, page, text
 from dashboard.views.inside_weight.compute import Cell
 from dashboard.views.inside_weight.page import Strip

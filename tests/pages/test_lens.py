@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.evidence import Question, ask
 from core.pretrained.evidence.attribution import attribute_logit
-from dashboard.charts.numbers import number, signed
+from dashboard.draw.formats import number, signed
 from dashboard.views.lens.compute import ATTRIBUTED, LENS
 from tests.pages.app import app_at, captions, open_at, page_text, query_value
 from tests.tiny_models import save

@@ -9,7 +9,7 @@ import torch
 
 from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS, build_mask
-from dashboard.charts.numbers import percent
+from dashboard.draw.formats import percent
 from dashboard.views.masks import compute, page
 from dashboard.widgets.guide import SHOW
 from tests.pages.app import html_text, live, open_at, page_text, set_control

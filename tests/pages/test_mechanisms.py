@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.attention import AXES, entry
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.mechanisms import compute, controls, page
 from tests.pages.app import app_at
 

@@ -1,4 +1,4 @@
-"""One value, one text: every number with decimals on these pages stands as `dashboard.charts.numbers` writes it.
+"""One value, one text: every number with decimals on these pages stands as `dashboard.draw.formats` writes it.
 
 A number that is written again from its own text comes out the same, so a second precision of it cannot stand anywhere.
 """
@@ -13,7 +13,7 @@ import pytest
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.numbers import cell, number, percent
+from dashboard.draw.formats import cell, number, percent
 from tests.pages.app import app_at
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,7 +139,7 @@ def test_no_number_is_formatted_beside_the_rule():
 def test_no_amount_is_written_beside_the_formatters():
     """Bytes and times are written by `byte_size` and `duration` alone, so that MB means one thing on every page."""
     for path in sorted(
-        {*(ROOT / "dashboard").rglob("*.py")} - {ROOT / "dashboard" / "charts" / "numbers.py"}
+        {*(ROOT / "dashboard").rglob("*.py")} - {ROOT / "dashboard" / "draw" / "formats.py"}
     ):
         for text in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(text, ast.JoinedStr):

@@ -3,7 +3,7 @@
 import pytest
 
 from core.sentence import SENTENCE
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from tests.cases import each
 from tests.pages.app import live, query_value
 from tests.pages.test_one_query import drawn, open_page, put

@@ -9,7 +9,7 @@ import torch
 
 from core.attention import AXES, Choice
 from core.score_properties import score_properties
-from dashboard.charts.numbers import duration, number
+from dashboard.draw.formats import duration, number
 from dashboard.views.scores import compute, controls, measurement, text
 from dashboard.views.scores.page import most_different_query
 from tests.pages.app import app_at, html_text, live, page_text, set_control

@@ -11,8 +11,8 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from dashboard.charts.picture_files import Source
-from dashboard.charts.pictures import ChartPicture, MapsPicture
+from dashboard.draw.picture_files import Source
+from dashboard.draw.pictures import ChartPicture, MapsPicture
 from dashboard.navigation import STEPS
 from dashboard.widgets.export_code import notebook_file
 from tests.close import tolerance

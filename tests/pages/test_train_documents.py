@@ -11,9 +11,9 @@ from core.models import ModelConfig, sentence_spans
 from core.tasks import TaskConfig, make_task
 from core.training import create_run, recommended, validate
 from core.training.worker import work
-from dashboard.charts.document import DocumentWeights, lines
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink, rgb_of
+from dashboard.draw.formats import number
+from dashboard.draw.palette import Ink, rgb_of
+from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.runtime.run_data import load_run
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.compare_runs.compute import sides, source_at

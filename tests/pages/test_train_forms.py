@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
-from dashboard.charts.numbers import percent
+from dashboard.draw.formats import percent
 from tests.pages.app import assert_script
 
 DATA = {

@@ -12,7 +12,7 @@ from safetensors.numpy import save
 from core.pretrained import PretrainedError, load_lab_model, read
 from core.pretrained.arrays import read_arrays
 from core.trace import AttentionTrace
-from dashboard.charts.picture_files import trace_npz
+from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
 
 

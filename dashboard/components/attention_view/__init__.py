@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from core.tokens import token_text
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.palette import colour_scale
-from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view import payload
 from dashboard.components.attention_view.blocks import Blocks, Pool, Window
 from dashboard.components.attention_view.patches import Patches
@@ -25,6 +22,9 @@ from dashboard.components.attention_view.state import (
     take,
 )
 from dashboard.components.lib import draw
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.palette import colour_scale
+from dashboard.draw.pictures import MapsPicture
 from dashboard.runtime.page_pictures import add
 
 if TYPE_CHECKING:

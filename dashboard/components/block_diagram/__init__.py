@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from core.models.model_summary import Part
-from dashboard.charts.drawings import stacks_svg
-from dashboard.charts.pictures import DrawnPicture
 from dashboard.components.attention_view.payload import encode
 from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import is_attention
+from dashboard.draw.drawings import stacks_svg
+from dashboard.draw.pictures import DrawnPicture
 from dashboard.runtime.page_pictures import add
 
 __all__ = ["Block", "block_diagram", "paths_of", "stacks_of"]

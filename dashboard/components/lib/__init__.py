@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from dashboard.charts.palette import for_browser
-from dashboard.charts.tokens import spoken
 from dashboard.components.lib.bundle import bundle, bundle_all
+from dashboard.draw.formats import spoken
+from dashboard.draw.palette import for_browser
 from dashboard.runtime.page_pictures import add_drawn
 
 COMPONENTS = Path(__file__).parents[1]

@@ -16,10 +16,10 @@ import torch
 
 from core.masks import Drawing, parse_drawing
 from core.tokens import token_text
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.lib import draw
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.pictures import MapsPicture
 from dashboard.runtime.page_pictures import add
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.models.model_summary import Part
 from core.trace import Kind
-from dashboard.charts.numbers import byte_size, number, operations
+from dashboard.draw.formats import byte_size, number, operations
 
 COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
 _ATTENTIONS: dict[str, Kind] = {"attention": "self", "causal": "causal", "cross": "cross"}

@@ -17,9 +17,6 @@ from typing import Any
 import numpy as np
 
 from core.tokens import token_text
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.numbers import MINUS
-from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.attention_view.state import settle_pin, stores, take
 from dashboard.components.lib import draw
@@ -33,6 +30,9 @@ from dashboard.components.multiples.payload import (
     pack,
     telling_column,
 )
+from dashboard.draw.formats import MINUS
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.pictures import MapsPicture
 from dashboard.runtime.page_pictures import add
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.charts.palette import CATEGORIES, Theme
+from dashboard.draw.palette import CATEGORIES, Theme
 
 # Paths in a box of 12 × 12, in the order of the series: ● ■ ▲ ◆ ▼ ✚ ⬟ ★
 MARKS: tuple[str, ...] = (

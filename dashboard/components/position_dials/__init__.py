@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from core.positions.measure import Pair
-from dashboard.charts.drawings import dials_svg
-from dashboard.charts.palette import Ink
-from dashboard.charts.pictures import DrawnPicture
 from dashboard.components.lib import draw
+from dashboard.draw.drawings import dials_svg
+from dashboard.draw.palette import Ink
+from dashboard.draw.pictures import DrawnPicture
 from dashboard.runtime.page_pictures import add
 
 MOST_PAIRS = 8

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dashboard.charts.palette import for_browser
 from dashboard.components.attention_view.payload import READS, allowed_bits, labels, packed
 from dashboard.components.lib import COMPONENTS, css_of
 from dashboard.components.lib.bundle import bundle, bundle_all
+from dashboard.draw.palette import for_browser
 
 if TYPE_CHECKING:
     from core.trace import AttentionMap, AttentionTrace

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.lib import draw
 from dashboard.components.step_view.payload import StageTexts, payload, top_of
 from dashboard.components.step_view.projection import projection_payload
 from dashboard.components.step_view.reading import Reading, read
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.pictures import MapsPicture
 from dashboard.runtime.page_pictures import add
 
 

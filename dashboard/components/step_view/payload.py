@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.charts import numbers
-from dashboard.charts.numbers import number
 from dashboard.components.step_view.reading import Reading
+from dashboard.draw import formats
+from dashboard.draw.formats import number
 
 MAP_CELLS = 46  # rows and columns of a small map: at least two pixels each
 LIST_KEYS = 12  # lines under the maps
@@ -83,7 +83,7 @@ class CellFormat:
     def vector(self, values: np.ndarray) -> list[dict]:
         cells = [cell(value, self.vectors) for value in values[:DIMS]]
         return [
-            {**each, "text": numbers.cell(each["text"])} for each in cells
+            {**each, "text": formats.cell(each["text"])} for each in cells
         ]  # side by side there is little room
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import streamlit as st
 
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.pictures import MapsPicture
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.lib import draw
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.pictures import MapsPicture
 from dashboard.runtime.page_pictures import add
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dashboard.charts.palette import Theme
-from dashboard.charts.pictures import DrawnPicture
-from dashboard.charts.search_tree import HEAD
 from dashboard.components.lib import draw
+from dashboard.draw.drawings import HEAD
+from dashboard.draw.palette import Theme
+from dashboard.draw.pictures import DrawnPicture
 from dashboard.runtime.page_pictures import add
 
 

@@ -14,11 +14,10 @@ from core.cards import cache_sizes as sizes
 from core.cards.cache_sizes import FORMS, PublishedModel, Step, cache_bytes, intensity
 from core.pretrained.lab_decoder import TRAINED, load_lab_decoder
 from core.tokens import token_text
-from dashboard.charts.cache_sizes import size_figure
-from dashboard.charts.lines import Curve, line_chart
-from dashboard.charts.numbers import byte_size, duration, number, operations, percent
-from dashboard.charts.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
-from dashboard.charts.vega import Spec
+from dashboard.draw.curves import Curve, line_chart, size_figure
+from dashboard.draw.formats import byte_size, duration, number, operations, percent
+from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
+from dashboard.draw.vega import Spec
 from dashboard.runtime import cache
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import fragment

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.cards.cache_sizes import FORMS, MODELS, cache_bytes, decoding_step
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.cache import decoding
 from dashboard.views.cache.compute import MOST_PROMPT, NAMES, STEPS, Decoding
 from dashboard.views.cache.controls import LENGTHS, MachineControls, SizeControls

@@ -10,9 +10,9 @@ from itertools import groupby
 import streamlit as st
 
 from core.cards import KINDS, Kind, ModelCard, card
-from dashboard.charts.cache_sizes import size_figure
-from dashboard.charts.numbers import byte_size, operations
-from dashboard.charts.palette import CATEGORIES, PICK, Theme
+from dashboard.draw.curves import size_figure
+from dashboard.draw.formats import byte_size, operations
+from dashboard.draw.palette import CATEGORIES, PICK, Theme
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script

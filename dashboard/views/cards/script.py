@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.cards import card
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.cards.compute import LENGTHS, LONG, curves
 from dashboard.views.cards.controls import Controls
 from dashboard.views.cards.text import read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
 from core.cards import AttentionLayer, ModelCard, card
-from dashboard.charts.numbers import byte_size, operations, percent
+from dashboard.draw.formats import byte_size, operations, percent
 from dashboard.runtime.mechanism_codec import to_text
 from dashboard.views.cards.compute import LONG, SHORT, cache
 from dashboard.widgets.panels import plain

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dashboard.charts.effect_grid import effect_grid
-from dashboard.charts.numbers import number, signed
-from dashboard.charts.palette import Ink, Theme
-from dashboard.charts.vega import PICKED, Spec, axis_style, figure, layer
+from dashboard.draw.formats import number, signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.palette import Ink, Theme
+from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.views.circuits.compute import Circuits, Edge, Head
 
 ROW, LEAST = 48, 200  # pixels of a layer in the graph, and of the whole graph

@@ -9,7 +9,7 @@ import streamlit as st
 from core.pretrained import circuits as core_circuits
 from core.pretrained.circuits.heads import fold_gain
 from core.pretrained.circuits.measures import thin_svd
-from dashboard.charts.vega import PICKED, Spec
+from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.circuits import charts, compute, induction, names, text, tokens

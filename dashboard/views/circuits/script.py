@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.trace import to_numpy
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.circuits.compute import Circuits, singular_values
 from dashboard.views.circuits.controls import Controls
 from dashboard.views.circuits.induction import PAIR, induction_circuit

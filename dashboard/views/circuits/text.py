@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from core.pretrained.circuits import CompositionKind, HeadMatrices
 from core.trace import Kind
-from dashboard.charts.numbers import latex, number, percent, signed
+from dashboard.draw.formats import latex, number, percent, signed
 from dashboard.views.circuits.compute import STREAMS, Circuits, Edge, Head
 from dashboard.views.circuits.induction import PAIR, InductionCircuit
 from dashboard.views.circuits.names import Carrier

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from core.claims.base import Claim
-from dashboard.charts.lines import FLOOR, bounds
-from dashboard.charts.palette import Ink, Theme
+from dashboard.draw.curves import FLOOR, bounds
+from dashboard.draw.palette import Ink, Theme
 from dashboard.views.claims.charts import Series, series_of
 from dashboard.views.claims.compute import ClaimResult
 from dashboard.views.claims.intervals import image, state_mark

@@ -10,10 +10,9 @@ from html import escape
 
 from core.claims.base import Figure
 from core.training.seed_stats import SeedStats
-from dashboard.charts.lines import FLOOR, Curve, line_chart
-from dashboard.charts.palette import PICK, Ink, Theme
-from dashboard.charts.seed_marks import SeedRow, seed_marks
-from dashboard.charts.vega import DASHES, PERCENTAGES, Spec
+from dashboard.draw.curves import FLOOR, Curve, SeedRow, line_chart, seed_marks
+from dashboard.draw.palette import PICK, Ink, Theme
+from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.views.claims.compute import ClaimResult
 from dashboard.views.claims.text import write
 

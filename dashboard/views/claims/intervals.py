@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from core.claims.base import Effect, Outcome, State
-from dashboard.charts.palette import Ink, Theme
+from dashboard.draw.palette import Ink, Theme
 from dashboard.views.claims.text import bounds, interval_text, write
 
 WIDTH, HEIGHT = 220, 26  # pixels of the picture of an interval

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.views.claims.compute import ClaimResult, LabResult, OwnRun
 
 ALL = "The verdict on every claim, computed from the numbers that ship with the lab."

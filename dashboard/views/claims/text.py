@@ -21,8 +21,7 @@ from core.claims.base import (
 )
 from core.claims.run import ClaimConfig
 from core.claims.shipped import Shipped
-from dashboard.charts.numbers import about_duration, duration, number, percent
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import about_duration, duration, number, percent, plain
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 
 LEAD = (

@@ -8,8 +8,7 @@ import numpy as np
 
 from core import analysis
 from core.cost import closed_form_cost
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.views.compare.compute import MOST_TOKENS, MapResult, Tokens
 from dashboard.views.compare.controls import Controls
 

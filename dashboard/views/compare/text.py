@@ -8,8 +8,7 @@ import numpy as np
 
 from core.attention import AXES, AttentionConfig, Choice, entry, preset
 from core.entries import Entry
-from dashboard.charts.numbers import number
-from dashboard.charts.rules import rule
+from dashboard.draw.formats import number, rule
 from dashboard.views.compare.compute import MapResult, Tokens
 from dashboard.views.compare.controls import Controls
 from dashboard.widgets.mechanism_editor import preset_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.charts.curves import Curve, legend, step_chart
-from dashboard.charts.palette import Ink
-from dashboard.charts.vega import split_data
+from dashboard.draw.curves import Curve, legend, step_chart
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import split_data
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import chart_title, theme
 from dashboard.widgets.presentation import draw_chart
@@ -31,7 +31,7 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
                     for r in side.records
                     for value in (measure.value(r),)
                 ],
-                side.index,
+                place=side.index,
             )
             for side in sides
         ]

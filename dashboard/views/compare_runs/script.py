@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
 from dashboard.components.multiples import Tile
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.compare_runs.compute import ComparedRun, Maps
 from dashboard.views.compare_runs.controls import Controls

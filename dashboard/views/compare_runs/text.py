@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from core.training.config import RunConfig
-from dashboard.charts.numbers import duration, number, percent, score
+from dashboard.draw.formats import duration, number, percent, score
 from dashboard.views.compare_runs.compute import ComparedRun, Measure, Value, expected, latest
 from dashboard.widgets.panels import plain
 

@@ -10,9 +10,9 @@ from core.corpus import Measure
 from core.corpus.joint_map import HeadVectors, JointMap
 from core.roles import ROLES
 from core.trace import Head
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
-from dashboard.charts.vega import Spec, axis_style, figure, layer, right_margin, text_tip
+from dashboard.draw.formats import number, percent
+from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme
+from dashboard.draw.vega import Spec, axis_style, figure, layer, right_margin, text_tip
 from dashboard.views.corpus.compute import Axis, Measurement
 
 HEIGHT, SMALL = 380, 150

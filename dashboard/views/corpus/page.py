@@ -20,9 +20,9 @@ from core.entries import ConfigError
 from core.pretrained import PretrainedError
 from core.trace import Head
 from core.training.runs import Run
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import Ink, Theme, shade, text_on
-from dashboard.charts.vega import split_data, titles_as_marks
+from dashboard.draw.formats import number, percent
+from dashboard.draw.palette import Ink, Theme, shade, text_on
+from dashboard.draw.vega import split_data, titles_as_marks
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs, people
 from dashboard.runtime.link_values import link_value

@@ -6,8 +6,7 @@ import numpy as np
 
 from core.corpus.joint_map import joint_map, nearness
 from core.corpus.measures import COPYING
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.corpus import compute
 from dashboard.views.corpus.compute import MAP_TEXTS, MAP_TOKENS, Measurement

@@ -15,8 +15,8 @@ from core.corpus.statistics import CELLS, CONFIDENCE, MOST_TOKENS
 from core.pretrained import Pretrained
 from core.roles import ROLES
 from core.trace import Head
-from dashboard.charts.numbers import byte_size, latex, number, percent, signed
-from dashboard.charts.picture_files import csv_file
+from dashboard.draw.formats import byte_size, latex, number, percent, signed
+from dashboard.draw.picture_files import csv_file
 from dashboard.views.corpus.compute import Measurement
 
 VIEW_NOTES = {

@@ -13,13 +13,12 @@ from core.attention import ConfigError
 from core.decoding import ForcedSteps, force_tokens
 from core.tasks import Task
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.charts import search_tree
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import Ink
-from dashboard.charts.source_attention import tiles
-from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
+from dashboard.draw import drawings
+from dashboard.draw.formats import number, percent
+from dashboard.draw.grids import bars, tiles
+from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import (
     between,
@@ -84,7 +83,7 @@ def _explore() -> None:
         )
     fact(text.fact(result, task, controls.settings, greedy.tree.hypotheses[0]))
     model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
-    st.caption(plain(text.caption(result, task, len(search_tree.spots(result.tree, path)), model)))
+    st.caption(plain(text.caption(result, task, len(drawings.spots(result.tree, path)), model)))
     outputs = result.tree.hypotheses
     outputs_table(
         outputs,
@@ -133,8 +132,8 @@ def _show(controls: Controls | None) -> tuple[SearchResult, list[int]] | None:
     add_script(partial(script, controls, result, task, path))
     names = text.names(task)
     tree_view(
-        partial(search_tree.picture, result.tree, names, path),
-        partial(search_tree.rows, result.tree, names),
+        partial(drawings.picture, result.tree, names, path),
+        partial(drawings.rows, result.tree, names),
         f"{len(result.tree.candidates)} candidates; the best output is "
         f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
         theme=theme(),

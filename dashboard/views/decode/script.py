@@ -6,8 +6,7 @@ import numpy as np
 
 from core.decoding import force_tokens
 from core.tasks import Task
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.decode.compute import HELD_OUT, SearchResult, longest_of
 from dashboard.views.decode.controls import Controls

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from core.decoding import EOS, Hypothesis, SearchSettings, Tree, penalty
 from core.tasks import Task
 from core.tokens import token_text
-from dashboard.charts.numbers import duration, number, percent
-from dashboard.charts.tokens import shorten
+from dashboard.draw.formats import duration, number, percent, shorten
 from dashboard.views.decode.compute import Score, SearchResult
 from dashboard.widgets.decoding import step_equation
 from dashboard.widgets.panels import plain

@@ -12,7 +12,7 @@ import torch
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
 from core.benchmark import CPU, CUDA, Limits, devices
 from core.entries import complete
-from dashboard.charts.numbers import byte_size
+from dashboard.draw.formats import byte_size
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, params_of
 

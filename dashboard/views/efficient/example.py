@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from dashboard.charts.numbers import percent
+from dashboard.draw.formats import percent
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls
 

@@ -16,9 +16,10 @@ from core.benchmark import race
 from core.cost import attention_cost
 from core.kernel_error import output_error
 from core.sentence import labels, tokenize
-from dashboard.charts.numbers import byte_size, duration, number
-from dashboard.charts.palette import CATEGORIES, Ink, Theme
-from dashboard.charts.vega import (
+from dashboard.components.multiples import Tile, multiples
+from dashboard.draw.formats import byte_size, duration, number
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.vega import (
     Spec,
     filtered_layer,
     right_margin,
@@ -26,7 +27,6 @@ from dashboard.charts.vega import (
     series_encoding,
     titled_figure,
 )
-from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script

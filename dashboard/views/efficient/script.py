@@ -9,8 +9,7 @@ import numpy as np
 from core.attention import AttentionConfig, Choice
 from core.cost import attention_cost
 from core.kernel_error import output_error
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.efficient.compute import D_MODEL, HEADS, SEED, Implied, Result
 from dashboard.views.efficient.controls import ROUNDS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.benchmark import Measurement, exponent
 from core.cost import attention_cost
-from dashboard.charts.numbers import byte_size, duration, number, operations, percent
+from dashboard.draw.formats import byte_size, duration, number, operations, percent
 from dashboard.views.efficient.compute import Result
 from dashboard.views.efficient.controls import BANDED, ENTRIES, HEADS, ROUNDS, SIZE
 

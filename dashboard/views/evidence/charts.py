@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboard.charts.palette import Ink
-from dashboard.charts.vega import Spec, axis_style, figure
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import Spec, axis_style, figure
 from dashboard.views.evidence.compute import WAYS
 
 

@@ -29,7 +29,7 @@ from core.pretrained.evidence import (
 )
 from core.pretrained.example_inputs import text_of
 from core.ranks import spearman
-from dashboard.charts.tokens import distinct
+from dashboard.draw.formats import distinct
 from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence.controls import AGAINST, Controls, Head

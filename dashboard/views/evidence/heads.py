@@ -10,10 +10,10 @@ import streamlit as st
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, single_heads
-from dashboard.charts.effect_grid import effect_grid
-from dashboard.charts.numbers import number, signed
-from dashboard.charts.palette import Ink
-from dashboard.charts.vega import PICKED, Spec
+from dashboard.draw.formats import number, signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text

@@ -9,7 +9,7 @@ import streamlit as st
 from core import flow
 from core.pretrained import evidence
 from core.pretrained.attention_recorder import NO_HEADS
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.compute import HeadMaps, default_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.pretrained.evidence import Baseline, Effect
-from dashboard.charts.numbers import number, percent, signed
+from dashboard.draw.formats import number, percent, signed
 from dashboard.views.evidence.compute import HeadMaps, gradient_estimates, sharpness
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.panels import plain

@@ -18,14 +18,13 @@ from core.finetune.run import make_trainer
 from core.pretrained import PretrainedError
 from core.trace import AttentionTrace
 from core.training.machine import line
-from dashboard.charts.curves import Curve, legend, step_chart
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import Ink
-from dashboard.charts.prediction_tables import confusion
-from dashboard.charts.training_curves import balanced_points, loss_curves, points
-from dashboard.charts.vega import split_data
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Frames, difference_map, multiples
+from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
+from dashboard.draw.formats import number, percent
+from dashboard.draw.palette import Ink
+from dashboard.draw.tables import confusion
+from dashboard.draw.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from core.difference import HeadChange
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.views.fine_tune.compute import BeforeAfter

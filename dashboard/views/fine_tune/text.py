@@ -12,7 +12,7 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.data import Rows
 from core.finetune.models import name_of
 from core.training.record import Prediction, Record
-from dashboard.charts.numbers import number, percent
+from dashboard.draw.formats import number, percent
 from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.widgets.panels import plain
 

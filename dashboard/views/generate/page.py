@@ -14,13 +14,12 @@ from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import score_continuation
 from core.pretrained.induction_scores import most_informative_head
 from core.trace import AttentionMap, Kind
-from dashboard.charts import search_tree
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink, Theme, shade, text_on
-from dashboard.charts.token_bars import bars
-from dashboard.charts.tokens import shorten
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
+from dashboard.draw import drawings
+from dashboard.draw.formats import number, shorten
+from dashboard.draw.grids import bars
+from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.runtime.link_values import (
     Pair,
     fragment,
@@ -195,13 +194,13 @@ def _outputs_and_tree(
     if sentence := text.outputs_fact(settings, hypotheses, texts):
         fact(sentence)
     ranks = RANKS if search.length <= LONG else FEW
-    spots = search_tree.spots(search.tree, view.path, ranks)
+    spots = drawings.spots(search.tree, view.path, ranks)
     drawn = partial(
-        search_tree.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks
+        drawings.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks
     )
     tree_view(
         drawn,
-        partial(search_tree.rows, search.tree, view.names),
+        partial(drawings.rows, search.tree, view.names),
         f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
         theme=theme(),
         follow=st.session_state[PICKED] is not None,

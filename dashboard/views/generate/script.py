@@ -9,8 +9,7 @@ import numpy as np
 from core.decoding import Hypothesis
 from core.pretrained.generate import step_probabilities
 from core.trace import Head, to_numpy
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.generate.compute import LIKELIEST, StepView
 from dashboard.widgets.model_picker.code import model_cell
 

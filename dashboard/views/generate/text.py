@@ -10,8 +10,7 @@ from torch import Tensor
 from core.decoding import Hypothesis, SearchSettings, Tree
 from core.pretrained import induction_scores
 from core.trace import AttentionMap
-from dashboard.charts.numbers import duration, number
-from dashboard.charts.tokens import shorten
+from dashboard.draw.formats import duration, number, shorten
 from dashboard.views.generate.compute import Search
 from dashboard.widgets.decoding import step_equation
 from dashboard.widgets.panels import plain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.charts.glossary import TERMS, Term
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
+from dashboard.draw.glossary import TERMS, Term
 from dashboard.navigation import STEPS
 from dashboard.widgets.panels import next_page, title
 from dashboard.widgets.params import BOUND

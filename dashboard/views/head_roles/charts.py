@@ -8,9 +8,9 @@ import numpy as np
 
 from core.roles import ROLES, RoleScores
 from core.trace import Head, NumberedHeads
-from dashboard.charts.numbers import cell, number
-from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
-from dashboard.charts.vega import Spec, axis_style, figure, layer, names
+from dashboard.draw.formats import cell, number
+from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
+from dashboard.draw.vega import Spec, axis_style, figure, layer, names
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)

@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 
 from core.trace import Head, Kind
-from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import ViewState
+from dashboard.draw.vega import Spec
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.presentation import draw_chart, pressed_point

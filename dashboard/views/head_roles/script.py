@@ -8,8 +8,7 @@ from core.roles import ROLES
 from core.roles.repeats import TESTS, RepeatScores
 from core.roles.successors import SuccessorScores
 from core.trace import AttentionTrace, Head
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.standard.controls import Controls as TestControls
 from dashboard.views.head_roles.syntax.compute import CHOICES, MOST_SENTENCES, SyntaxResult

@@ -8,8 +8,8 @@ from core.pretrained import Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores
 from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
 from core.trace import Head, Kind
-from dashboard.charts.numbers import number
-from dashboard.charts.picture_files import csv_file
+from dashboard.draw.formats import number
+from dashboard.draw.picture_files import csv_file
 from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text

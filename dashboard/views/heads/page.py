@@ -15,10 +15,10 @@ from core.analysis import overlap
 from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
 from core.pretrained import PretrainedError
-from dashboard.charts import numbers
-from dashboard.charts.numbers import byte_size, number
-from dashboard.charts.palette import CATEGORIES, Theme, colour_scale
 from dashboard.components.multiples import MINUS
+from dashboard.draw import formats
+from dashboard.draw.formats import byte_size, number
+from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
@@ -421,8 +421,8 @@ def _cell(share: float, i: int, j: int, theme: Theme) -> str:
     stops = colour_scale(theme)
     fill = stops[round(min(1.0, max(0.0, float(share))) * (len(stops) - 1))]
     colour = stops[0] if share >= DARK else stops[-1]
-    whole = numbers.number(share)
-    text = "" if i == j else numbers.cell(whole)
+    whole = formats.number(share)
+    text = "" if i == j else formats.cell(whole)
     return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'
 
 
@@ -431,13 +431,13 @@ def head_bars(word: str, lengths: np.ndarray, theme: Theme) -> str:
     most, colour = float(lengths.max()) or 1.0, CATEGORIES[theme][0]
     title = f"Length of what each head adds to “{word}”"
     label = ", ".join(
-        f"head {head} {numbers.number(float(each))}" for head, each in enumerate(lengths)
+        f"head {head} {formats.number(float(each))}" for head, each in enumerate(lengths)
     )
     lines = "".join(
         f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
         f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
         f'width:{round(LONGEST * float(each) / most, 1)}%"></div>'
-        f"<div>{numbers.number(float(each))}</div></div>"
+        f"<div>{formats.number(float(each))}</div></div>"
         for head, each in enumerate(lengths)
     )
     return (

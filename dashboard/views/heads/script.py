@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.views.heads import compute, layers
 from dashboard.views.heads.controls import Controls
 

@@ -10,10 +10,10 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink, Theme, colour_scale
-from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.components.attention_view import attention_view
+from dashboard.draw.formats import number
+from dashboard.draw.palette import Ink, Theme, colour_scale
+from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.inside_weight import text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.pretrained.weight_breakdown import WeightBreakdown
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.views.inside_weight.controls import Controls
 from dashboard.widgets.model_picker.code import model_cell
 

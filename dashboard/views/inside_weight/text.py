@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown
-from dashboard.charts.latex import added, name, signed
-from dashboard.charts.numbers import latex, number
+from dashboard.draw.formats import added, latex, name, number
+from dashboard.draw.formats import latex_signed as signed
 from dashboard.views.inside_weight.compute import Cell
 from dashboard.widgets.panels import plain
 

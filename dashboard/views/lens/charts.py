@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard.charts import vega
-from dashboard.charts.numbers import number, signed
-from dashboard.charts.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
-from dashboard.charts.tokens import distinct
-from dashboard.charts.vega import Spec, axis_style, figure, layer, picking_grid, series_encoding
+from dashboard.draw import vega
+from dashboard.draw.formats import distinct, number, signed
+from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
+from dashboard.draw.vega import Spec, axis_style, figure, layer, picking_grid, series_encoding
 
 TALL, WIDE = 26, 46  # pixels of a cell of the grid
 NAMES = 72  # pixels of the names of the states

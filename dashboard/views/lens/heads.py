@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.trace import AttentionMap
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.lens.compute import layer_names, maps_of_layer
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.head_choice import KINDS

@@ -8,8 +8,7 @@ import numpy as np
 
 from core.pretrained.evidence.attribution import Attribution
 from core.trace import to_numpy
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.lens.compute import WINDOW, Decision
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.code import model_cell, question_code

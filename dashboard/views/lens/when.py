@@ -6,8 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.charts.numbers import number
-from dashboard.charts.vega import PICKED, Spec
+from dashboard.draw.formats import number
+from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.charts import Curve

@@ -8,9 +8,9 @@ import streamlit as st
 
 from core.pretrained.evidence.attribution import PASSES, Attribution
 from core.trace import Kind
-from dashboard.charts.effect_grid import effect_grid
-from dashboard.charts.numbers import signed
-from dashboard.charts.vega import PICKED, Spec
+from dashboard.draw.formats import signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_linked, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.lens import charts, compute, heads, text

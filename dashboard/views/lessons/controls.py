@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 from dashboard.lessons import TYPES, Lesson, LessonError, Question, make_question, parse_link
 from dashboard.lessons.lesson import (
     MOST_FILE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 from dashboard.lessons import LessonError, encode
 from dashboard.lessons.lesson import MOST_LINK, to_json
 from dashboard.navigation import step_of

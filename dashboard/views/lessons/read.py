@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import streamlit as st
 
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import plain
 from dashboard.lessons import Code, Lesson, LessonError, decode, parse_link, read_code
 from dashboard.lessons.codes import MOST_TRIES
 from dashboard.lessons.lesson import KEYS

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect
 from dashboard.views.masks.controls import Controls
 

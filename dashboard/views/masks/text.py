@@ -7,9 +7,8 @@ import numpy as np
 from core import analysis
 from core.attention import Choice, entry
 from core.formula import parse
-from dashboard.charts.latex import coloured, name
-from dashboard.charts.numbers import latex, number, percent
-from dashboard.charts.python_source import source_of
+from dashboard.draw.formats import coloured, latex, name, number, percent
+from dashboard.draw.scripts import source_of
 from dashboard.views.masks.compute import (
     D_MODEL,
     HEADS,

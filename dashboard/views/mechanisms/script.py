@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.views.mechanisms.compute import BASELINE, D_MODEL, PADDING, SEED, TOKENS, Comparison
 from dashboard.views.mechanisms.controls import Controls
 

@@ -7,8 +7,8 @@ from html import escape
 
 import numpy as np
 
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import PICK, SIGNED, WEIGHTS, Theme
+from dashboard.draw.formats import number
+from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Theme
 from dashboard.views.normalizers.controls import MAX_PILLS
 
 NO_KEY = "no key"

@@ -7,8 +7,8 @@ from functools import partial
 import streamlit as st
 
 from core.attention import AXES, entry
-from dashboard.charts.lines import Curve, curve_table, fixed_chart
-from dashboard.charts.palette import Ink
+from dashboard.draw.curves import Curve, curve_table, fixed_chart
+from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script

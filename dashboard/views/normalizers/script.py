@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import AttentionConfig
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.normalizers.compute import RowWeights, sweep
 from dashboard.views.normalizers.controls import Controls

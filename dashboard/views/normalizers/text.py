@@ -11,9 +11,9 @@ import torch
 from core.attention import Choice, entry
 from core.attention.normalizers import Entmax, Hard, Normalizer, Sigmoid, Softmax, TopK
 from core.attention.normalizers.soft import SoftmaxWithSink
-from dashboard.charts.latex import coloured, name, signed
-from dashboard.charts.numbers import latex, number
-from dashboard.charts.python_source import source_of
+from dashboard.draw.formats import coloured, latex, name, number
+from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.scripts import source_of
 from dashboard.views.normalizers.charts import MIN_UNASSIGNED, NO_KEY
 from dashboard.views.normalizers.compute import RowWeights, Scores
 from dashboard.views.normalizers.controls import BASELINE

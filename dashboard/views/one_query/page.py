@@ -23,10 +23,10 @@ from core.attention.kernels import exact
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.sentence import SENTENCE, labels, tokenize
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink
-from dashboard.charts.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.components.step_view import Reading, payload, projection_payload, read, step_view
+from dashboard.draw.formats import number
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_start import write_start
 from dashboard.runtime.link_values import fragment

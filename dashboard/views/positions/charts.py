@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from dashboard.charts.palette import Ink
+from dashboard.draw.palette import Ink
 from dashboard.views.positions.controls import key
 from dashboard.widgets.panels import theme
 from dashboard.widgets.presentation import draw_chart

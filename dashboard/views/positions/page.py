@@ -11,7 +11,7 @@ import streamlit as st
 from core.attention import AttentionConfig
 from core.positions import Position
 from core.seeding import seeded_layer
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, fragment, link_value
 from dashboard.runtime.page_pictures import add_script

@@ -6,10 +6,9 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.positions import measure
-from dashboard.charts.latex import listed
-from dashboard.charts.lines import Curve, line_chart
-from dashboard.charts.numbers import latex, number
 from dashboard.components.position_dials import dials, sample_pairs, wavelength_text
+from dashboard.draw.curves import Curve, line_chart
+from dashboard.draw.formats import latex, listed, number
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink

@@ -10,8 +10,7 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.positions import measure
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute, rotation
 from dashboard.views.positions.controls import Controls

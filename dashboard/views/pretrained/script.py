@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core import analysis
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.views.pretrained.compute import Pair, TraceView
 from dashboard.views.pretrained.controls import Controls
 from dashboard.widgets.model_picker import ModelChoice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.charts.numbers import byte_size, number, operations, percent
+from dashboard.draw.formats import byte_size, number, operations, percent
 from dashboard.views.questions import numbers
 
 

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.views.questions import numbers
 from dashboard.views.questions.text import Answer
 

@@ -7,13 +7,12 @@ from html import escape
 from urllib.parse import urlencode
 
 from core.tokens import token_text
-from dashboard.charts.figure_files import size_of, with_own_ids
-from dashboard.charts.map_svg import PictureMap
-from dashboard.charts.picture_files import FONT
-from dashboard.charts.pictures import MapsPicture
-from dashboard.charts.report_pdf import Entry, report_pdf
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.standalone import Part, page_html
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.picture_files import PICTURE_FILES_FONT as FONT
+from dashboard.draw.picture_files import Entry, report_pdf
+from dashboard.draw.pictures import MapsPicture, size_of, with_own_ids
 from dashboard.navigation import step_of
 from dashboard.runtime.attention_frames import best_head, head_over_time, steps_with_maps, tokens
 from dashboard.runtime.example_runs import EXAMPLE_RUNS

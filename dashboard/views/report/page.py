@@ -7,8 +7,8 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.charts.figure_files import size_of as size_of_svg
-from dashboard.charts.pictures import DrawnPicture
+from dashboard.draw.pictures import DrawnPicture
+from dashboard.draw.pictures import size_of as size_of_svg
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import write_link
 from dashboard.runtime.page_pictures import add

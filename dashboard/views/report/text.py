@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.files import hosted
-from dashboard.charts.numbers import byte_size, number
+from dashboard.draw.formats import byte_size, number
 from dashboard.runtime.reports import MOST_BYTES, MOST_REPORTS, MOST_VIEWS, Report
 
 LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."

@@ -16,7 +16,7 @@ from core.training import archive
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.run_storage import LONGEST_NAME, discard, restore
 from core.training.tensorboard import tensorboard_zip
-from dashboard.charts.numbers import byte_size
+from dashboard.draw.formats import byte_size
 from dashboard.navigation import PAGES, STEPS
 from dashboard.runtime import jobs, people
 from dashboard.runtime.copies import copy_run

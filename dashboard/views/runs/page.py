@@ -15,11 +15,10 @@ from core.files import hosted
 from core.store import StoredRun, StoreError
 from core.stored_runs import bring, copier
 from core.training.archive import unpack
-from dashboard.charts.curves import Curve, legend, step_chart
-from dashboard.charts.numbers import byte_size, duration, number, percent
-from dashboard.charts.palette import CATEGORIES, Ink
-from dashboard.charts.training_curves import loss_curves, points
-from dashboard.charts.vega import split_data
+from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
+from dashboard.draw.formats import byte_size, duration, number, percent
+from dashboard.draw.palette import CATEGORIES, Ink
+from dashboard.draw.vega import split_data
 from dashboard.runtime.cluster import cluster_state
 from dashboard.runtime.forgetting import delete_mine
 from dashboard.runtime.page_pictures import add_script

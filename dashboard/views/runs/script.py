@@ -6,8 +6,8 @@ import numpy as np
 
 from core.training.record import Record, one_a_step
 from core.training.runs import Run
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.training_curves import points
+from dashboard.draw.curves import points
+from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.example_runs import path_code
 
 CURVES = "The records of one run: a row for each step at which it was measured."

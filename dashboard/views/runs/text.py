@@ -9,7 +9,7 @@ from core.files import hosted
 from core.store import StoredRun
 from core.training.machine import line
 from core.training.run_storage import GRACE, MAX_RUNS, most_bytes
-from dashboard.charts.numbers import byte_size, duration, number, percent
+from dashboard.draw.formats import byte_size, duration, number, percent
 from dashboard.runtime.cluster import node_text
 from dashboard.runtime.limits import MB, at_most, limits
 from dashboard.runtime.run_labels import STATES

@@ -8,8 +8,7 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.score_properties import score_properties
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.scores import measurement
 from dashboard.views.scores.compute import ScoreMaps

@@ -8,9 +8,9 @@ import numpy as np
 
 from core.attention import Choice, entry
 from core.score_properties import PROBE_DIMS, PROBE_TOKENS, ScoreProperties
-from dashboard.charts.latex import coloured, name, signed
-from dashboard.charts.numbers import byte_size, duration, latex, number
-from dashboard.charts.python_source import source_of
+from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number
+from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.scripts import source_of
 from dashboard.views.scores import compute
 from dashboard.views.scores.compute import ScoreMaps, Timing
 from dashboard.views.scores.controls import BASELINE, SEED

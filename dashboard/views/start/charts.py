@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import BAR, Ink, Theme, shade
+from dashboard.draw.formats import number
+from dashboard.draw.palette import BAR, Ink, Theme, shade
 
 WIDTH, HEIGHT, PAD = 144, 72, 6
 

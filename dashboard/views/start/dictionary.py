@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.start.compute import Lookup
 from dashboard.views.start.controls import Controls
 

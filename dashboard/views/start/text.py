@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.start.controls import NAMES, Controls
 
 if TYPE_CHECKING:

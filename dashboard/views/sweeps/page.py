@@ -16,10 +16,10 @@ from core.training.runs import Run
 from core.training.seed_stats import Line, SeedStats
 from core.training.sweep_files import Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
 from core.training.sweeps import Cell, SweepConfig, vary
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import CATEGORIES, Ink, Theme
-from dashboard.charts.seed_marks import SeedRow, seed_marks
-from dashboard.charts.vega import Spec, layer, right_margin, separate, titled_figure
+from dashboard.draw.curves import SeedRow, seed_marks
+from dashboard.draw.formats import number
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs, people
 from dashboard.runtime.limits import check_owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.sweeps.compute import SweepData
 

@@ -6,8 +6,8 @@ from core.models.config import RECURRENT
 from core.training.seed_stats import SeedStats
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
-from dashboard.charts.numbers import about_duration
-from dashboard.charts.picture_files import csv_file
+from dashboard.draw.formats import about_duration
+from dashboard.draw.picture_files import csv_file
 from dashboard.views.sweeps.compute import LOWER_IS_BETTER, SweepData
 from dashboard.views.sweeps.differences import verdict
 from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, scaled

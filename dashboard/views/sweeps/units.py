@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.charts.numbers import number, score
+from dashboard.draw.formats import number, score
 
 NARROW = "\u00a0"
 SHARES = ("exact", "letters")  # shown in percent

@@ -9,11 +9,11 @@ import streamlit as st
 
 from core.trace import Kind
 from core.training.source_maps import source_weights
-from dashboard.charts import source_attention
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.components.attention_view.payload import READS
+from dashboard.draw import grids
+from dashboard.draw.formats import number
+from dashboard.draw.palette import Ink
 from dashboard.runtime import attention_frames
 from dashboard.runtime.link_values import link_value, one_of, take_link, went_back, write_link
 from dashboard.runtime.run_data import RunData
@@ -202,9 +202,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
         ) or ((), None)
     if task.input == "patches" and weights is not None:
         chart_title(f"What it attends to, step {moment.step:,}")
-        st.html(
-            source_attention.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink)
-        )
+        st.html(grids.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink))
         st.caption(
             f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
             f"{number(1 / weights.shape[1])}."
@@ -213,9 +211,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         past, target, output = text.series(decoded.examples[example])
         chart_title(f"Forecast at step {decoded.step:,}")
-        chart = source_attention.forecast_chart(
-            past, target, output, task.naive(past), weights, ink, theme()
-        )
+        chart = grids.forecast_chart(past, target, output, task.naive(past), weights, ink, theme())
         draw_chart(
             st, chart, key="train:forecast", alt="The past values, the target and the forecast."
         )

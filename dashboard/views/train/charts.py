@@ -10,11 +10,10 @@ import streamlit as st
 
 from core.tasks import Task
 from core.training.diagnose import Finding
-from dashboard.charts.curves import Curve, legend, step_chart
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import Ink
-from dashboard.charts.training_curves import balanced_points, loss_curves, points
-from dashboard.charts.vega import Spec, axis_style, figure, layer, split_data
+from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
+from dashboard.draw.formats import number, percent
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train.text import part_name
 from dashboard.widgets.panels import chart_title, plain

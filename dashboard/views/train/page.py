@@ -21,9 +21,9 @@ from core.training.machine import line
 from core.training.record import Prediction, Record
 from core.training.runs import Run
 from core.training.source_maps import source_weights
-from dashboard.charts import prediction_tables, source_attention
-from dashboard.charts.document import DocumentWeights, lines
-from dashboard.charts.palette import Ink
+from dashboard.draw import grids, tables
+from dashboard.draw.palette import Ink
+from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs, people
 from dashboard.runtime.attention_frames import watched_examples
@@ -186,10 +186,10 @@ def draw(data: RunData) -> None:
             examples(data, decoded, ink)
         if record.confusion and len(record.confusion) == len(data.task().classes):
             chart_title(f"Confusion matrix at step {record.step:,}")
-            st.html(prediction_tables.confusion(record.confusion, data.task().classes, ink))
+            st.html(tables.confusion(record.confusion, data.task().classes, ink))
         if record.buckets:
             chart_title("Accuracy by source length")
-            st.html(prediction_tables.lengths(record.buckets, ink.hairline))
+            st.html(tables.lengths(record.buckets, ink.hairline))
         caption(text.pace(record, line(data.run.metadata().get("machines"))))
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if problems.keys() - {"loss"}:  # what is wrong is not folded away
@@ -285,7 +285,7 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
     chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
         st.html(
-            prediction_tables.forecasts(
+            tables.forecasts(
                 [text.forecast_errors(task, each) for each in predictions], ink.hairline
             )
         )
@@ -302,18 +302,11 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
 def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
     look = task.separator, ink.pick, ink.hairline
     if task.input == "patches":
-        return prediction_tables.answers(
-            _pictures(data, task, len(predictions), ink), predictions, *look
-        )
+        return tables.answers(_pictures(data, task, len(predictions), ink), predictions, *look)
     if task.form == "label":
-        sources = [
-            prediction_tables.escaped(text.separator(task).join(each.source))
-            for each in predictions
-        ]
-        return prediction_tables.answers(sources, predictions, *look)
-    return (prediction_tables.continued if task.form == "text" else prediction_tables.outputs)(
-        predictions, *look
-    )
+        sources = [tables.escaped(text.separator(task).join(each.source)) for each in predictions]
+        return tables.answers(sources, predictions, *look)
+    return (tables.continued if task.form == "text" else tables.outputs)(predictions, *look)
 
 
 def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
@@ -321,10 +314,8 @@ def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
     assert data.config is not None
     grid, images = task.shape.grid, []
     for example in watched_examples(data.config.task, data.config.watch)[:count]:
-        pixels = source_attention.tinted(
-            source_attention.picture(example.source, grid), grid, None, theme(), ink.text
-        )
-        images.append(source_attention.image(pixels, "the picture", PICTURE))
+        pixels = grids.tinted(grids.picture(example.source, grid), grid, None, theme(), ink.text)
+        images.append(grids.image(pixels, "the picture", PICTURE))
     return images
 
 

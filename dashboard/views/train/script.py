@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
-from dashboard.charts.training_curves import points
+from dashboard.draw.curves import points
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.run_data import RunData
 from dashboard.views.train.attention import Moment

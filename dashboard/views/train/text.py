@@ -11,8 +11,8 @@ from core.training.config import RunConfig
 from core.training.loop import PASS
 from core.training.record import Prediction, Record
 from core.training.runs import Status
-from dashboard.charts.document import DocumentWeights
-from dashboard.charts.numbers import duration, number, percent, score
+from dashboard.draw.formats import duration, number, percent, score
+from dashboard.draw.tables import DocumentWeights
 from dashboard.widgets.panels import plain
 
 Baselines = Sequence[tuple[str, float]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.trace import Kind
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.transformer.compute import BATCH, Measurements
 from dashboard.views.transformer.controls import Controls, run_of

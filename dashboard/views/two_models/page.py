@@ -11,11 +11,11 @@ import streamlit as st
 from core import difference
 from core.difference import HeadChange
 from core.pretrained import ModelInputs
-from dashboard.charts.numbers import cell, number
-from dashboard.charts.palette import PAGE, Ink, Theme, colour_scale
-from dashboard.charts.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Frames, Tile, difference_map, fits, multiples
+from dashboard.draw.formats import cell, number
+from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
+from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.two_models import compute, patching, text

@@ -17,8 +17,8 @@ from core.pretrained.evidence.outputs import output_id, output_name
 from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
 from core.pretrained.layers import numbers_by_layer
 from core.trace import Kind
-from dashboard.charts.effect_grid import effect_grid
-from dashboard.charts.vega import PICKED
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.vega import PICKED
 from dashboard.runtime.cache import shared
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread

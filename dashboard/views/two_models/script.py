@@ -10,7 +10,7 @@ import numpy as np
 from core.difference import HeadChange
 from core.pretrained import ModelInputs
 from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, ranked
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.views.two_models.compute import Comparison, untrained_inputs
 from dashboard.views.two_models.controls import Controls
 from dashboard.widgets.model_picker import ModelChoice

@@ -9,7 +9,7 @@ import numpy as np
 from core.difference import NOTHING, Aligned, HeadChange
 from core.pretrained import Pretrained
 from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
-from dashboard.charts.numbers import number, percent, signed
+from dashboard.draw.formats import number, percent, signed
 from dashboard.views.two_models.compute import Comparison
 from dashboard.widgets.guide import Move
 from dashboard.widgets.panels import plain

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.pretrained import ModelInputs, Pretrained, example_inputs
 from core.pretrained.answers import mask_word, maskable_words
-from dashboard.charts.tokens import distinct
+from dashboard.draw.formats import distinct
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.views.use_model.compute import AT_ONCE, Answer, first_crossing, seconds, sentences
 from dashboard.widgets.model_picker import ModelChoice, ModelRef

@@ -15,12 +15,11 @@ from core.pretrained.answers import Candidate, answer_of, top_candidates
 from core.pretrained.evidence import Question, ablate_heads
 from core.pretrained.generate import decode_text
 from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, task_of
-from dashboard.charts import palette
-from dashboard.charts.numbers import byte_size, number
-from dashboard.charts.palette import SIGNED, Ink, Theme
-from dashboard.charts.tokens import distinct
-from dashboard.charts.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.components.attention_view import Patches, attention_view
+from dashboard.draw import palette
+from dashboard.draw.formats import byte_size, distinct, number
+from dashboard.draw.palette import SIGNED, Ink, Theme
+from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script, begin_fragment

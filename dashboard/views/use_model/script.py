@@ -8,8 +8,7 @@ import numpy as np
 
 from core.pretrained.answers import Candidate
 from core.pretrained.evidence import Question
-from dashboard.charts.python_script import Cell, Script
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.use_model import compute
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import Compared

@@ -9,7 +9,7 @@ import numpy as np
 from core.pretrained.answers import Candidate
 from core.pretrained.evidence import Effect
 from core.pretrained.model_tasks import ModelTask
-from dashboard.charts.numbers import number
+from dashboard.draw.formats import number
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.widgets.panels import plain
 

@@ -15,9 +15,10 @@ from core.attention.config import entry
 from core.models.recurrent import RecurrentSeq2Seq
 from core.trace import AttentionMap, AttentionTrace
 from core.training.seed_stats import SeedStats
-from dashboard.charts.numbers import number, percent, score
-from dashboard.charts.palette import CATEGORIES, Ink, Theme
-from dashboard.charts.vega import (
+from dashboard.components.attention_view import attention_view
+from dashboard.draw.formats import number, percent, score
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.vega import (
     Spec,
     filtered_layer,
     right_margin,
@@ -25,7 +26,6 @@ from dashboard.charts.vega import (
     series_encoding,
     titled_figure,
 )
-from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import read_linked, write_linked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dashboard.charts.python_script import Cell, Script
+from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.why.compute import Comparison
 from dashboard.views.why.trained_models import by_length

@@ -9,9 +9,8 @@ import numpy as np
 
 from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
-from dashboard.charts.numbers import duration, latex, number, score
-from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
-from dashboard.charts.tokens import plain
+from dashboard.draw.formats import duration, latex, number, plain, score
+from dashboard.draw.tables import marked, missing, wrong_tokens
 from dashboard.views.why.bottleneck import Result
 from dashboard.views.why.compute import Comparison, PairedRun
 from dashboard.views.why.controls import EVERY, FEW, FEW_STEPS, Controls, Model

@@ -10,7 +10,7 @@ from core.pretrained import ModelInputs, PretrainedError
 from core.pretrained.array_file import LIMITS, MOST_BYTES
 from core.pretrained.arrays import SHAPES
 from core.pretrained.example_inputs import TEXT
-from dashboard.charts.picture_files import trace_npz
+from dashboard.draw.picture_files import trace_npz
 from dashboard.runtime.cache import cached
 from dashboard.runtime.limits import LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker import uploads

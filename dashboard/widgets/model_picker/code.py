@@ -8,8 +8,7 @@ from dataclasses import fields
 from core.pretrained import Array, ModelInputs, example_inputs
 from core.pretrained.evidence import Question
 from core.pretrained.reading import sampling_rate
-from dashboard.charts.python_script import Cell
-from dashboard.charts.python_source import source_of
+from dashboard.draw.scripts import Cell, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.model_folders import folder_of
 from dashboard.widgets.model_picker import uploads

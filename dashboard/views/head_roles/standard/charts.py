@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from core.roles.repeats import RepeatScores
 from core.trace import Head
-from dashboard.charts.numbers import number
-from dashboard.charts.palette import Theme
-from dashboard.charts.vega import Spec
+from dashboard.draw.formats import number
+from dashboard.draw.palette import Theme
+from dashboard.draw.vega import Spec
 from dashboard.views.head_roles.charts import head_grid, share_cell
 
 

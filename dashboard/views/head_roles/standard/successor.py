@@ -8,10 +8,10 @@ import streamlit as st
 from core.roles.successors import GOULD, SuccessorScores, score_successors
 from core.roles.syntax import wilson_interval
 from core.trace import AttentionMap, AttentionTrace, Head
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import Theme
-from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import ViewState, attention_view
+from dashboard.draw.formats import number, percent
+from dashboard.draw.palette import Theme
+from dashboard.draw.vega import Spec
 from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.fields import follow_view, head_chart, reset_choice
 from dashboard.views.head_roles.standard.controls import GRID, HEAD

@@ -6,8 +6,8 @@ import numpy as np
 
 from core.roles.repeats import TESTS, RepeatScores
 from core.trace import Head
-from dashboard.charts.numbers import number
-from dashboard.charts.picture_files import csv_file
+from dashboard.draw.formats import number
+from dashboard.draw.picture_files import csv_file
 
 MAP = "A cell is faint where its interval reaches uniform attention. The map shows the first line."
 TABLE_HEAD = ("test", "best head", "score", "uniform", "heads above uniform", "weight on")

@@ -10,9 +10,9 @@ import numpy as np
 from core.roles.conllu import Parse
 from core.roles.syntax import RelationScore
 from core.trace import Head
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.palette import BAR, PICK, Ink, Theme, shade, text_on
-from dashboard.charts.vega import Spec, axis_style, figure, layer, text_tip
+from dashboard.draw.formats import number, percent
+from dashboard.draw.palette import BAR, PICK, Ink, Theme, shade, text_on
+from dashboard.draw.vega import Spec, axis_style, figure, layer, text_tip
 from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.syntax.compute import NAMES, Interval, Query, SyntaxResult
 

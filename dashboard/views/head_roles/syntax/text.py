@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.roles.syntax import RelationScore
 from core.trace import Head
-from dashboard.charts.numbers import number, percent
-from dashboard.charts.picture_files import csv_file
+from dashboard.draw.formats import number, percent
+from dashboard.draw.picture_files import csv_file
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, Interval, SyntaxResult
 from dashboard.widgets.panels import plain
 

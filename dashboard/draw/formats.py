@@ -11,14 +11,18 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 - Halves are rounded up. The minus is U+2212.
 
 Amounts with a unit (bytes, durations, operations) have three significant digits and the unit of SI that gives at most
-three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Whole numbers below the first unit stay whole.
-"""
+three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Whole numbers below the first unit stay whole."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from core.attention import Choice  # at run time torch would come with it
 
 MINUS, SPACE = "−", "\u00a0"
 THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -137,3 +141,91 @@ def _places(size: float) -> int:
 def _rounded(size: float, decimals: int) -> str:
     # As JavaScript's toFixed does: f-strings round 0.125 to 0.12.
     return f"{Decimal(size).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, DIGITS):,}"
+
+
+# Tokens as text.
+
+
+def distinct(tokens: Sequence[str]) -> list[str]:
+    """Distinct names: zero-width spaces tell equal tokens apart."""
+    return [
+        f"{token}{chr(0x200B) * list(tokens[:index]).count(token)}"
+        for index, token in enumerate(tokens)
+    ]
+
+
+def shorten(text: str, most: int = 80) -> str:
+    """The two ends of a long text, cut between words where there are any: outputs of one beam differ there."""
+    if len(text) <= most:
+        return text
+    start, end = text[: most // 2 - 1], text[-most // 2 + 2 :]
+    return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
+
+
+def spoken(text: str) -> str:
+    """The words of a sentence in Markdown (bold, :primary[accent], escaped signs), as a screen reader says them."""
+    words = re.sub(r":primary\[((?:\\.|[^\\\]])*)\]", r"\1", text).replace("**", "")
+    return re.sub(r"\\([^\w\s])", r"\1", words)
+
+
+def plain(text: str) -> str:
+    """Typed text made safe for st.markdown: every sign that Markdown, LaTeX or Streamlit reads is escaped."""
+    return "".join(f"\\{sign}" if sign in r"\`*_{}[]()#+-.!|~$<>:&^=" else sign for sign in text)
+
+
+LONGEST_NAME = 12  # signs; a longer token is written as its index
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'’-")
+
+
+def latex_signed(value: float) -> str:
+    """A number that follows an operator, in brackets when it is negative."""
+    return f"({latex(value)})" if latex(value).startswith("-") else latex(value)
+
+
+def added(value: float) -> str:
+    """A number with its own sign as operator."""
+    return f" - {latex(-value)}" if value < 0 else f" + {latex(value)}"
+
+
+def name(token: str, index: int) -> str:
+    """A token inside LaTeX: as it is when it is a short word, else its index."""
+    return (
+        rf"\text{{{token}}}"
+        if len(token) <= LONGEST_NAME and set(token) <= SAFE and token
+        else str(index)
+    )
+
+
+def listed(values: Sequence[float], most: int = 4) -> str:
+    """The first numbers of a row, with an ellipsis when there are more."""
+    terms = [latex(float(value)) for value in values[:most]]
+    return r",\ ".join([*terms, r"\ldots"] if len(values) > most else terms)
+
+
+def coloured(text: str, colour: str) -> str:
+    """LaTeX in a colour, which marks what was picked."""
+    return rf"\textcolor{{{colour}}}{{{text}}}"
+
+
+def rule(axis: str, choice: Choice) -> str:
+    """The rule with its parameters, joined from the parts of a composed choice; other changed parameters follow it."""
+    from core.attention import entry  # torch comes with it
+
+    item = entry(axis, choice.key)
+    if choice.key == "not":
+        return f"not ({rule(axis, choice.parts[0])})"
+    if choice.parts:
+        return f" {choice.key} ".join(
+            rule(axis, part) for part in choice.parts if part.key != "none"
+        )
+    params = dict(choice.params)
+    try:
+        text = item.short.format(**params)
+    except KeyError:
+        text = item.name.lower()
+    others = [
+        f"{param.name.lower()} {params[param.key]}"
+        for param in item.params
+        if params.get(param.key) != param.default and f"{{{param.key}}}" not in item.short
+    ]
+    return ", ".join(filter(None, [text, *others]))

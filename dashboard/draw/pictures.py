@@ -9,26 +9,257 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+import sys
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from xml.etree import ElementTree
 
 import numpy as np
 
-from dashboard.charts.figure_files import figure_svgs
-from dashboard.charts.map_svg import PictureMap, maps_svg
-from dashboard.charts.palette import light_colours
-from dashboard.charts.vega import Spec, with_names
+from dashboard.draw.maps import PictureMap, maps_svg
+from dashboard.draw.palette import light_colours
+from dashboard.draw.vega import Spec, with_names
+
+# The text of an SVG as paths, so that it looks the same where its font is missing, as in the editor of a journal.
+
+
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
+FONT = (
+    "font-family",
+    "font-size",
+    "font-weight",
+    "font-style",
+    "text-anchor",
+    "letter-spacing",
+)  # what is inherited
+PLACE = ("x", "y", "dx", "dy", "dominant-baseline", "lengthAdjust", "textLength", "style")
+NAMES = {
+    b"m": "M",
+    b"l": "L",
+    b"c": "C",
+    b"h": "Z",
+}  # of what a clip path of a PDF is drawn with, in a path's `d`
+STEP = re.compile(rb"((?:-?[\d.]+\s+)*)([mlch])\s")
+
+
+def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
+    """An SVG in which every text is a path, drawn by `to_pdf`, which writes text that clips as its outlines."""
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", XLINK)
+    root = ElementTree.fromstring(svg)
+    texts: list[tuple[ElementTree.Element, str]] = []
+    _find(root, {}, texts)
+    paths = _paths(list(dict.fromkeys(clip for _, clip in texts)), to_pdf)
+    for node, clip in texts:
+        for child in list(node):
+            node.remove(child)
+        node.tag, node.text = f"{{{SVG}}}path", None
+        for name in (*FONT, *PLACE):
+            node.attrib.pop(name, None)
+        node.set("d", paths[clip])
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _find(
+    node: ElementTree.Element, font: Mapping[str, str], texts: list[tuple[ElementTree.Element, str]]
+) -> None:
+    """Add each text with the SVG of it alone, as it is placed before its transform."""
+    font = {**font, **{name: node.attrib[name] for name in FONT if name in node.attrib}}
+    if node.tag == f"{{{SVG}}}text":
+        alone = ElementTree.Element(
+            f"{{{SVG}}}text",
+            {**font, **{name: node.attrib[name] for name in PLACE if name in node.attrib}},
+        )
+        alone.text = node.text
+        alone.extend(list(node))
+        texts.append((node, ElementTree.tostring(alone, encoding="unicode")))
+        return
+    for child in node:
+        _find(child, font, texts)
+
+
+def _paths(clips: list[str], to_pdf: Callable[[str], bytes]) -> dict[str, str]:
+    """The outline of each text as the `d` of a path; one without ink has none."""
+    inked = [clip for clip in clips if "".join(ElementTree.fromstring(clip).itertext()).strip()]
+    if not inked:
+        return dict.fromkeys(clips, "")
+    parts = "".join(
+        f'<clipPath id="c{at}">{clip}</clipPath><rect x="-9999" y="-9999" width="19998" height="19998" '
+        f'clip-path="url(#c{at})"/>'
+        for at, clip in enumerate(inked)
+    )
+    pdf = to_pdf(f'<svg xmlns="{SVG}" width="100" height="100">{parts}</svg>')
+    contents = (
+        _inflated(match[1])
+        for match in re.finditer(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    )
+    drawn = next(content for content in contents if re.search(rb"\bW\*?\s+n", content))
+    outlines = [
+        _path(part.rpartition(b" cm\n")[2]) for part in re.split(rb"\bW\*?\s+n", drawn)[:-1]
+    ]
+    return dict.fromkeys(clips, "") | dict(zip(inked, outlines, strict=True))
+
+
+def _inflated(stream: bytes) -> bytes:
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return stream
+
+
+def _path(steps: bytes) -> str:
+    """The steps of a PDF's path as those of an SVG's, but for the empty one that a clip path begins with."""
+    parts = [
+        (NAMES[name], " ".join(f"{float(one):.6g}" for one in numbers.split()))
+        for numbers, name in STEP.findall(steps)
+    ]
+    return "".join(
+        name + numbers
+        for at, (name, numbers) in enumerate(parts)
+        if name != "M" or parts[at + 1 :] and parts[at + 1][0] != "M"
+    )
+
+
+# Vega-Lite figures and SVG drawings as SVG, PDF and PNG, for a paper or a slide.
+
+
+WIDTH = 640  # pixels of a figure with the names at the ends of its curves
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60.0
+
+
+def figure_files(figures: Mapping[str, Spec]) -> dict[str, bytes]:
+    """NAME.svg and NAME.pdf of each figure, on white; CalledProcessError for a spec that is none."""
+    specs = {
+        name: {"spec": on_white(spec), "formats": ["svg", "pdf"]} for name, spec in figures.items()
+    }
+    return _run(specs)
+
+
+def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
+    """Figures on white by name; CalledProcessError for a spec that is none."""
+    files = (
+        _run({name: {"spec": on_white(spec), "formats": ["svg"]} for name, spec in specs.items()})
+        if specs
+        else {}
+    )
+    return {name.removesuffix(".svg"): data.decode() for name, data in files.items()}
+
+
+def drawing_file(svg: str, file_format: str, scale: float = 1.0) -> bytes:
+    """An SVG as "pdf" or, enlarged by `scale`, "png"; CalledProcessError for what is no SVG."""
+    return _run({"drawing": {"svg": svg, "formats": [file_format], "scale": scale}})[
+        f"drawing.{file_format}"
+    ]
+
+
+def drawing_files(svgs: Mapping[str, str], file_format: str) -> dict[str, bytes]:
+    """NAME.format of each SVG in one process; CalledProcessError for what is no SVG."""
+    return _run({name: {"svg": svg, "formats": [file_format]} for name, svg in svgs.items()})
+
+
+def with_own_ids(svg: str, start: str) -> str:
+    """An SVG whose ids begin with `start`, so that it can stand beside another one."""
+    return re.sub(r"""(\bid="|url\(#|href="#)""", rf"\g<1>{start}", svg)
+
+
+def on_white(spec: Spec) -> Spec:
+    """A spec of a fixed width with a white background."""
+    config = {**spec.get("config", {}), "background": "white"}
+    if "width" in spec and spec["width"] != "container":
+        return {**spec, "config": config}
+    return {**spec, "width": WIDTH, "config": config}
+
+
+def paper_files(drawing: Mapping[str, Any], millimetres: float, file_format: str) -> bytes:
+    """A drawing (`spec`, or `svg` of any width) as wide as this: "svg" with its text as outlines, or "pdf".
+
+    CalledProcessError for what is neither.
+    """
+    job = {**drawing, "formats": [file_format], "millimetres": millimetres}
+    return _run({"paper": job})[f"paper.{file_format}"]
+
+
+def _run(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    done = subprocess.run(
+        [sys.executable, "-m", "dashboard.draw.pictures"],
+        input=json.dumps(jobs).encode(),
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        timeout=SECONDS,
+    )
+    return {name: b64decode(text) for name, text in json.loads(done.stdout).items()}
+
+
+def convert(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The files of each job as base64, converted in this process."""
+    import vl_convert
+
+    files: dict[str, bytes] = {}
+    for name, job in jobs.items():
+        svg = job["svg"] if "svg" in job else vl_convert.vegalite_to_svg(job["spec"])
+        if "millimetres" in job and job["formats"] == ["svg"]:
+            svg = outlined(as_wide_as(svg, job["millimetres"], "mm"), vl_convert.svg_to_pdf)
+        elif "millimetres" in job:  # of a pixel of an SVG, a PDF makes a point
+            svg = as_wide_as(svg, job["millimetres"] / 25.4 * 72, "")
+        files |= {
+            f"{name}.{kind}": _convert(vl_convert, svg, kind, job.get("scale", 1.0))
+            for kind in job["formats"]
+        }
+    return {name: b64encode(data).decode() for name, data in files.items()}
+
+
+def _convert(vl_convert: Any, svg: str, kind: str, scale: float) -> bytes:
+    if kind == "svg":
+        return svg.encode()
+    made: bytes = (
+        vl_convert.svg_to_pdf(svg) if kind == "pdf" else vl_convert.svg_to_png(svg, scale=scale)
+    )
+    return made
+
+
+def as_wide_as(svg: str, most: float, unit: str) -> str:
+    """An SVG of another width, and of the height that follows; its own pixels become its units."""
+    width, height = size_of(svg)
+    head = re.sub(
+        r'\s(?:width|height|viewBox)="[^"]*"',
+        "",
+        svg[svg.index("<svg") : svg.index(">", svg.index("<svg"))],
+    )
+    return (
+        f'{head} width="{most:g}{unit}" height="{height / width * most:.3f}{unit}" '
+        f'viewBox="0 0 {width:g} {height:g}"' + svg[svg.index(">", svg.index("<svg")) :]
+    )
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    """The width and height of an SVG in pixels."""
+    head = svg[svg.index("<svg") : svg.index(">", svg.index("<svg")) + 1]
+    width, height = (re.search(rf'\b{name}="([\d.]+)', head) for name in ("width", "height"))
+    assert width and height, head
+    return float(width[1]), float(height[1])
+
+
+if __name__ == "__main__":
+    json.dump(convert(json.load(sys.stdin)), sys.stdout)
+
 
 if TYPE_CHECKING:
-    from core.trace import AttentionTrace  # at run time torch would come with it
+    from core.trace import AttentionTrace
 
 Rows: TypeAlias = list[list[Any]]
 Arrays: TypeAlias = dict[str, np.ndarray]
 FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a layer draws
 
 
-NAMES = ("model", "name", "place")  # fields that name a line
+PICTURES_NAMES = ("model", "name", "place")  # fields that name a line
 Point: TypeAlias = tuple[float, tuple[float, float] | None]  # a value, and the ends of its band
 
 
@@ -176,7 +407,12 @@ class ChartPicture:
             for row in self._rows_of(part):
                 if row.get(y["field"]) is not None:
                     name = next(
-                        (str(row[key]) for key in NAMES if key != x["field"] and row.get(key)), ""
+                        (
+                            str(row[key])
+                            for key in PICTURES_NAMES
+                            if key != x["field"] and row.get(key)
+                        ),
+                        "",
                     )
                     low, high = row.get("low"), row.get("high")
                     band = None if low is None or high is None else (float(low), float(high))

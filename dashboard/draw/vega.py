@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from dashboard.charts.palette import Ink
+from dashboard.draw.palette import Ink
 
 if TYPE_CHECKING:
     import pyarrow as pa

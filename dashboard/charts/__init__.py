@@ -1,1 +1,0 @@
-"""Arrays to figures: Vega-Lite specs and HTML, the palette and the formatters of numbers."""

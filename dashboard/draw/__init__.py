@@ -1,0 +1,1 @@
+"""Arrays to pictures: Vega-Lite specs, maps, SVG and HTML, the palette and the formats of numbers."""

@@ -1,0 +1,665 @@
+"""Curves: of any measure over any axis, over the steps of a run, one mark a seed, and the sizes of caches."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dashboard.draw import vega
+from dashboard.draw.formats import byte_size, number, percent, plain
+from dashboard.draw.formats import percent as as_percent
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.vega import (
+    DASHES,
+    PERCENTAGES,
+    Spec,
+    axis_style,
+    field,
+    figure,
+    filtered_layer,
+    layer,
+    names,
+    right_margin,
+    separate,
+    series_encoding,
+    text_tip,
+    titled_figure,
+    whole_tip,
+)
+
+# Curves of any measure over any axis: named at their ends, with bands and a rule.
+
+
+if TYPE_CHECKING:  # at run time torch would come with them
+    import pyarrow as pa
+
+    from core.training.record import Record
+    from core.training.seed_stats import SeedStats
+
+HEIGHT = 240  # pixels
+FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
+MOST_TICKS = 12
+TOP = 1.04  # of the axis of `fixed_chart`
+NAME_STYLE: Spec = {
+    "align": "left",
+    "dx": 8,
+    "fontSize": 12,
+    "fontWeight": 600,
+    "baseline": "middle",
+}
+_RAISED = {
+    power: f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    for power in range(-9, 4)
+}
+POWERS = f"{json.dumps({str(p): name for p, name in _RAISED.items()})}[toString(round(log(datum.value) / LN10))]"
+
+
+Points = Sequence[tuple[float, float | None]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named series of (x, y), with a band around it where low and high are given.
+
+    Without a colour and a dash (an index of vega.DASHES) of its own, it takes those of its place among the series,
+    which `place` fixes. A `step_chart` leaves out points without a value.
+    """
+
+    name: str
+    points: Points
+    band: Sequence[tuple[float, float]] = ()
+    colour: str = ""
+    dash: int | None = None
+    place: int | None = None
+
+    def defined_points(self) -> list[tuple[float, float]]:
+        return [(x, y) for x, y in self.points if y is not None]
+
+
+def line_chart(
+    title: str,
+    x_title: str,
+    curves: Sequence[Curve],
+    ink: Ink,
+    *,
+    log: bool = False,
+    log_x: bool = False,
+    rule: float | None = None,
+    named: bool = True,
+    measured: bool = False,
+    share: bool = False,
+) -> Spec:
+    """Curves that end in a dot and, if `named`, their names; `rule` is a line in the accent, `log_x` needs x above 0.
+
+    `measured` puts a tick at each x of the curves, if these are few; a `share` of 1 is written as a percentage.
+    """
+    values = [y for curve in curves for _, y in curve.defined_points()] + [
+        y for c in curves for pair in c.band for y in pair
+    ]
+    low, high = bounds(values, log)
+    first, last = (
+        end(x for curve in curves for x, _ in curve.defined_points()) for end in (min, max)
+    )
+    xs = sorted({x for curve in curves for x, _ in curve.defined_points()})
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": x_title,
+        "scale": {"domain": [first, last], "nice": False, **({"type": "log"} if log_x else {})},
+        "axis": {"grid": False, **_ticks(xs, log_x or measured and len(xs) <= MOST_TICKS)},
+    }
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "axis": {
+            "tickCount": 4,
+            **({"labelExpr": POWERS} if log else {"labelExpr": PERCENTAGES} if share else {}),
+        },
+        "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})},
+    }
+    layers = []
+    for at, curve in enumerate(curves):
+        layers += _curve_layers(curve, x, y, *style(curve, at, ink), percent if share else number)
+    layers += _name_layers(curves, (low, high), log, ink) if named else []
+    if rule is not None:
+        layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
+    beside = (
+        {}
+        if named
+        else vega.names([(curve.name, *style(curve, at, ink)) for at, curve in enumerate(curves)])
+    )
+    return (
+        vega.titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12) | beside
+    )
+
+
+def _ticks(xs: Sequence[float], each: bool) -> Spec:
+    """Ticks at `each` x, else at some numbers, whole ones where all x are."""
+    if each:
+        return {"values": list(xs), "format": ",~g"}
+    whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
+    return {"tickCount": MOST_TICKS, **whole}
+
+
+def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
+    """The colour and the dash of a curve, the at-th of its figure."""
+    dash = at // len(ink.series) % len(vega.DASHES) if curve.dash is None else curve.dash
+    return curve.colour or ink.series[at % len(ink.series)], vega.DASHES[dash]
+
+
+def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
+    """The ends of an axis around all values, with a little air; a logarithmic one ends at whole powers of ten."""
+    if log:
+        logs = [math.log10(max(value, FLOOR)) for value in values]
+        return 10.0 ** math.floor(min(logs)), 10.0 ** math.ceil(max(logs) + 0.05)
+    low, high = min(values), max(values)
+    air = 0.06 * (high - low) or 0.5
+    return low - air, high + air
+
+
+def _curve_layers(
+    curve: Curve, x: Spec, y: Spec, colour: str, dash: list[int], write: Callable[[float], str]
+) -> list[Spec]:
+    """The band, the line, the dot at its end, and invisible points with tooltips."""
+    floor = FLOOR if y["scale"].get("type") == "log" else -math.inf
+    rows = [
+        {"x": a, "y": max(b, floor), "name": curve.name, "text": write(b)}
+        for a, b in curve.defined_points()
+    ]
+    tips = [
+        {"field": "name", "title": " "},
+        {"field": "x", "title": x["title"]},
+        {"field": "text", "title": "value"},
+    ]
+    both, layers = {"x": x, "y": y}, []
+    if curve.band:
+        band = [
+            {"x": a, "y": low, "high": high}
+            for (a, _), (low, high) in zip(curve.defined_points(), curve.band, strict=True)
+        ]
+        layers.append(
+            layer("area", band, {**both, "y2": {"field": "high"}}, color=colour, opacity=0.18)
+        )
+    return layers + [
+        layer("line", rows, both, color=colour, strokeWidth=2, strokeDash=dash),
+        layer("point", rows[-1:], both, filled=True, size=36, opacity=1, color=colour),
+        layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
+    ]
+
+
+def _name_layers(
+    curves: Sequence[Curve], ends: tuple[float, float], log: bool, ink: Ink
+) -> list[Spec]:
+    """Each curve's name right of its end, moved apart where ends meet."""
+    low, high = (math.log(end) if log else end for end in ends)
+    last = [curve.defined_points()[-1][1] for curve in curves]
+    shares = [
+        ((math.log(max(value, FLOOR)) if log else value) - low) / (high - low) for value in last
+    ]
+    return [
+        layer(
+            "text",
+            [{}],
+            {},
+            **NAME_STYLE,
+            text=curve.name,
+            color=style(curve, at, ink)[0],
+            x="width",
+            y={"expr": f"height * {round(1 - share, 4)}"},
+        )
+        for at, (curve, share) in enumerate(zip(curves, separate(shares), strict=True))
+    ]
+
+
+def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, ink: Ink) -> Spec:
+    """Curves from 0 to 1 with the data of `curve_table` apart, so that a control redraws no chart."""
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": x_title,
+        "scale": {"domain": [first, last], "nice": False},
+        "axis": {"grid": False, "format": "d"},
+    }
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": [0, TOP], "nice": False},
+        "axis": {"tickCount": 5},
+    }
+    colours = [ink.series[at % len(ink.series)] for at in range(len(names))]
+    both = {"x": x, "y": y, "color": vega.series_encoding("name", names, colours)}
+    tips = [
+        {"field": "name", "title": " "},
+        {"field": "x", "title": "score", "format": ".2f"},
+        {"field": "y", "title": "weight", "format": ".3f"},
+    ]
+    layers = [
+        filtered_layer("curve", "line", both, strokeWidth=2),
+        filtered_layer("curve", "point", {**both, "tooltip": tips}, opacity=0, size=160),
+        filtered_layer("end", "point", both, filled=True, size=36, opacity=1),
+        filtered_layer(
+            "label",
+            "text",
+            {**both, "x": {"value": "width"}, "text": {"field": "name"}},
+            **NAME_STYLE,
+        ),
+        filtered_layer("rule", "rule", {"x": x}, color=ink.pick, strokeWidth=1.5),
+    ]
+    return {"height": HEIGHT, "layer": layers, "config": vega.config(ink), **right_margin(4)}
+
+
+def curve_table(curves: Sequence[Curve], rule: float | None) -> pa.Table:
+    """The data of `fixed_chart`, as a table of kind, name, x and y."""
+    import pyarrow as pa
+
+    rows = [("curve", curve.name, x, y) for curve in curves for x, y in curve.defined_points()]
+    rows += [("end", curve.name, *curve.defined_points()[-1]) for curve in curves]
+    heights = separate([curve.defined_points()[-1][1] / TOP for curve in curves])
+    rows += [
+        ("label", curve.name, 0.0, height * TOP)
+        for curve, height in zip(curves, heights, strict=True)
+    ]
+    rows += [] if rule is None else [("rule", "", rule, 0.0)]
+    kinds, names, xs, ys = (list(column) for column in zip(*rows, strict=True))
+    return pa.table({"kind": kinds, "name": names, "x": xs, "y": ys})
+
+
+# Curves over training steps, layers or seconds, and the legend that names them; a rule marks the picked step.
+
+
+def step_chart(
+    curves: Sequence[Curve],
+    *,
+    ink: Ink,
+    last_x: float,
+    step: float | None = None,
+    high: float | None = None,
+    guess: tuple[float, str] | None = None,
+    percent: bool = False,
+    height: int = 200,
+    unit: str = "step",
+) -> Spec:
+    """Curves over training steps, layers or seconds (`unit`), which `legend` names; `guess` is a level to beat and its
+    words, on the side where there is room, `step` the picked place, `high` fixes y."""
+    curves = [curve for curve in curves if curve.defined_points()]
+    top = high if high is not None else _top(curves, guess)
+    at = {
+        "x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
+        "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent)),
+    }
+    layers = (
+        []
+        if guess is None
+        else _guess(guess, at, ink, last_x, _free_side(curves, guess[0], last_x))
+    )
+    for i, curve in enumerate(curves):
+        layers += _curve(
+            curve,
+            at,
+            _colour(curve, i, ink),
+            DASHES[_place(curve, i) % len(DASHES)],
+            unit,
+            write_share if percent else number,
+        )
+    if step is not None:
+        layers += _picked(curves, step, at, ink)
+    beside = [
+        (curve.name, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)])
+        for i, curve in enumerate(curves)
+    ]
+    return figure(layers, height) | (names(beside) if len(beside) > 1 else {})
+
+
+def legend(curves: Sequence[Curve], ink: Ink) -> str:
+    """The names of two curves or more as Markdown with HTML, each in its colour after a piece of its line."""
+    marks = "━", "╍", "┅", "┉"
+    parts = [
+        f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
+        f"{marks[_place(curve, i) % len(marks)]} {plain(curve.name)}</span>"
+        for i, curve in enumerate(curves)
+        if curve.defined_points()
+    ]
+    return " ".join(parts) if len(parts) > 1 else ""
+
+
+def _place(curve: Curve, i: int) -> int:
+    return i if curve.place is None else curve.place
+
+
+def _colour(curve: Curve, i: int, ink: Ink) -> str:
+    return ink.series[_place(curve, i) % len(ink.series)]
+
+
+def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
+    values = [y for curve in curves for _, y in curve.defined_points()] + (
+        [guess[0]] if guess else []
+    )
+    return max(values, default=1.0) or 1.0
+
+
+def _across(ink: Ink, unit: str) -> Spec:
+    # whole steps only: a short run would repeat its rounded labels
+    ticks = {"tickMinStep": 1, "format": ",d"} if unit != "seconds" else {"format": ".3~g"}
+    return {
+        **axis_style(ink),
+        "grid": False,
+        "tickCount": 4,
+        "titleAnchor": "end",
+        "titlePadding": 2,
+        **ticks,
+    }
+
+
+def _up(ink: Ink, percent: bool) -> Spec:
+    shares = {
+        "labelExpr": "datum.value + ' %'",
+        "values": [0, 25, 50, 75, 100],
+        "labelOverlap": False,
+    }
+    return {
+        **axis_style(ink),
+        "grid": True,
+        "gridColor": ink.hairline,
+        "tickCount": 4,
+        **(shares if percent else {}),
+    }
+
+
+def write_share(value: float) -> str:
+    """A share from 0 to 100 as a percentage."""
+    return as_percent(value / 100)
+
+
+def _rows(points: Points, name: str = "") -> list[Spec]:
+    return [{"x": x, "y": y, "name": name} for x, y in points]
+
+
+def _curve(
+    curve: Curve,
+    at: Spec,
+    colour: str,
+    dash: list[int],
+    unit: str,
+    format_value: Callable[[float], str],
+) -> list[Spec]:
+    """One curve; its tooltips hold x and y as `dashboard.draw.formats` writes them."""
+    tips = [
+        text_tip("at", unit) if unit == "seconds" else whole_tip("x", unit),
+        text_tip("told", curve.name),
+    ]
+    points = curve.defined_points()
+    with_text = [
+        row | {"at": number(row["x"]), "told": format_value(row["y"])}
+        for row in _rows(points, curve.name)
+    ]
+    return [
+        layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
+        layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
+        layer("point", with_text, {**at, "tooltip": tips}, opacity=0, size=200),
+    ]
+
+
+def _written(at: Spec) -> Spec:
+    return {**at, "text": {"field": "name", "type": "nominal"}}
+
+
+def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
+    """The side of the chart on which every curve is further from a level, so that its label is not crossed."""
+    points = [point for curve in curves for point in curve.defined_points()]
+    left, right = (
+        min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=float("inf"))
+        for late in (False, True)
+    )
+    return "left" if left > right else "right"
+
+
+def _guess(
+    guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: Literal["left", "right"]
+) -> list[Spec]:
+    level, words = guess
+    right = side == "right"
+    return [
+        layer(
+            "line",
+            _rows([(0, level), (last_x, level)]),
+            at,
+            color=ink.quiet,
+            strokeWidth=1,
+            strokeDash=[2, 2],
+        ),
+        layer(
+            "text",
+            _rows([(last_x if right else 0, level)], words),
+            _written(at),
+            align=side,
+            baseline="bottom",
+            dx=-6 if right else 4,
+            dy=-3,
+            fontSize=12,
+            color=ink.quiet,
+        ),
+    ]
+
+
+def _picked(curves: Sequence[Curve], step: float, at: Spec, ink: Ink) -> list[Spec]:
+    on = [
+        (step, dict(curve.defined_points())[step])
+        for curve in curves[:1]
+        if step in dict(curve.defined_points())
+    ]
+    return [
+        layer("rule", _rows([(step, 0)]), {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
+        layer(
+            "point", _rows(on), at, color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1
+        ),
+    ]
+
+
+# Curves that several pages draw of a run's records.
+
+
+APART = 0.01  # the smallest difference between two shares that a second curve could show
+
+
+def points(records: Sequence[Record], name: str, scale: float = 1.0) -> Points:
+    """(step, value) of a field of the records, times `scale`; None where it was not measured."""
+    return [
+        (r.step, None if (value := getattr(r, name)) is None else scale * value) for r in records
+    ]
+
+
+def loss_curves(records: Sequence[Record]) -> list[Curve]:
+    """The validation loss and the training loss."""
+    return [
+        Curve("validation", points(records, "loss")),
+        Curve("training", points(records, "train_loss")),
+    ]
+
+
+def balanced_points(records: Sequence[Record]) -> Points:
+    """Balanced accuracy in percent over the steps; empty where classes are so even that it is the accuracy."""
+    accuracy = [r.exact if r.letters is None else r.letters for r in records]
+    if all(
+        r.balanced is None or share is None or abs(r.balanced - share) < APART
+        for r, share in zip(records, accuracy, strict=True)
+    ):
+        return []
+    return points(records, "balanced", 100)
+
+
+# Rows of marks: every seed of a value or condition, over the interval of their mean.
+
+
+@dataclass(frozen=True)
+class SeedRow:
+    """One row: its name, the numbers of its seeds, and how they are drawn."""
+
+    name: str
+    stats: SeedStats
+    colour: str
+    shape: str = "circle"
+
+
+def seed_marks(
+    title: str,
+    rows: Sequence[SeedRow],
+    x: Spec,
+    ink: Ink,
+    *,
+    ends: tuple[float, float] = (-math.inf, math.inf),
+    height: int = 30,
+    labels: int = 220,
+    write: Callable[[float], str] = number,
+) -> Spec:
+    """Every seed a mark over the 95 % interval of the mean, cut at the `ends` of the axis.
+
+    `x` encodes the field x; `height` and `labels` are the pixels of a row and of the names before the rows.
+    """
+    names = [row.name for row in rows]
+    y = {
+        "field": "name",
+        "type": "nominal",
+        "title": None,
+        "sort": names,
+        "scale": {"domain": names},
+        "axis": {
+            "labelLimit": labels,
+            "domain": False,
+            "grid": False,
+            "labelFontSize": 13,
+            "labelColor": ink.text,
+            "labelFlush": False,
+        },
+    }
+    layers = []
+    for row in rows:
+        mean = row.stats.mean
+        low, high = row.stats.interval or (mean, mean)
+        interval = [
+            {"x": mean, "low": max(ends[0], low), "high": min(ends[1], high), "name": row.name}
+        ]
+        points = [
+            {"x": value, "name": row.name, "text": write(value)} for value in row.stats.values
+        ]
+        layers += [
+            layer(
+                "rule",
+                interval,
+                {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y},
+                strokeWidth=6,
+                opacity=0.25,
+                color=row.colour,
+            ),
+            layer(
+                "tick",
+                interval,
+                {"x": x, "y": y},
+                thickness=3,
+                size=20,
+                opacity=1,
+                color=row.colour,
+            ),
+            layer(
+                "point",
+                points,
+                {"x": x, "y": y, "tooltip": [{"field": "text", "title": "this seed"}]},
+                filled=True,
+                size=60,
+                opacity=0.75,
+                shape=row.shape,
+                color=row.colour,
+            ),
+        ]
+    return titled_figure(title, layers, height * max(1, len(rows)), ink, **right_margin(12))
+
+
+BYTES = "replace(format(datum.value, '~s'), /([MGT])/, ' $1') + 'B'"  # of an axis: 10 MB
+TOKENS = "datum.value < 1048576 ? datum.value / 1024 + 'k' : datum.value / 1048576 + 'M'"
+LOW = 1e6  # bytes
+
+
+def size_figure(
+    curves: Mapping[str, Sequence[tuple[int, int]]],
+    order: Sequence[str],
+    lengths: Sequence[int],
+    theme: Theme,
+    powers: int = 7,
+) -> Spec:
+    """Points (tokens, bytes) of each name, over so many powers of ten from 1 MB.
+
+    `order` lists all names that may occur, which decides their colours.
+    """
+    ink, high = Ink.of(theme), LOW * 10.0**powers
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": "tokens",
+        "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
+        "axis": {"grid": False, "values": list(lengths), "labelExpr": TOKENS},
+    }
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"type": "log", "domain": [LOW, high], "nice": False, "clamp": True},
+        "axis": {"values": [LOW * 10.0**power for power in range(powers + 1)], "labelExpr": BYTES},
+    }
+    places = [str(at) for at in range(len(order))]
+    colour = series_encoding(
+        "place", places, [CATEGORIES[theme][at % 8] for at in range(len(order))]
+    )
+    dash = series_encoding(
+        "place", places, [DASHES[at // 4 % len(DASHES)] for at in range(len(order))]
+    )
+    drawn = {name: points for name, points in curves.items() if points}
+    rows = [
+        {
+            "x": length,
+            "y": size,
+            "name": name,
+            "place": str(order.index(name)),
+            "told": byte_size(size),
+        }
+        for name, points in drawn.items()
+        for length, size in points
+    ]
+    span = np.log(high / LOW)
+    heights = separate(
+        [float(np.log(max(LOW, points[-1][1]) / LOW) / span) for points in drawn.values()]
+    )
+    ends = [
+        {
+            "x": points[-1][0],
+            "y": float(LOW * np.exp(span * height)),
+            "name": name,
+            "place": str(order.index(name)),
+        }
+        for (name, points), height in zip(drawn.items(), heights, strict=True)
+    ]
+    at = {"x": x, "y": y, "color": colour}
+    tips = [
+        text_tip("name", " "),
+        {"field": "x", "title": "tokens", "format": ",d"},
+        text_tip("told", " "),
+    ]
+    layers = [
+        layer("line", rows, {**at, "strokeDash": dash}, strokeWidth=2),
+        layer("point", rows, {**at, "tooltip": tips}, filled=True, size=40, opacity=1),
+        layer(
+            "text",
+            ends,
+            {**at, "text": {"field": "name"}},
+            align="left",
+            dx=8,
+            fontSize=12,
+            fontWeight=600,
+        ),
+    ]
+    return titled_figure("Size of the cache of one sequence", layers, 320, ink, **right_margin(4))
