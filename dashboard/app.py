@@ -24,11 +24,7 @@ from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.person import note_visit  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
-from dashboard.widgets import (
-    guide,
-    presentation,
-    tour,  # noqa: E402
-)
+from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
 from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
 
