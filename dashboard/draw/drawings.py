@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.decoding import ROOT, Candidate, Tree
 from dashboard.draw.formats import number
 from dashboard.draw.palette import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
+
+if TYPE_CHECKING:
+    from core.decoding import Candidate, Tree  # at run time torch would come with them
 
 # Drawings that only the browser draws elsewhere, as SVG for a file: dials of rotations, and stacks of a model.
 
@@ -213,7 +215,7 @@ def picture(
         f'fill="{ink.quiet}">{step + 1}</text>'
         for step in range(1 + max(spot.step for spot in visible))
     ]
-    current = picked[step] if picked else ROOT
+    current = picked[step] if picked else None
     boxes = [
         _box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, current)
         for spot in visible
@@ -229,7 +231,7 @@ def _edge(
     tree: Tree, index: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]
 ) -> str:
     one = tree.candidates[index]
-    if one.parent == ROOT or one.parent not in at:
+    if one.parent not in at:
         return ""
     (x, y), (to_x, to_y) = at[one.parent], at[index]
     share = (
@@ -256,7 +258,7 @@ def _box(
     ink: Ink,
     theme: Theme,
     on: set[int],
-    current: int,
+    current: int | None,
 ) -> str:
     one, (x, y) = tree.candidates[spot.place], at
     chance = math.exp(one.logp)
@@ -295,9 +297,7 @@ def candidate_text(tree: Tree, index: int, words: Names) -> str:
     """A candidate in a sentence."""
     one = tree.candidates[index]
     before = (
-        " ".join(words[token] for token in tree.tokens(one.parent))
-        if one.parent != ROOT
-        else "the start"
+        " ".join(words[token] for token in tree.tokens(one.parent)) if one.step else "the start"
     )
     samples = f", drawn {one.samples} times" if one.samples else ""
     return (

@@ -1,4 +1,4 @@
-"""Numbers as text: the formatters of sentences, tables, tooltips and labels; `components/lib/numbers.js` is their twin.
+"""Numbers as text: the formatters of sentences, tables, tooltips and labels; `draw/components/lib/numbers.js` is their twin.
 
 One rule, by the value alone, so that a value has one text wherever it stands on a page:
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from streamlit import config
 from streamlit.file_util import get_static_dir
 
-from dashboard.components.lib import COMPONENTS
-from dashboard.components.lib.bundle import bundle
+from dashboard.draw.components import COMPONENTS, bundle
 from dashboard.navigation import STEPS
 from dashboard.runtime.person import COOKIE, new_cookie
 

@@ -8,7 +8,8 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.components.copy_buttons import copy_buttons
+from dashboard.draw.components import copy_buttons
+from dashboard.draw.html_file import page_file
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,
@@ -36,7 +37,6 @@ from dashboard.runtime.reports import REPORT
 from dashboard.widgets.export_code import code_section
 from dashboard.widgets.export_report import report_section
 from dashboard.widgets.export_table import table_section
-from dashboard.widgets.page_file import page_file
 
 REQUESTED = "export:requested"
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.components.copy_buttons import copy_buttons
+from dashboard.draw.components import copy_buttons
 from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import Picture
 from dashboard.draw.scripts import Script

@@ -9,6 +9,7 @@ import streamlit as st
 
 from core.files import sentence_of
 from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.html_file import live_part
 from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import Picture
 from dashboard.navigation import step_of
@@ -27,7 +28,6 @@ from dashboard.runtime.reports import (
     save,
     size_of,
 )
-from dashboard.widgets.page_file import live_part
 
 MOST_NOTE = 1_000  # letters
 MOST_PART = 3_000_000  # bytes of a live component; beyond, a report has the drawing alone

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import streamlit as st
 
-from dashboard.draw.formats import number
+from dashboard.draw.html_file import table_html
 from dashboard.draw.pictures import Picture
 
 MOST_ROWS = 200  # that are shown; a file has all
@@ -31,19 +29,3 @@ def table_section(picture: Picture) -> None:
         f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
         f"{table_html(head, rows[:MOST_ROWS])}</div>"
     )
-
-
-def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table whose first column names its rows; all text is escaped."""
-    texts = ([escape(cell_text(value)) for value in row] for row in rows)
-    lines = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'
-        for first, *rest in texts
-    )
-    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    return f"<table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def cell_text(value: Any) -> str:
-    """A cell as it is read: a float as pages write numbers, nothing for None."""
-    return "" if value is None else number(value) if isinstance(value, float) else str(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from dashboard.components.page_actions import COPY_LINK, page_actions
+from dashboard.draw.components import COPY_LINK, page_actions
 from dashboard.draw.formats import plain
 from dashboard.draw.glossary import STYLE as TERM_STYLE
 from dashboard.draw.glossary import explain, explain_markdown

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.components.page_actions import HEIGHT, WIDTH
+from dashboard.draw.components import HEIGHT, WIDTH
 from dashboard.draw.formats import spoken
 from dashboard.draw.pictures import ChartPicture
 from dashboard.draw.vega import PICKED, Spec, each_press_counts, enlarged, ordered

@@ -7,7 +7,7 @@ from html import escape
 
 import streamlit as st
 
-from dashboard.components.multiples import mark_html
+from dashboard.draw.multiples import mark_html
 from dashboard.draw.pictures import TablePicture
 from dashboard.runtime.page_pictures import add
 from dashboard.widgets.panels import theme

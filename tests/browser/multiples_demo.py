@@ -8,7 +8,12 @@ import streamlit as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dashboard.components.multiples import Frames, Tile, difference_map, multiples  # noqa: E402
+from dashboard.draw.multiples import (
+    Frames,
+    Tile,
+    difference_map,
+    multiples,  # noqa: E402
+)
 from tests.browser.view_data import WORDS, weights  # noqa: E402
 
 st.set_page_config(layout="wide", initial_sidebar_state=248)

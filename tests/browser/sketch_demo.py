@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.components.sketch_view import sketch
+from dashboard.draw.page_views import sketch
 
 
 def take(ys: list[float] | None) -> None:

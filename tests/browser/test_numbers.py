@@ -7,7 +7,9 @@ from playwright.sync_api import Page
 
 from dashboard.draw.formats import number
 
-NUMBERS = Path(__file__).resolve().parents[2] / "dashboard" / "components" / "lib" / "numbers.js"
+NUMBERS = (
+    Path(__file__).resolve().parents[2] / "dashboard" / "draw" / "components" / "lib" / "numbers.js"
+)
 
 
 def test_the_browser_writes_numbers_as_python_does(page: Page):

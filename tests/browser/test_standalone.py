@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from dashboard.components.standalone import trace_html
 from dashboard.draw import pictures
 from dashboard.draw.formats import number
+from dashboard.draw.html_file import trace_html
 from dashboard.navigation import STEPS
 from tests.components.test_standalone import trace
 from tests.pages.app import open_at, page_html, pictures_of

@@ -11,7 +11,10 @@ import streamlit as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.trace import AttentionMap, AttentionTrace  # noqa: E402
-from dashboard.components.attention_view import Patches, attention_view  # noqa: E402
+from dashboard.draw.attention_view import (
+    Patches,
+    attention_view,  # noqa: E402
+)
 from tests.browser.view_data import WORDS, trace, weights  # noqa: E402
 
 st.set_page_config(layout="wide")

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { layoutOf, orderOf } from "../../dashboard/components/block_diagram/layout.js";
+import { layoutOf, orderOf } from "../../dashboard/draw/components/block_diagram/layout.js";
 
 const layer = (n) => ({ path: `layers.${n}`, title: `Layer ${n}`, sublayers: [
   { path: `layers.${n}.causal`, title: "Causal", type: "attention", around: `layers.${n}.around_causal` },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { fromBase64, unpack, unpackBits } from "../../dashboard/components/lib/bytes.js";
+import { fromBase64, unpack, unpackBits } from "../../dashboard/draw/components/lib/bytes.js";
 
 const base64 = (bytes) => Buffer.from(bytes).toString("base64");
 

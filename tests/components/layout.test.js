@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { cellSizes, closeBox, closeTicks, fit, gutterOf, mapSize, tickStep } from "../../dashboard/components/lib/layout.js";
+import { cellSizes, closeBox, closeTicks, fit, gutterOf, mapSize, tickStep } from "../../dashboard/draw/components/lib/layout.js";
 
 const ctx = { font: "", measureText: (text) => ({ width: 7 * Array.from(text).length }) }; // 7 px a letter
 const theme = { font: "sans-serif" };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { number, ordinal, scaleEnd } from "../../dashboard/components/lib/numbers.js";
+import { number, ordinal, scaleEnd } from "../../dashboard/draw/components/lib/numbers.js";
 
 test("a number has its sign, and no more digits than tell it apart", () => {
   const texts = { 0: "0.00", 0.5: "0.50", 0.0951: "0.095", 0.9996: "0.9996", 1.25: "1.25", 123.45: "123.5", 12345: "12,345" };

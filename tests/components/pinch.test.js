@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { pinchedSpan } from "../../dashboard/components/lib/pinch.js";
+import { pinchedSpan } from "../../dashboard/draw/components/lib/pinch.js";
 
 const all = { r0: 0, r1: 16, c0: 0, c1: 16 };
 const box = { x: 100, y: 50, w: 160, h: 160 };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { largestOf, maskedRowsText, readCell, sortedRow, spoken, tipLines } from "../../dashboard/components/lib/reading.js";
+import { largestOf, maskedRowsText, readCell, sortedRow, spoken, tipLines } from "../../dashboard/draw/components/lib/reading.js";
 
 const view = {
   queries: ["it", "was"], keys: ["a", "b", "c"],

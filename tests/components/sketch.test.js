@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { filled, nearest, shareOf, stroke, valueAt } from "../../dashboard/components/sketch_view/points.js";
+import { filled, nearest, shareOf, stroke, valueAt } from "../../dashboard/draw/components/sketch_view/points.js";
 
 test("a value and its share of a scale are inverse, also where it is logarithmic", () => {
   for (const scale of [{ low: -2, high: 6, log: false }, { low: 0.01, high: 100, log: true }]) {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.components.lib.bundle import bundle, bundle_all
+from dashboard.draw.components import bundle, bundle_all
 
-COMPONENTS = Path(__file__).resolve().parents[2] / "dashboard" / "components"
+COMPONENTS = Path(__file__).resolve().parents[2] / "dashboard" / "draw" / "components"
 
 
 def write(folder: Path, **modules: str) -> Path:

@@ -9,8 +9,8 @@ import pytest
 
 from core.show import show, show_maps
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.components import standalone
-from dashboard.components.standalone import Part, page_html, trace_html
+from dashboard.draw import html_file
+from dashboard.draw.html_file import Part, page_html, trace_html
 
 
 def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) -> AttentionTrace:
@@ -57,7 +57,7 @@ def test_144_heads_of_64_tokens_fit_into_two_megabytes():
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="at least one map"):
         trace_html(AttentionTrace((), "none"), title="T")
-    monkeypatch.setattr(standalone, "MOST_CELLS", 10)
+    monkeypatch.setattr(html_file, "MOST_CELLS", 10)
     with pytest.raises(ValueError, match="105 weights; a file holds 10"):
         trace_html(trace(1, 3, 5, 7), title="T")
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { colourAt, lookup, luminance, rgbAt, rgbOf, shade } from "../../dashboard/components/lib/theme.js";
+import { colourAt, lookup, luminance, rgbAt, rgbOf, shade } from "../../dashboard/draw/components/lib/theme.js";
 
 test("a lookup table starts and ends on the outer stops and passes through the middle one", () => {
   const table = lookup(["#000000", "#FF8000", "#FFFFFF"], 255);

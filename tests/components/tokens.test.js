@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { cellOf, ownOf, ownPair, ownSpan, ticks, tokensPerCell } from "../../dashboard/components/lib/tokens.js";
+import { cellOf, ownOf, ownPair, ownSpan, ticks, tokensPerCell } from "../../dashboard/draw/components/lib/tokens.js";
 
 const pooled = { edges: { rows: [10, 12, 15, 16], cols: [0, 5, 10] } };
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { filmFrames, frameOf } from "../../dashboard/components/attention_view/film.js";
-import { decodeGrid, headAt, layoutGrid } from "../../dashboard/components/attention_view/grid.js";
-import { isPinned, otherPins, otherRows, pickedCell, rangeOf, setCurrent } from "../../dashboard/components/attention_view/state.js";
-import { readDrawing, writeDrawing } from "../../dashboard/components/mask_board/drawing.js";
-import { differenceOf } from "../../dashboard/components/multiples/tiles.js";
+import { filmFrames, frameOf } from "../../dashboard/draw/components/attention_view/film.js";
+import { decodeGrid, headAt, layoutGrid } from "../../dashboard/draw/components/attention_view/grid.js";
+import { isPinned, otherPins, otherRows, pickedCell, rangeOf, setCurrent } from "../../dashboard/draw/components/attention_view/state.js";
+import { readDrawing, writeDrawing } from "../../dashboard/draw/components/mask_board/drawing.js";
+import { differenceOf } from "../../dashboard/draw/components/multiples/tiles.js";
 
 test("a drawing is read and written alike", () => {
   const text = "3x6:20.3f.01";

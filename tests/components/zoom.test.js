@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { cellAt, pooled, visibleValue } from "../../dashboard/components/lib/map.js";
-import { dragTo, isZoomed, spanUnder, whole } from "../../dashboard/components/lib/zoom.js";
+import { cellAt, pooled, visibleValue } from "../../dashboard/draw/components/lib/map.js";
+import { dragTo, isZoomed, spanUnder, whole } from "../../dashboard/draw/components/lib/zoom.js";
 
 const box = { x: 10, y: 20, cw: 5, ch: 5, rows: 4, cols: 6, w: 30, h: 20 };
 const view = { queries: Array(4), keys: Array(6), window: { r0: 0, r1: 4, c0: 0, c1: 6 } };

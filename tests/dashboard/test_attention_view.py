@@ -9,16 +9,16 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.components.attention_view import (
+from dashboard.draw import attention_view as payload
+from dashboard.draw.attention_view import (
+    Blocks,
     Patches,
     ViewState,
     attention_view,
-    colour_scale,
-    payload,
+    parse_message,
+    settle,
 )
-from dashboard.components.attention_view.blocks import Blocks
-from dashboard.components.attention_view.state import parse_message, settle
-from dashboard.draw.palette import for_browser
+from dashboard.draw.palette import colour_scale, for_browser
 from tests.cases import each
 
 RNG = np.random.default_rng(86)
@@ -192,7 +192,7 @@ def script():
     import streamlit as st
 
     from core.trace import AttentionMap, AttentionTrace
-    from dashboard.components.attention_view import attention_view
+    from dashboard.draw.attention_view import attention_view
 
     weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
     names = tuple("abcde")
@@ -279,7 +279,7 @@ def pinned_script():
     import streamlit as st
 
     from core.trace import AttentionMap, AttentionTrace
-    from dashboard.components.attention_view import attention_view
+    from dashboard.draw.attention_view import attention_view
 
     names = tuple(map(str, range(st.session_state.get("size", 9))))
     weights = np.ones((1, len(names), len(names)), np.float32)

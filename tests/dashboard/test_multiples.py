@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.components.multiples import MARKS, Frames, Tile, difference_span, mark_html
-from dashboard.components.multiples.payload import MOST_FRAME_CELLS, pack, telling_column
+from dashboard.draw.multiples import (
+    MARKS,
+    MOST_FRAME_CELLS,
+    Frames,
+    Tile,
+    difference_span,
+    mark_html,
+    pack,
+    telling_column,
+)
 from tests.cases import each
 
 RNG = np.random.default_rng(86)
@@ -131,7 +139,7 @@ def _page():
     import numpy as np
     import streamlit as st
 
-    from dashboard.components.multiples import Tile, multiples
+    from dashboard.draw.multiples import Tile, multiples
 
     shape = tuple(st.session_state.get("shape", (2, 2)))
     pinned = multiples(

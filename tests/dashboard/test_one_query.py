@@ -10,9 +10,17 @@ import torch
 
 from core.attention import AttentionConfig, Choice
 from core.sentence import MAX_TOKENS, SENTENCE, embed, labels, tokenize
-from dashboard.components.step_view import payload, projection_payload, read
-from dashboard.components.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
 from dashboard.draw.formats import number
+from dashboard.draw.step_view import (
+    LIST_KEYS,
+    MAP_CELLS,
+    payload,
+    projection_payload,
+    read,
+    small_map,
+    top_of,
+    window,
+)
 from dashboard.views.one_query import equations, facts, matrices, text
 from dashboard.views.one_query.compute import Source, measure_scaling, projected, run
 from dashboard.views.one_query.page import entries_of

@@ -13,9 +13,10 @@ import pytest
 from pypdf import PdfReader
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.components import standalone
+from dashboard.draw import html_file
 from dashboard.draw.curves import Curve, step_chart
 from dashboard.draw.drawings import stacks_svg
+from dashboard.draw.html_file import page_file, table_html
 from dashboard.draw.maps import MOST_RECTANGLES, PictureMap, maps_svg
 from dashboard.draw.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.draw.picture_files import Source, framed_svg, picture_file, trace_npz
@@ -28,8 +29,6 @@ from dashboard.draw.pictures import (
     drawing_file,
 )
 from dashboard.draw.vega import filtered_layer, layer, split_data
-from dashboard.widgets.export_table import table_html
-from dashboard.widgets.page_file import page_file
 from tests.components.test_standalone import data_of
 
 TOKENS = ("=cmd()", "<script>", "שלום")
@@ -417,7 +416,7 @@ def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch)
     pictures: dict[str, Picture] = {"a": MapsPicture("All", (ONE,), trace=trace), "b": TABLE}
     drawn = {"a": ("attention_view", "av", {"layout": "grid"})}
     assert b'"layers"' in page_file(SOURCE, pictures, drawn)
-    monkeypatch.setattr(standalone, "MOST_CELLS", 8)
+    monkeypatch.setattr(html_file, "MOST_CELLS", 8)
     html = page_file(SOURCE, pictures, drawn)
     assert b'"layout":"grid"' in html and b'"layers"' not in html
 

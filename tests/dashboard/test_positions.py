@@ -6,9 +6,9 @@ import torch
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.seeding import seeded_layer
-from dashboard.components.position_dials import MOST_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import listed
+from dashboard.draw.page_views import MOST_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
 from dashboard.views.positions import compute

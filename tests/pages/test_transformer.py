@@ -9,8 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core.models import ModelConfig
 from core.models.model_summary import Part
 from core.tasks import TaskConfig
-from dashboard.components.block_diagram import stacks_of
-from dashboard.components.model_diagram.cells import cells, is_attention, kind_and_layer
+from dashboard.draw.model_diagram import cells, is_attention, kind_and_layer, stacks_of
 from dashboard.views.transformer.compute import Depth, measurements
 from dashboard.views.transformer.controls import Controls
 from dashboard.views.transformer.page import blocks

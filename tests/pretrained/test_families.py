@@ -8,7 +8,7 @@ import torch
 
 from core.pretrained import ModelInputs, PretrainedError, encode, forward, read
 from core.pretrained.maps import SINK, with_sink
-from dashboard.components.attention_view import payload
+from dashboard.draw import attention_view
 from tests.cases import each
 from tests.tiny_models import FAMILIES, OTHER, READABLE, SENTENCE, WITHOUT, given, plain, tiny
 
@@ -190,24 +190,24 @@ def test_a_text_of_one_token_keeps_its_kind(family):
 @each("family", READABLE)
 def test_a_picture_comes_of_it(family):
     trace = read(tiny(family), given(family)).trace
-    grid = payload.grid(trace)
+    grid = attention_view.grid(trace)
     assert (
         grid["shapes"] == [list(item.weights.shape) for item in trace.maps] and not grid["pooled"]
     )
     cells = np.frombuffer(base64.b64decode(grid["bytes"]), np.uint8)
     drawn = np.concatenate(
         [
-            np.where(item.visible, np.rint(item.weights * 254), payload.MASKED).ravel()
+            np.where(item.visible, np.rint(item.weights * 254), attention_view.MASKED).ravel()
             for item in trace.maps
         ]
     )
     assert np.abs(cells.astype(int) - drawn).max() <= 1
     for item in trace.maps:
-        sent = payload.one_map(item, 1)["values"]
+        sent = attention_view.one_map(item, 1)["values"]
         np.testing.assert_array_equal(
             np.frombuffer(base64.b64decode(sent["bytes"]), "<f4"), item.weights.ravel()
         )
-        assert payload.labels(item, None) == {
+        assert attention_view.labels(item, None) == {
             "queries": list(item.queries),
             "keys": list(item.keys),
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.components.lib import draw, ship_code
+from dashboard.draw.components import draw, ship_code
 from dashboard.navigation import GROUPS, STEPS, Step, step_of
 
 KEY = "page_list"

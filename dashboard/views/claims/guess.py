@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from core.claims.base import Claim, Figure, Pick, Sketch
-from dashboard.components.sketch_view import sketch
+from dashboard.draw.page_views import sketch
 from dashboard.runtime.lesson_state import guide_is_hidden
 from dashboard.runtime.link_values import as_text, link_value
 from dashboard.views.claims import text

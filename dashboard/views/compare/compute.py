@@ -13,7 +13,7 @@ from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
 from core.pretrained import LayerQKV, layer_qkv
 from core.seeding import seeded_layer
 from core.sentence import embed, labels, tokenize
-from dashboard.components.multiples.payload import LEAST_NEGATIVE
+from dashboard.draw.multiples import LEAST_NEGATIVE
 from dashboard.runtime.cache import cached, shared
 from dashboard.views.compare.controls import SEEDED, Controls
 from dashboard.widgets.model_picker import EMBEDDED, load_model

@@ -15,8 +15,8 @@ from core.attention.kernels import exact
 from core.benchmark import Measurement, race
 from core.cost import ClosedFormCost, closed_form_cost
 from core.pretrained import PretrainedError
-from dashboard.components.multiples import MINUS, Tile, difference_map, difference_span, multiples
-from dashboard.draw.formats import byte_size, duration, number, operations
+from dashboard.draw.formats import MINUS, byte_size, duration, number, operations
+from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.palette import SIGNED
 from dashboard.runtime.cache import cached, measurements
 from dashboard.runtime.link_values import fragment, read_linked, write_linked

@@ -7,7 +7,8 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.components.multiples import MINUS, Frames, Tile, difference_map, multiples
+from dashboard.draw.formats import MINUS
+from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll

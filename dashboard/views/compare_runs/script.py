@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboard.components.multiples import Tile
+from dashboard.draw.multiples import Tile
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.example_runs import path_code
 from dashboard.views.compare_runs.compute import ComparedRun, Maps

@@ -13,11 +13,11 @@ from core.attention import ConfigError
 from core.decoding import ForcedSteps, force_tokens
 from core.tasks import Task
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.components.attention_view import attention_view
-from dashboard.components.tree_view import tree_view
 from dashboard.draw import drawings
+from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number, percent
 from dashboard.draw.grids import bars, tiles
+from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import (

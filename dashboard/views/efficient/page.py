@@ -16,8 +16,8 @@ from core.benchmark import race
 from core.cost import attention_cost
 from core.kernel_error import output_error
 from core.sentence import labels, tokenize
-from dashboard.components.multiples import Tile, multiples
 from dashboard.draw.formats import byte_size, duration, number
+from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.vega import (
     Spec,

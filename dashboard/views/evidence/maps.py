@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from dashboard.components.attention_view.state import Pair, settle_pin, stores
-from dashboard.components.multiples import Tile, multiples
+from dashboard.draw.attention_view import Pair, settle_pin, stores
 from dashboard.draw.formats import number, signed
+from dashboard.draw.multiples import Tile, multiples
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.evidence.compute import (
     HeadMaps,

@@ -9,9 +9,9 @@ from core.pretrained import PretrainedError
 from core.pretrained.evidence import Baseline, hide_token
 from core.ranks import kendall
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.components.attention_view import Patches, attention_view
-from dashboard.components.multiples import Tile, multiples
+from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import signed
+from dashboard.draw.multiples import Tile, multiples
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence.compute import SHORT, WITHOUT_TOKENS, scores

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.difference import HeadChange
 from core.trace import AttentionTrace
-from dashboard.components.multiples import Tile
+from dashboard.draw.multiples import Tile
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from core.finetune.run import make_trainer
 from core.pretrained import PretrainedError
 from core.trace import AttentionTrace
 from core.training.machine import line
-from dashboard.components.attention_view.payload import READS
-from dashboard.components.multiples import Frames, difference_map, multiples
+from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import number, percent
+from dashboard.draw.multiples import Frames, difference_map, multiples
 from dashboard.draw.palette import Ink
 from dashboard.draw.tables import confusion
 from dashboard.draw.vega import split_data

@@ -14,11 +14,11 @@ from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import score_continuation
 from core.pretrained.induction_scores import most_informative_head
 from core.trace import AttentionMap, Kind
-from dashboard.components.attention_view import attention_view
-from dashboard.components.tree_view import tree_view
 from dashboard.draw import drawings
+from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
+from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.runtime.link_values import (
     Pair,

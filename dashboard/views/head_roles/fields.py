@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.trace import Head, Kind
-from dashboard.components.attention_view import ViewState
+from dashboard.draw.attention_view import ViewState
 from dashboard.draw.vega import Spec
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 from dashboard.widgets.params import BOUND

@@ -10,7 +10,7 @@ import streamlit as st
 from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
 from core.trace import Head
-from dashboard.components.attention_view import Patches, attention_view
+from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.head_roles import charts, compute, text

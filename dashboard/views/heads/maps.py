@@ -9,8 +9,8 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.components.multiples import MARKS, MINUS, Tile, multiples
-from dashboard.draw.formats import number
+from dashboard.draw.formats import MINUS, number
+from dashboard.draw.multiples import MARKS, Tile, multiples
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.heads import text
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps

@@ -15,9 +15,8 @@ from core.analysis import overlap
 from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
 from core.pretrained import PretrainedError
-from dashboard.components.multiples import MINUS
 from dashboard.draw import formats
-from dashboard.draw.formats import byte_size, number
+from dashboard.draw.formats import MINUS, byte_size, number
 from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import fragment

@@ -9,8 +9,7 @@ import numpy as np
 
 from core import analysis
 from core.attention import entry
-from dashboard.components.multiples import MINUS
-from dashboard.draw.formats import byte_size, number
+from dashboard.draw.formats import MINUS, byte_size, number
 from dashboard.views.heads import minilm
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps
 from dashboard.views.heads.controls import Controls

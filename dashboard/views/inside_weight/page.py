@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
-from dashboard.components.attention_view import attention_view
+from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AXES, Choice, entry
 from core.masks import COMPOSITIONS
 from core.sentence import tokenize
-from dashboard.components import mask_board
+from dashboard.draw import page_views
 from dashboard.views.masks.compute import HEADS
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, is_text, param_widget, unreadable
@@ -194,7 +194,7 @@ def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
     put("first", "drawn")
     put("join", "alone")
-    put("first:drawn:drawing", mask_board.drawing_text(key("board")))
+    put("first:drawn:drawing", page_views.drawing_text(key("board")))
 
 
 def start_drawing() -> None:

@@ -11,8 +11,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError, entry
 from core.masks import Rule, build_mask, make_mask
-from dashboard.components.mask_board import mask_board
-from dashboard.components.multiples import Tile, multiples
+from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked

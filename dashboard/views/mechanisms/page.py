@@ -14,8 +14,8 @@ from core.attention import AXES, ConfigError, Entry, Param, entry
 from core.attention.compatible import example, refusals
 from core.entries import complete
 from core.seeding import seeded_layer
-from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.draw.formats import number, rule
+from dashboard.draw.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script

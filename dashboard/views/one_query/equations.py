@@ -10,9 +10,9 @@ import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
 from core.positions import enters
-from dashboard.components.step_view import Reading
 from dashboard.draw.formats import added, coloured, latex, listed, name
 from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.step_view import Reading
 from dashboard.views.one_query.text import is_root
 
 MOST_TERMS = 6

@@ -8,9 +8,8 @@ import numpy as np
 
 from core.attention import AttentionConfig, entry
 from core.positions import entries_of
-from dashboard.components.step_view import Reading
-from dashboard.components.step_view.payload import MAP_CELLS
 from dashboard.draw.formats import number
+from dashboard.draw.step_view import MAP_CELLS, Reading
 from dashboard.views.one_query.compute import KEYS, Scaling
 
 Parts = list[list[str]]  # [text, style]; style "", "pick" or "strong"

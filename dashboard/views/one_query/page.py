@@ -23,9 +23,9 @@ from core.attention.kernels import exact
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.sentence import SENTENCE, labels, tokenize
-from dashboard.components.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink
+from dashboard.draw.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_start import write_start

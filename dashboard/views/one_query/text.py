@@ -10,7 +10,7 @@ import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
 from core.positions import enters
-from dashboard.components.step_view import Reading, StageTexts
+from dashboard.draw.step_view import Reading, StageTexts
 
 FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 MAX_HEAD = 8  # a longer rule does not fit over a column, so "score" stands there

@@ -7,10 +7,10 @@ import streamlit as st
 
 from core.attention import AttentionConfig
 from core.positions import measure
-from dashboard.components.multiples import Tile, multiples
-from dashboard.components.position_dials import dials, sample_pairs
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number
+from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.page_views import dials, sample_pairs
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from core.attention import AttentionConfig
-from dashboard.components.multiples import Tile, multiples
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, number
+from dashboard.draw.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute

@@ -12,8 +12,8 @@ import numpy as np
 import streamlit as st
 
 from core.attention import AttentionConfig
-from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.draw.formats import latex, number
+from dashboard.draw.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.views.positions import compute

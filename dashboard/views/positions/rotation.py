@@ -6,9 +6,9 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.positions import measure
-from dashboard.components.position_dials import dials, sample_pairs, wavelength_text
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number
+from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink

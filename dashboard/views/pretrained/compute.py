@@ -14,7 +14,7 @@ from core.pretrained.example_inputs import text_of
 from core.pretrained.maps import sink_line, with_sink
 from core.pretrained.token_transform import token_transform
 from core.trace import AttentionMap, AttentionTrace, Kind
-from dashboard.components.attention_view import Patches
+from dashboard.draw.attention_view import Patches
 from dashboard.runtime.cache import shared
 from dashboard.views.pretrained.controls import Controls, Order
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of

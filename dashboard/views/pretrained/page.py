@@ -11,7 +11,7 @@ import streamlit as st
 from core import analysis, map_transform
 from core.pretrained import ModelInputs, Reading
 from core.trace import AttentionMap, AttentionTrace, Kind
-from dashboard.components.attention_view import ViewState, attention_view
+from dashboard.draw.attention_view import ViewState, attention_view
 from dashboard.draw.formats import number
 from dashboard.runtime.link_values import (
     fragment,

@@ -7,8 +7,8 @@ from html import escape
 from urllib.parse import urlencode
 
 from core.tokens import token_text
-from dashboard.components.attention_view.payload import READS
-from dashboard.components.standalone import Part, page_html
+from dashboard.draw.attention_view import READS
+from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
 from dashboard.draw.maps import PictureMap
 from dashboard.draw.picture_files import PICTURE_FILES_FONT as FONT
 from dashboard.draw.picture_files import Entry, report_pdf
@@ -19,8 +19,6 @@ from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.reports import Report, ReportView
 from dashboard.runtime.run_data import load_run
 from dashboard.views.report import text
-from dashboard.widgets.export_table import cell_text, table_html
-from dashboard.widgets.page_file import scrolled
 
 MARGIN = 12  # pixels of paper around a drawing
 

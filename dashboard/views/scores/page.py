@@ -12,8 +12,7 @@ import torch
 
 from core.attention import AXES, Choice, entry
 from core.score_properties import randomized_score, score_properties
-from dashboard.components.multiples import Frames, Tile, multiples
-from dashboard.components.multiples.payload import MOST_TILES
+from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
 from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached, remembered, shared
 from dashboard.runtime.link_values import fragment, read_linked, write_linked

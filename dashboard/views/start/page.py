@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.components.translation_view import translation_view
+from dashboard.draw.page_views import translation_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import BOUND
 from dashboard.runtime.visits import sync_visits

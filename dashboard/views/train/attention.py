@@ -9,9 +9,8 @@ import streamlit as st
 
 from core.trace import Kind
 from core.training.source_maps import source_weights
-from dashboard.components.attention_view import attention_view
-from dashboard.components.attention_view.payload import READS
 from dashboard.draw import grids
+from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink
 from dashboard.runtime import attention_frames

@@ -13,13 +13,20 @@ from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
 from core.models.model_summary import Part
 from core.trace import AttentionTrace, Kind
 from core.training.sweeps import SAME
-from dashboard.components.attention_view import attention_view
-from dashboard.components.block_diagram import Block, block_diagram, paths_of, stacks_of
-from dashboard.components.model_diagram import diagram, picked
-from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
+from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import operations, percent
 from dashboard.draw.glossary import explain_markdown
+from dashboard.draw.model_diagram import (
+    Block,
+    block_diagram,
+    diagram,
+    is_attention,
+    kind_and_layer,
+    paths_of,
+    picked,
+    stacks_of,
+)
 from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.models.model_summary import Part
-from dashboard.components.model_diagram.cells import is_attention
 from dashboard.draw.formats import byte_size, number, percent
+from dashboard.draw.model_diagram import is_attention
 from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measurements
 from dashboard.widgets.panels import plain
 

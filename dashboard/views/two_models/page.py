@@ -11,9 +11,9 @@ import streamlit as st
 from core import difference
 from core.difference import HeadChange
 from core.pretrained import ModelInputs
-from dashboard.components.attention_view.payload import READS
-from dashboard.components.multiples import Frames, Tile, difference_map, fits, multiples
+from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import cell, number
+from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.runtime.link_values import Pair, read_linked, write_linked

@@ -15,8 +15,8 @@ from core.pretrained.answers import Candidate, answer_of, top_candidates
 from core.pretrained.evidence import Question, ablate_heads
 from core.pretrained.generate import decode_text
 from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, task_of
-from dashboard.components.attention_view import Patches, attention_view
 from dashboard.draw import palette
+from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number
 from dashboard.draw.palette import SIGNED, Ink, Theme
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data

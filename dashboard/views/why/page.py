@@ -15,7 +15,7 @@ from core.attention.config import entry
 from core.models.recurrent import RecurrentSeq2Seq
 from core.trace import AttentionMap, AttentionTrace
 from core.training.seed_stats import SeedStats
-from dashboard.components.attention_view import attention_view
+from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number, percent, score
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.vega import (

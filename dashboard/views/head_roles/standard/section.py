@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
-from dashboard.components.attention_view import attention_view
+from dashboard.draw.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.head_roles.fields import follow_view, head_chart

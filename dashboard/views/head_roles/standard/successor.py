@@ -8,7 +8,7 @@ import streamlit as st
 from core.roles.successors import GOULD, SuccessorScores, score_successors
 from core.roles.syntax import wilson_interval
 from core.trace import AttentionMap, AttentionTrace, Head
-from dashboard.components.attention_view import ViewState, attention_view
+from dashboard.draw.attention_view import ViewState, attention_view
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Theme
 from dashboard.draw.vega import Spec

@@ -9,7 +9,7 @@ import streamlit as st
 from core.roles.relations import Relation
 from core.roles.syntax import RelationScore, score_relation, word_weights
 from core.trace import AttentionTrace, Head
-from dashboard.components.attention_view import attention_view
+from dashboard.draw.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.views.head_roles.fields import follow_view, head_chart

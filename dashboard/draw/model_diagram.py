@@ -12,16 +12,86 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import streamlit as st
 
 from core.models.model_summary import Part
-from dashboard.components.attention_view.payload import encode
-from dashboard.components.lib import draw
-from dashboard.components.model_diagram.cells import is_attention
+from core.trace import Kind
+from dashboard.draw.attention_view import encode
+from dashboard.draw.components import draw
 from dashboard.draw.drawings import stacks_svg
+from dashboard.draw.formats import byte_size, number, operations
 from dashboard.draw.pictures import DrawnPicture
 from dashboard.runtime.page_pictures import add
 
-__all__ = ["Block", "block_diagram", "paths_of", "stacks_of"]
+# The text of a part's columns, and which parts are attentions.
+
+
+COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
+_ATTENTIONS: dict[str, Kind] = {"attention": "self", "causal": "causal", "cross": "cross"}
+
+
+def is_attention(path: str) -> bool:
+    return path.rpartition(".")[2] in _ATTENTIONS
+
+
+def kind_and_layer(path: str) -> tuple[Kind, int]:
+    """The kind (self, causal, cross) and layer of the attention at a path; ValueError for another path."""
+    above, _, last = path.rpartition(".")
+    number = above.rpartition(".")[2]
+    if last not in _ATTENTIONS or not number.isdecimal():
+        raise ValueError(f"{path!r} is no attention of a layer.")
+    return _ATTENTIONS[last], int(number)
+
+
+def cells(part: Part) -> list[str]:
+    """The columns of a part: output shape, parameters, FLOPs, bytes saved for backward, mean ± std, gradient."""
+    shape = "" if part.shape is None else " × ".join(map(str, part.shape))
+    spread = (
+        "" if part.std is None or part.mean is None else f"{number(part.mean)} ± {number(part.std)}"
+    )
+    return [
+        shape,
+        f"{part.parameters:,}" if part.parameters else "",
+        operations(part.flops) if part.flops else "",
+        byte_size(part.bytes) if part.bytes else "",
+        spread,
+        "" if part.gradient is None else number(part.gradient),
+    ]
+
+
+# A model as nested parts that open: each row a part, with its numbers in columns, drawn in the browser.
+
+
+def diagram(
+    tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = ""
+) -> None:
+    """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
+    most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
+    data = {"tree": row(tree, tree, most), "heads": COLUMNS, "chosen": chosen, "fact": fact}
+    draw("model_diagram", "dg", data, key=key, on_pick_change=on_pick)
+
+
+def picked(key: str) -> str:
+    """The path of the row that was pressed last."""
+    return str(dict(st.session_state[key].get("pick") or {}).get("path", ""))
+
+
+def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
+    """A part for the browser: its texts, and its shares of the model's numbers."""
+    shares = [
+        part.parameters / max(1, whole.parameters),
+        part.flops / max(1, whole.flops),
+        part.bytes / max(1, whole.bytes),
+    ]
+    return {
+        "path": part.path,
+        "title": part.title,
+        "map": is_attention(part.path),
+        "cells": cells(part),
+        "shares": [round(share, 4) for share in shares],
+        "parts": [row(child, whole, most) for child in part.children],
+    }
+
 
 MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
 

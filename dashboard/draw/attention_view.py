@@ -1,0 +1,688 @@
+"""One canvas component which draws any AttentionTrace: a grid of heads, one head, or frames over training."""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import streamlit as st
+
+from core.tokens import token_text
+from dashboard.draw.components import draw
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.pictures import MapsPicture
+from dashboard.runtime.page_pictures import add
+
+# Maps too large to send whole: the blocks of tokens that one cell stands for.
+
+
+LIMIT = 512  # cells across and down which travel to the browser; more than that are pooled
+
+Window: TypeAlias = tuple[int, int, int, int]  # rows [from, to), columns [from, to)
+Pool: TypeAlias = Literal["mean", "max"]
+
+
+def edges(start: int, stop: int, limit: int) -> np.ndarray:
+    """The edges of at most ``limit`` blocks of [start, stop)."""
+    count = min(stop - start, limit)
+    return start + (np.arange(count + 1) * (stop - start)) // count
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The cells of a picture as blocks of a map's tokens: n + 1 edges down, m + 1 across."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+
+    @classmethod
+    def of(cls, shape: tuple[int, int], window: Window | None, limit: int = LIMIT) -> Blocks | None:
+        """The blocks for a map of that shape, or for its window; None when every cell can travel as it is."""
+        if window is None and max(shape) <= limit:
+            return None
+        top, bottom, left, right = window or (0, shape[0], 0, shape[1])
+        return cls(edges(top, bottom, limit), edges(left, right, limit))
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a cell stands for several tokens."""
+        return any(int(np.diff(axis).max()) > 1 for axis in (self.rows, self.columns))
+
+    def weights(self, weights: np.ndarray, mask: np.ndarray | None, pool: Pool) -> np.ndarray:
+        """The mean (or the largest) of the unmasked cells in each block of (…, T, S); 0 where all are masked."""
+        values = np.asarray(self._cut(weights), dtype=np.float32)
+        if pool == "max":
+            return self._each(
+                np.maximum, values if mask is None else np.where(self._cut(mask), values, 0.0)
+            )
+        if mask is None:
+            sizes = np.diff(self.rows)[:, None] * np.diff(self.columns)[None, :]
+            return self._each(np.add, values) / sizes.astype(np.float32)
+        allowed = self._cut(np.broadcast_to(mask, weights.shape))
+        return self._each(np.add, values * allowed) / np.maximum(
+            self._each(np.add, allowed.astype(np.float32)), 1.0
+        )
+
+    def pool_mask(self, mask: np.ndarray) -> np.ndarray:
+        """Which blocks of a bool mask (…, T, S) hold an unmasked cell."""
+        return self._each(np.logical_or, self._cut(mask))
+
+    def _cut(self, array: np.ndarray) -> np.ndarray:
+        return array[..., self.rows[0] : self.rows[-1], self.columns[0] : self.columns[-1]]
+
+    def _each(self, reduce: np.ufunc, values: np.ndarray) -> np.ndarray:
+        down = reduce.reduceat(values, self.rows[:-1] - self.rows[0], axis=-2)
+        return np.asarray(reduce.reduceat(down, self.columns[:-1] - self.columns[0], axis=-1))
+
+    def payload(self) -> dict[str, Any]:
+        return {"rows": self.rows.tolist(), "cols": self.columns.tolist(), "pooled": self.pooled}
+
+
+def names(tokens: Sequence[str], ends: np.ndarray) -> list[str]:
+    """The name of each block: its token's, or its first and last token's."""
+    return [
+        tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
+        for start, stop in zip(ends[:-1], ends[1:], strict=True)
+    ]
+
+
+# An AttentionTrace as plain values and base64 bytes for the canvas.
+
+
+THUMB_PIXELS = 68  # 34 px on a screen of two device pixels each: finer than this is never seen
+EXACT_CELLS = (
+    65_536  # up to here every head of the layer travels as float32, so [ and ] need no rerun
+)
+FRAME_CELLS = 262_144  # more cells than this in all frames: one byte each
+MASKED = 255  # the byte of a masked cell in a thumbnail; weights take 0 to 254
+
+READS = dict.fromkeys(("self", "causal"), "query (row) attends to → key (column)") | {
+    "cross": "output (row) attends to → input (column)",
+    "sentences": "document (row) attends to → sentence (column)",
+    "words": "sentence (row) attends to → word (column)",
+}
+
+
+def encode(array: np.ndarray) -> str:
+    """An array's bytes as base64: Streamlit would send bytes in a dict as their repr."""
+    return base64.b64encode(np.ascontiguousarray(array).data).decode("ascii")
+
+
+def pool(values: np.ndarray) -> np.ndarray:
+    """Block means of (…, T, S) such that neither of the last two axes is longer than a thumbnail's."""
+    for axis in (-2, -1):
+        size = values.shape[axis]
+        if size > THUMB_PIXELS:
+            ends = edges(0, size, THUMB_PIXELS)
+            widths = np.diff(ends).astype(np.float32)
+            sums = np.add.reduceat(values, ends[:-1], axis=axis)
+            values = sums / (widths[:, None] if axis == -2 else widths)
+    return values
+
+
+def span(values: np.ndarray, signed: bool) -> tuple[float, float]:
+    """The colour scale's ends over some values: 0 to 1 for weights, symmetric for signed numbers."""
+    if not signed:
+        return 0.0, 1.0
+    finite = values[np.isfinite(values)]
+    largest = float(np.abs(finite).max()) if finite.size else 0.0
+    return -(largest or 1.0), largest or 1.0
+
+
+def to_bytes(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Values in [low, high] as uint8 0 to 254 (255 means masked)."""
+    scaled = (values - np.float32(low)) * np.float32(254.0 / (high - low))
+    return np.clip(np.nan_to_num(scaled, posinf=254.0, neginf=0.0) + 0.5, 0, 254).astype(np.uint8)
+
+
+# A pin or another head draws the page again, but pools no thumbnail again: these live as long as their trace.
+_GRIDS: WeakKeyDictionary[Any, dict[bool, dict[str, Any]]] = WeakKeyDictionary()
+
+
+def grid(trace: Any, signed: bool = False) -> dict[str, Any]:
+    grids = _GRIDS.setdefault(trace, {})
+    if signed not in grids:
+        grids[signed] = thumbnails(trace.maps, signed)
+    return grids[signed]
+
+
+def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
+    """Every head of every layer as bytes of at most 68 × 68, on one shared scale."""
+    pooled = [pool(np.asarray(item.weights, dtype=np.float32)) for item in maps]
+    everything = np.concatenate([small.ravel() for small in pooled])
+    is_pooled = everything.size < sum(item.weights.size for item in maps)
+    low, high = span(everything, signed)
+    if is_pooled and not signed:
+        # A mean over blocks of cells is far below one, so a pooled grid shares the 99.5th percentile as full ink.
+        high = max(float(np.quantile(everything, 0.995)), 1e-6)
+    parts = []
+    for small, item in zip(pooled, maps, strict=True):
+        cells = to_bytes(small, low, high)
+        if item.mask is not None:
+            cells = np.where(_visible(item.mask, item.weights.shape), cells, np.uint8(MASKED))
+        parts.append(cells)
+    return {
+        "shapes": [[int(size) for size in cells.shape] for cells in parts],
+        "layers": list(range(len(maps))),
+        "pooled": is_pooled,
+        "low": float(low),
+        "high": float(high),
+        "bytes": encode(np.concatenate([cells.ravel() for cells in parts])),
+    }
+
+
+def _planes(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    # One plane where all heads share the mask: a causal mask of twelve heads need not be sent twelve times.
+    mask = np.asarray(mask, dtype=bool)
+    shared = mask.ndim < 3 or mask.shape[0] == 1
+    return np.broadcast_to(mask, (1, *shape[1:]) if shared else shape)
+
+
+def _visible(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    # A block of cells counts as masked only when all of it is.
+    planes = _planes(mask, shape)
+    for axis in (-2, -1):
+        planes = np.logical_or.reduceat(
+            planes, edges(0, planes.shape[axis], THUMB_PIXELS)[:-1], axis=axis
+        )
+    return planes
+
+
+def packed(values: np.ndarray, exact: bool) -> dict[str, Any]:
+    """Numbers as float32 where they are few, else as uint16 between their ends (steps of 1/65535 of the span)."""
+    values = np.asarray(values, dtype=np.float32)
+    values = np.where(np.isfinite(values), values, np.float32(0))
+    if exact:
+        return {"type": "f4", "low": 0.0, "step": 1.0, "bytes": encode(values.astype("<f4"))}
+    low, high = min(float(values.min(initial=0)), 0.0), max(float(values.max(initial=0)), 1.0)
+    step = (high - low) / 65_535
+    return {
+        "type": "u2",
+        "low": low,
+        "step": step,
+        "bytes": encode(np.rint((values - low) / step).astype("<u2")),
+    }
+
+
+def allowed_bits(
+    mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequence[int]
+) -> dict[str, Any] | None:
+    """The unmasked cells, one bit a cell: one plane when all heads share it, else one each."""
+    if mask is None or bool(np.all(mask)):
+        return None
+    planes = _planes(mask, shape)
+    if len(planes) > 1:
+        planes = planes[list(heads)]
+    return {"planes": len(planes), "bytes": encode(np.packbits(planes.reshape(-1)))}
+
+
+def one_map(
+    attention: Any, head: int, blocks: Blocks | None = None, pool: Pool = "mean"
+) -> dict[str, Any]:
+    """The numbers of the drawn head, or of all heads of a small layer; with ``blocks`` those of the blocks."""
+    weights = np.asarray(attention.weights)
+    small = blocks is None and weights.size <= EXACT_CELLS
+    heads = list(range(weights.shape[0])) if small else [int(head)]
+    mask, ends = attention.mask, None
+    values = weights if small else weights[heads]
+    if blocks is not None:
+        mask = None if mask is None else np.broadcast_to(mask, weights.shape)[heads]
+        values, ends = blocks.weights(values, mask, pool), blocks.payload()
+        mask = None if mask is None else blocks.pool_mask(mask)
+    shape = (len(weights) if blocks is None else 1, *values.shape[1:])
+    return {
+        "heads": heads,
+        "rows": int(values.shape[1]),
+        "cols": int(values.shape[2]),
+        "edges": ends,
+        "values": packed(values, small or values.size <= EXACT_CELLS),
+        "mask": allowed_bits(mask, shape, heads if blocks is None else [0]),
+    }
+
+
+def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
+    """The names of the drawn rows and columns."""
+    rows, columns = (
+        [token_text(str(name)) for name in line] for line in (attention.queries, attention.keys)
+    )
+    if blocks is None:
+        return {"queries": rows, "keys": columns}
+    return {"queries": names(rows, blocks.rows), "keys": names(columns, blocks.columns)}
+
+
+def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
+    """Maps over training steps, all (T, S), oldest first."""
+    stack = np.stack([np.asarray(values, dtype=np.float32) for _, values in frames])
+    return {
+        "steps": [int(step) for step, _ in frames],
+        "rows": int(stack.shape[1]),
+        "cols": int(stack.shape[2]),
+        "values": packed(stack, stack.size <= FRAME_CELLS),
+    }
+
+
+def role_list(roles: Mapping[tuple[int, int], int] | None) -> list[list[int]]:
+    """Roles as [layer, head, category] rows: JSON has no tuple keys."""
+    return [
+        [int(layer), int(head), int(category)] for (layer, head), category in (roles or {}).items()
+    ]
+
+
+# The picture that a model has read, on which the view draws weights.
+
+
+if TYPE_CHECKING:
+    from core.pretrained import Array, Line
+
+PATCHES_LIMIT = 384  # pixels across and down that are sent
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """A picture (H, W) or (H, W, 3), uint8 or float 0 to 1, in patches row by row, from token ``first`` on."""
+
+    picture: np.ndarray
+    rows: int
+    columns: int
+    first: int = 0
+
+    @classmethod
+    def of(cls, picture: Array | None, line: Line) -> Patches | None:
+        """The picture cut into the patches that the line's last tokens stand for; None where there are none."""
+        if line.grid is None or picture is None:
+            return None
+        rows, columns = line.grid
+        return cls(picture.numpy(), rows, columns, len(line) - rows * columns)
+
+    def payload(self) -> dict[str, Any]:
+        """The picture's colours for the browser, thinned where it is large."""
+        pixels = self.picture
+        if pixels.dtype != np.uint8:
+            pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
+        if pixels.ndim == 2:
+            pixels = np.repeat(pixels[..., None], 3, axis=-1)
+        thin = -(-max(pixels.shape[:2]) // PATCHES_LIMIT)
+        pixels = pixels[::thin, ::thin]
+        return {
+            "wide": int(pixels.shape[1]),
+            "high": int(pixels.shape[0]),
+            "rows": self.rows,
+            "cols": self.columns,
+            "first": self.first,
+            "bytes": encode(pixels),
+        }
+
+
+# The picks of a view: the page's until a person picks, then the person's.
+
+
+Pair: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """The picked head, the newest pin (query, key), the frame's step (None: the last), and all pins, oldest first."""
+
+    layer: int
+    head: int
+    pin: Pair | None = None
+    frame: int | None = None
+    pins: tuple[Pair, ...] = ()
+
+
+def settle(store: MutableMapping[str, Any], name: str, field: str, page_value: Any) -> Any:
+    """The value of one field: the page's when it is new, else what was last picked.
+
+    A value that the page only returns (through its URL, say) is not new. ``store`` may be shared by several views, told
+    apart by ``name``.
+    """
+    previous, returned = store.setdefault("previous", {}), store.setdefault("returned", {})
+    if (name, field) not in previous:
+        store.setdefault(field, page_value)
+        # A second view joining a shared store must not undo a pick made in the first.
+    elif page_value not in (previous[name, field], returned[name, field]):
+        store[field] = page_value
+    previous[name, field] = page_value
+    returned[name, field] = store[field]
+    return store[field]
+
+
+def settle_pin(
+    store: MutableMapping[str, Any], name: str, pin: Pair | None, shape: tuple[int, int]
+) -> Pair | None:
+    """The settled pin, removed where a map of that shape has no such cell."""
+    pinned = settle(store, name, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
+    if pinned is not None and not inside([pinned], shape):
+        pinned = store["pin"] = None
+    return pinned
+
+
+def stores(key: str, link: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A view's own state in the session, and the state that views of the same link share (its own without one)."""
+    own = st.session_state.setdefault(f"{key}:view", {})
+    return own, st.session_state.setdefault(f"{link}:link", {}) if link else own
+
+
+def take(key: str, link: str | None, field: str) -> None:
+    """A callback: store what the browser sent, for all views of the link if there is one."""
+    message = st.session_state[key].get(field)
+    own, shared = stores(key, link)
+    shared[field] = parse_message(field, message)
+    own["turn"] = int(dict(message or {}).get("turn", 0))
+
+
+def inside(pins: Iterable[Pair], shape: tuple[int, int]) -> tuple[Pair, ...]:
+    """The pins within a map of that shape: one from a longer sentence is in no cell of a shorter one."""
+    return tuple((i, j) for i, j in pins if 0 <= i < shape[0] and 0 <= j < shape[1])
+
+
+def parse_message(field: str, message: Any) -> Any:
+    """A message from the browser as this field's value, or None for nothing; raises ValueError on anything else."""
+    value = dict(message or {}).get("value")
+    if field == "pins":
+        return tuple(_pair(pair) for pair in value or ())
+    if value is None:
+        return None
+    if field == "frame":
+        return int(value)
+    if field == "window":
+        top, bottom, left, right = (int(edge) for edge in value)
+        return top, bottom, left, right
+    return _pair(value)
+
+
+def _pair(value: Any) -> Pair:
+    first, second = value
+    return int(first), int(second)
+
+
+if TYPE_CHECKING:
+    from core.trace import AttentionTrace
+
+FIELDS = ("pick", "pin", "pins", "frame", "window")
+
+Roles: TypeAlias = Mapping[tuple[int, int], int] | None
+Frames: TypeAlias = Sequence[tuple[int, np.ndarray]] | None
+
+
+def attention_view(
+    trace: AttentionTrace,
+    *,
+    key: str,
+    layer: int = 0,
+    head: int = 0,
+    query: int | None = None,
+    pin: Pair | None = None,
+    pins: Sequence[Pair] | None = None,
+    layout: Literal["one", "grid", "frames"] = "one",
+    show: Literal["both", "matrix", "lines"] = "both",
+    scale: Literal["unit", "largest", "p99.5"] = "unit",
+    pool: Pool = "mean",
+    threshold: float = 0.0,
+    signed: bool = False,
+    roles: Roles = None,
+    patches: Patches | None = None,
+    frames: Frames = None,
+    frame: int | None = None,
+    live: bool = False,
+    fact: str = "",
+    title: str | None = None,
+    reads: str | None = None,
+    caption: str | None = None,
+    height: int | None = None,
+    thumb: int = 34,
+    link: str | None = None,
+    row_slider: str | None = None,
+    show_choice: tuple[str, Sequence[str]] | None = None,
+    pin_lists: tuple[str, str] | None = None,
+) -> ViewState:
+    """Draw a trace of one kind (weights (H, T, S) a layer) and return what the person has picked in it.
+
+    ``layer``, ``head``, ``pin`` and ``frame`` are the page's values: each holds until a person picks something else,
+    and again as soon as the page passes a new one. Views with the same ``link`` share one picked head.
+    With ``pins``, even none, several cells may be pinned. ``query`` is the row drawn in the accent while nothing is
+    pinned. Weights below ``threshold`` are not drawn, though still read. ``roles`` gives (layer, head) a category from
+    0. ``patches`` is the picture whose pieces the tokens are: it takes the place of the lines. A map of more than 512
+    tokens is pooled by ``pool`` until a zoom asks for its part. ``frames`` are (step, weights (T, S)) pairs, oldest
+    first; ``frame`` is a step, None the last one, which is named "live" when ``live``. ``height`` caps the map,
+    ``thumb`` a thumbnail of the grid, in pixels. ``fact`` is what a screen reader hears first; ``title``, ``reads`` and
+    ``caption`` replace the words around the map.
+
+    The browser follows native controls before the server answers: ``row_slider`` is the key of a slider over the
+    queries, which moves ``query``; ``show_choice`` that of a segmented control, with the ``show`` of each option;
+    ``pin_lists`` those of two lists whose options begin with the number of the pinned query and key.
+
+    Raises ValueError when the trace has no map, the layer or head is not in it, or layout "frames" has no frame.
+    """
+    if layout == "frames" and not frames:
+        raise ValueError('layout "frames" needs at least one (step, weights) pair in frames')
+    _check(trace, layer, head)
+    own, shared = stores(key, link)
+    state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
+    texts = {
+        "fact": fact or _fact(trace, state, layout),
+        "title": title,
+        "reads": reads or READS[trace.maps[state.layer].kind],
+        "caption": caption,
+    }
+    look = {
+        "query": query,
+        "show": show,
+        "scale": scale,
+        "pool": pool,
+        "signed": signed,
+        "live": live,
+        "threshold": float(threshold),
+        "patches": patches and patches.payload(),
+        "several": pins is not None,
+        "height": height,
+        "thumb": thumb,
+        "turn": own.get("turn", 0),
+        "rowSlider": row_slider,
+        "showChoice": show_choice and dict(key=show_choice[0], values=[*show_choice[1]]),
+        "pinLists": pin_lists,
+    }
+    blocks = _blocks(trace, state, own) if layout == "one" else None
+    data = (
+        _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool)
+        | texts
+        | look
+    )
+    add(
+        key,
+        functools.partial(
+            picture_of,
+            trace,
+            state,
+            layout,
+            signed=signed,
+            frames=frames,
+            row=query,
+            reads=str(texts["reads"]),
+        ),
+    )
+    draw("attention_view", "av", data, key=key, **_callbacks(key, link))
+    return state
+
+
+def _callbacks(key: str, link: str | None) -> dict[str, Any]:
+    """What takes each field that the browser sends."""
+    return {
+        f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
+        for field in FIELDS
+    }
+
+
+def picture_of(
+    trace: AttentionTrace,
+    state: ViewState,
+    layout: str,
+    *,
+    signed: bool,
+    frames: Frames,
+    row: int | None,
+    reads: str,
+) -> MapsPicture:
+    """The picture that is drawn: the head, all heads, or the frame of a step."""
+    item = trace.maps[state.layer]
+    queries, keys = (tuple(map(token_text, names)) for names in (item.queries, item.keys))
+    about = {
+        "model": trace.source.rstrip("/").rpartition("/")[2],
+        "head": trace.label(state.layer, state.head),
+        "text": " ".join(queries),
+    }
+    if layout == "grid":
+        scale = span(np.concatenate([each.weights.ravel() for each in trace.maps]), signed)
+        maps = tuple(
+            _named(
+                trace.label(layer, head),
+                each.weights[head],
+                tuple(map(token_text, each.queries)),
+                tuple(map(token_text, each.keys)),
+                each.visible[head],
+                signed,
+                scale,
+            )
+            for layer, each in enumerate(trace.maps)
+            for head in range(len(each.weights))
+        )
+        return MapsPicture(
+            "All heads",
+            maps,
+            reads=reads,
+            across=len(item.weights),
+            trace=trace,
+            pick=(state.layer, state.head),
+            about={name: about[name] for name in ("model", "text")},
+        )
+    name, weights = about["head"], item.weights[state.head]
+    if layout == "frames" and frames:
+        step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
+        name = f"Step {step:,}"
+    drawn = _named(
+        name,
+        weights,
+        queries,
+        keys,
+        item.visible[state.head],
+        signed,
+        span(weights, signed),
+    )
+    return MapsPicture(
+        f"Attention of {about['head']}",
+        (drawn,),
+        state.pin[0] if state.pin else row,
+        reads,
+        trace=None if layout == "frames" else trace,
+        pick=(state.layer, state.head),
+        about=about,
+    )
+
+
+def _fact(trace: AttentionTrace, state: ViewState, layout: str) -> str:
+    """What is heard of a view whose page says nothing of it."""
+    if layout == "grid":
+        return f"All {sum(len(item.weights) for item in trace.maps)} heads"
+    return f"Attention weights of head {trace.label(state.layer, state.head)}"
+
+
+def _named(
+    name: str,
+    weights: np.ndarray,
+    queries: tuple[str, ...],
+    keys: tuple[str, ...],
+    mask: np.ndarray,
+    signed: bool,
+    scale: tuple[float, float],
+) -> PictureMap:
+    return PictureMap(
+        name, weights, queries, keys, "", mask, *scale, signed, "" if signed else "weight"
+    )
+
+
+def _settled(
+    trace: AttentionTrace,
+    key: str,
+    shared: dict[str, Any],
+    own: dict[str, Any],
+    pick: Pair,
+    pin: Pair | None,
+    pins: Sequence[Pair] | None,
+    frame: int | None,
+) -> ViewState:
+    layer, head = settle(shared, key, "pick", pick)
+    if layer >= len(trace.maps) or head >= len(trace.maps[layer].weights):
+        # Another model may have fewer heads than the one of the pick.
+        layer, head = shared["pick"] = pick
+    rows, columns = trace.maps[layer].weights.shape[1:]
+    step = settle(own, key, "frame", None if frame is None else int(frame))
+    if pins is not None:
+        initial = tuple((int(i), int(j)) for i, j in pins)
+        own["pins"] = pinned = inside(settle(own, key, "pins", initial), (rows, columns))
+        return ViewState(layer, head, pinned[-1] if pinned else None, step, pinned)
+    return ViewState(layer, head, settle_pin(own, key, pin, (rows, columns)), step)
+
+
+def _blocks(trace: AttentionTrace, state: ViewState, own: dict[str, Any]) -> Blocks | None:
+    """The blocks of a large map or of its zoomed window, which lasts while the map keeps its size."""
+    rows, columns = trace.maps[state.layer].weights.shape[1:]
+    if own.get("whole") != (rows, columns):
+        own["whole"], own["window"] = (rows, columns), None
+    window: Window | None = own.get("window")
+    if window is not None:
+        top, bottom, left, right = window
+        if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
+            window = own["window"] = None
+    return Blocks.of((rows, columns), window)
+
+
+def _check(trace: AttentionTrace, layer: int, head: int) -> None:
+    layers = len(trace.maps)
+    if not layers:
+        raise ValueError("attention_view needs a trace of at least one map; this one has none")
+    if not 0 <= layer < layers:
+        raise ValueError(
+            f"layer {layer} is not in this trace; it has {layers} layers, 0 to {layers - 1}"
+        )
+    heads = len(trace.maps[layer].weights)
+    if not 0 <= head < heads:
+        raise ValueError(
+            f"head {head} is not in layer {layer}, which has {heads} heads, 0 to {heads - 1}"
+        )
+
+
+def _data(
+    trace: AttentionTrace,
+    state: ViewState,
+    layout: str,
+    signed: bool,
+    roles: Roles,
+    frames: Frames,
+    blocks: Blocks | None,
+    part: Window | None,
+    pool: Pool,
+) -> dict[str, Any]:
+    attention = trace.maps[state.layer]
+    data: dict[str, Any] = {
+        "layout": layout,
+        "layer": state.layer,
+        "head": state.head,
+        "frame": state.frame,
+        "numbers": list(trace.numbers),
+        "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
+        "heads": int(attention.weights.shape[0]),
+        **labels(attention, blocks),
+    }
+    if layout == "grid":
+        return data | {"grid": grid(trace, signed), "roles": role_list(roles)}
+    if layout == "one":
+        return data | {"one": one_map(attention, state.head, blocks, pool), "part": part}
+    return data | {
+        "frames": frame_maps(frames or ()),
+        "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),
+    }

@@ -1,0 +1,474 @@
+"""The picture of one query in six stages; presses are returned as `pick`."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from core.attention import Steps
+from dashboard.draw import formats
+from dashboard.draw.attention_view import READS
+from dashboard.draw.components import draw
+from dashboard.draw.formats import number
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.pictures import MapsPicture
+from dashboard.runtime.page_pictures import add
+
+# One head of one attention as plain numbers.
+
+
+ONE = 5e-3  # how far from 1 a row's sum may be and still be written 1.00
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One query of one head, each step by name; arrays are (T, ·), T queries and S keys.
+
+    Where a projection combines heads, all up to the mask is of one of them; `normalized` holds each one's weights.
+    """
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    query: int
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    raw: np.ndarray
+    scale: float
+    bias: np.ndarray | None
+    before: np.ndarray  # raw · scale + bias, which a position may still adjust
+    scores: np.ndarray
+    allowed: np.ndarray
+    normalized: tuple[np.ndarray, ...]
+    weights: np.ndarray
+    out: np.ndarray
+    position_values: np.ndarray | None
+
+    @property
+    def name(self) -> str:
+        return self.queries[self.query]
+
+    @property
+    def sees(self) -> int:
+        """How many keys the chosen query may see."""
+        return int(self.allowed[self.query].sum())
+
+    @property
+    def best(self) -> int:
+        """The visible key with most weight; the query's own position where it sees none."""
+        if not self.sees:
+            return min(self.query, len(self.keys) - 1)
+        return int(np.where(self.allowed[self.query], self.weights[self.query], -np.inf).argmax())
+
+    @property
+    def sum(self) -> float:
+        """What the weights of the chosen query add up to."""
+        return float(self.weights[self.query].sum())
+
+    @property
+    def sums_to_one(self) -> bool:
+        return abs(self.sum - 1) < ONE
+
+    @property
+    def signed(self) -> bool:
+        """Whether any weight is below zero."""
+        return bool((self.weights < 0).any())
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether the position changed the scores other than by a bias."""
+        return self.before is not self.scores
+
+    @property
+    def reweighed(self) -> bool:
+        """Whether the mask multiplied what the normalizer gave."""
+        return len(self.normalized) == 1 and self.normalized[0] is not self.weights
+
+    @property
+    def folded(self) -> bool:
+        return len(self.normalized) > 1
+
+
+def folds(steps: Steps) -> int:
+    """How many score heads are combined into one head of weights."""
+    assert steps.raw is not None
+    assert steps.weights is not None
+    return steps.raw.shape[1] // steps.weights.shape[1]
+
+
+def read(
+    steps: Steps,
+    queries: tuple[str, ...],
+    keys: tuple[str, ...],
+    query: int,
+    head: int,
+    *,
+    half: int = 0,
+    adjusts: bool = False,
+) -> Reading:
+    """One head and query of Steps, batch item 0, with the scores that only the exact kernel keeps.
+
+    `half` is which of the combined heads is read; `adjusts` whether a position does more than add a bias.
+    """
+    raw, weights = steps.raw, steps.weights
+    if raw is None or weights is None or steps.scores is None:
+        raise ValueError("these Steps hold no scores; let the exact kernel make them")
+    each = folds(steps)
+    met = head * each + half
+
+    def one(tensor: Tensor, at: int = met) -> np.ndarray:
+        return tensor.detach()[0, at].double().numpy()
+
+    def expand(tensor: Tensor) -> np.ndarray:
+        return tensor.detach().expand(raw.shape)[0, met].numpy()
+
+    scale = (
+        float(expand(steps.scale)[0, 0]) if isinstance(steps.scale, Tensor) else float(steps.scale)
+    )
+    bias = None if steps.bias is None else expand(steps.bias).astype(float)
+    scores, final = one(steps.scores), one(weights, head)
+    before = one(raw) * scale + (0.0 if bias is None else bias) if adjusts else scores
+    normalized = (
+        tuple(one(steps.normalized, head * each + n) for n in range(each))
+        if steps.normalized is not None
+        else (final,)
+    )
+    return Reading(
+        queries,
+        keys,
+        query,
+        one(steps.q),
+        one(steps.k),
+        one(steps.v, head),
+        one(raw),
+        scale,
+        bias,
+        before,
+        scores,
+        np.ones(raw.shape[-2:], bool) if steps.mask is None else expand(steps.mask),
+        normalized,
+        final,
+        one(steps.out, head),
+        None if steps.position_values is None else one(steps.position_values, head),
+    )
+
+
+# A Reading as a plain dict for the browser: levels as bytes in base64, numbers as text.
+
+
+MAP_CELLS = 46  # rows and columns of a small map: at least two pixels each
+LIST_KEYS = 12  # lines under the maps
+DIMS = 12  # numbers of a vector side by side, on a wide screen
+
+
+@dataclass(frozen=True)
+class StageTexts:
+    """The title of a stage, its name on a phone, its rule, and the head of its column."""
+
+    title: str
+    short: str
+    rule: str
+    head: str
+
+
+def payload(
+    reading: Reading,
+    words: tuple[StageTexts, ...],
+    stage: int,
+    focus: int,
+    whys: dict[int, str],
+    fact: list[list[str]],
+    caption: str,
+    projection: dict | None = None,
+) -> dict:
+    """Everything that is drawn: maps of at most 46 × 46, 12 keys, 12 dimensions.
+
+    `projection` is what step 1 draws alone, where it is a matrix times x.
+    """
+    vectors = top_of(reading.q, reading.k, reading.v, reading.out)
+    scores = top_of(reading.raw, reading.scores)
+    most = max(1.0, top_of(reading.weights))
+    rows, columns = (
+        window(len(reading.queries), reading.query),
+        window(len(reading.keys), reading.query),
+    )
+    listed = shown_keys(reading, focus)
+    cells = CellFormat(vectors, scores)
+    i = reading.query
+    return {
+        "stage": stage,
+        "picked": i,
+        "band": i - rows.start,
+        "first": rows.start,
+        "query": reading.name,
+        "rows": list(reading.queries[rows.start : rows.stop]),
+        "stages": [{"title": w.title, "short": w.short, "rule": w.rule} for w in words],
+        "heads": [w.head for w in words],
+        "maps": maps(reading, rows, columns, vectors, scores, most),
+        "weights": weight_scale(reading, most),
+        "q": cells.vector(reading.q[i]),
+        "out": cells.vector(reading.out[i]),
+        "keys": [key_line(reading, j, focus, cells, whys.get(j, ""), most) for j in listed],
+        "against": against(reading, listed),
+        "sum": number(float(reading.weights[i].sum())),
+        "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
+        "fact": "".join(text for text, _ in fact),
+        "parts": fact,
+        "caption": caption,
+        "projection": projection if stage == 1 else None,
+    }
+
+
+@dataclass(frozen=True)
+class CellFormat:
+    vectors: float
+    scores: float
+
+    def vector(self, values: np.ndarray) -> list[dict]:
+        cells = [cell(value, self.vectors) for value in values[:DIMS]]
+        return [
+            {**each, "text": formats.cell(each["text"])} for each in cells
+        ]  # side by side there is little room
+
+
+def cell(value: float, top: float) -> dict:
+    level = float(np.clip(value / top, -1, 1)) if math.isfinite(value) else 0.0
+    return {"text": number(value), "level": round(level, 3)}
+
+
+def weight_scale(reading: Reading, most: float) -> dict:
+    """How weights are coloured: blue from 0, or signed where any is below zero; up to 1 unless one is larger."""
+    end = plain(most)
+    ends = [f"−{end}", "0", end] if reading.signed else ["0", "", end]
+    return {"signed": reading.signed, "ends": ends, "words": f"weights {ends[0]} … {end}"}
+
+
+def key_line(
+    reading: Reading, j: int, focus: int, cells: CellFormat, why: str, most: float
+) -> dict:
+    i = reading.query
+    weight, allowed = float(reading.weights[i, j]), bool(reading.allowed[i, j])
+    scored = cell(reading.scores[i, j], cells.scores)
+    value = reading.v[j] if allowed else np.nan_to_num(reading.v[j])
+    return {
+        "index": j,
+        "label": reading.keys[j],
+        "best": bool(reading.sees and j == reading.best),
+        "focus": j == focus,
+        "k": cells.vector(reading.k[j]),
+        "raw": cell(reading.raw[i, j], cells.scores),
+        "scores": scored,
+        "bias": None if reading.bias is None else number(float(reading.bias[i, j])),
+        "masked": scored if allowed else None,
+        "why": why,
+        "weight": {
+            "value": weight / most if math.isfinite(weight) else 0.0,
+            "text": number(weight) if allowed else "0",
+        },
+        "wv": cells.vector(weight * value),
+    }
+
+
+def maps(
+    reading: Reading, rows: slice, columns: slice, vectors: float, scores: float, most: float
+) -> list[dict]:
+    """The six small maps: query, score, scaled, masked, weights, output."""
+    allowed = reading.allowed[rows, columns]
+    dims, keys = reading.q.shape[1], len(reading.keys)
+    listed = columns.stop - columns.start
+    keys_note = f"{listed} of {keys}" if listed < keys else f"{keys} keys" if keys > 1 else "1 key"
+    return [
+        small_map(
+            reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dims" if dims > 1 else "1 dim"
+        ),
+        small_map(reading.raw[rows, columns], scores, note=keys_note),
+        small_map(reading.scores[rows, columns], scores),
+        small_map(reading.scores[rows, columns], scores, allowed),
+        small_map(
+            reading.weights[rows, columns],
+            most,
+            allowed,
+            scale="signed" if reading.signed else "weight",
+        ),
+        small_map(reading.out[rows, :MAP_CELLS], vectors),
+    ]
+
+
+def small_map(
+    values: np.ndarray,
+    top: float,
+    allowed: np.ndarray | None = None,
+    note: str = "",
+    scale: str = "signed",
+) -> dict:
+    """Levels 0 … 254, around 127 for a signed scale and from 0 for weights, and 255 where masked."""
+    finite = np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) / top, -1, 1)
+    share = (finite + 1) / 2 if scale == "signed" else finite
+    levels = np.rint(share * 254).astype(np.uint8)
+    if allowed is not None:
+        levels[~allowed] = 255
+    return {
+        "scale": scale,
+        "rows": levels.shape[0],
+        "columns": levels.shape[1],
+        "data": base64.b64encode(levels.tobytes()).decode(),
+        "note": note,
+    }
+
+
+def window(length: int, at: int) -> slice:
+    """The stretch of at most 46 places that holds `at`, as near its middle as the ends allow."""
+    start = max(0, min(at - MAP_CELLS // 2, length - MAP_CELLS))
+    return slice(start, min(length, start + MAP_CELLS))
+
+
+def shown_keys(reading: Reading, focus: int) -> list[int]:
+    """The keys listed, in order: all of them, or the 12 with most weight, the nearest first among equals."""
+    count = len(reading.keys)
+    if count <= LIST_KEYS:
+        return list(range(count))
+    weights = np.nan_to_num(reading.weights[reading.query])
+    order = sorted(range(count), key=lambda j: (j != focus, -weights[j], abs(j - reading.query)))
+    return sorted(order[:LIST_KEYS])
+
+
+def against(reading: Reading, listed: list[int]) -> str:
+    count = len(reading.keys)
+    if len(listed) == count:
+        return "every key" if count > 1 else "the only key"
+    share = 1 - float(np.nan_to_num(reading.weights[reading.query, listed]).sum())
+    if not reading.sees:
+        return f"{len(listed)} of {count} keys, the nearest"
+    return f"the {len(listed)} of {count} keys with most weight; the others share {number(max(0.0, share))}"
+
+
+def top_of(*arrays: np.ndarray) -> float:
+    """The end of a signed scale: the largest size among the arrays, rounded up to a plain number."""
+    largest = max((float(np.abs(a[np.isfinite(a)]).max(initial=0.0)) for a in arrays), default=0.0)
+    if largest == 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next(
+        step * power
+        for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
+        if step * power >= largest * (1 - 1e-9)
+    )
+
+
+def plain(value: float) -> str:
+    return f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}"
+
+
+# Step 1 as a plain dict for the browser: x, the three matrices, and the queries, keys and values of the words.
+
+
+SHOWN = 8  # numbers of x, and so rows of a matrix, at most
+PARTS = (
+    ("query", "q", "what this word looks for"),
+    ("key", "k", "what this word is found by"),
+    ("value", "v", "what this word passes on"),
+)
+
+
+def projection_payload(reading: Reading, x: np.ndarray, w: Sequence[np.ndarray]) -> dict:
+    """x (T, C) and w, three matrices (C, D), with the rows that they make; at most 12 words and 8 numbers of x."""
+    start = max(0, min(reading.query - LIST_KEYS // 2, len(reading.queries) - LIST_KEYS))
+    words = slice(start, start + LIST_KEYS)
+    rows = (reading.q, reading.k, reading.v)
+    top = top_of(x, *w, *rows)
+
+    def cells(values: np.ndarray) -> list[dict]:
+        return [cell(value, top) for value in values[:LIST_KEYS]]
+
+    return {
+        "rows": list(reading.queries[words]),
+        "first": start,
+        "picked": reading.query - start,
+        "x": cells(x[reading.query, :SHOWN]),
+        "size": x.shape[1],
+        "dims": reading.q.shape[1],
+        "legend": f"−{plain(top)} … {plain(top)}",
+        "parts": [
+            {
+                "name": name,
+                "sign": sign,
+                "meaning": meaning,
+                "w": [cells(row) for row in matrix[:SHOWN]],
+                "rows": [cells(row) for row in made[words]],
+            }
+            for (name, sign, meaning), matrix, made in zip(PARTS, w, rows, strict=True)
+        ],
+    }
+
+
+def step_view(
+    picture: dict[str, Any], reading: Reading, *, key: str, on_pick: Callable[[], None]
+) -> None:
+    """Draw a payload of a reading; `st.session_state[key].pick` holds what was pressed: {query}, {key} or {stage}."""
+    add(key, partial(picture_of, reading, [stage["title"] for stage in picture["stages"]]))
+    draw("step_view", "step-view", picture, key=key, on_pick_change=on_pick)
+
+
+def picture_of(reading: Reading, titles: Sequence[str]) -> MapsPicture:
+    """All stages of one head as maps: queries, scores, scaled, masked, weights, output."""
+    dimensions = tuple(map(str, range(reading.q.shape[1])))
+    widths = tuple(map(str, range(reading.out.shape[1])))
+    vectors, scores = top_of(reading.q, reading.out), top_of(reading.raw, reading.scores)
+    weights = max(1.0, top_of(reading.weights))
+    low = -weights if reading.signed else 0.0
+
+    def stage(
+        at: int,
+        values: np.ndarray,
+        columns: tuple[str, ...],
+        end: float,
+        noun: str,
+        mask: np.ndarray | None = None,
+    ) -> PictureMap:
+        return PictureMap(
+            titles[at],
+            values,
+            reading.queries,
+            columns,
+            "",
+            mask,
+            -end,
+            end,
+            True,
+            noun,
+            "dimension" if noun in ("query", "output") else "",
+        )
+
+    maps = (
+        stage(0, reading.q, dimensions, vectors, "query"),
+        stage(1, reading.raw, reading.keys, scores, "score"),
+        stage(2, reading.scores, reading.keys, scores, "score"),
+        stage(3, reading.scores, reading.keys, scores, "score", reading.allowed),
+        PictureMap(
+            titles[4],
+            reading.weights,
+            reading.queries,
+            reading.keys,
+            "",
+            reading.allowed,
+            low,
+            weights,
+            reading.signed,
+            "weight",
+        ),
+        stage(5, reading.out, widths, vectors, "output"),
+    )
+    return MapsPicture(
+        "Attention step by step",
+        maps,
+        reading.query,
+        READS["self"],
+        about={"text": " ".join(reading.queries)},
+    )
