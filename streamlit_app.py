@@ -14,7 +14,7 @@ from dashboard.runtime.hosting import begin_hosting
 begin_hosting()  # before an import of core, which loads plug-ins
 
 from core.event_log import log  # noqa: E402
-from core.stored_runs import begin_copying  # noqa: E402
+from core.runs.store_sync import begin_copying  # noqa: E402
 from dashboard.runtime import health, idle_memory, logs  # noqa: E402
 from dashboard.runtime.http_guard import HTTPGuard  # noqa: E402
 from dashboard.runtime.index_page import base_path, routes  # noqa: E402

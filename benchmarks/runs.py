@@ -17,14 +17,14 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.timing import Row, median_ratio, rounds
 from core.files import runs_folder
 from core.models import ModelConfig
-from core.run_index import FILE, unfinished
-from core.store import VARIABLE, Store, store
-from core.store_copy import Copier
+from core.runs.index import FILE, unfinished
+from core.runs.runs import list_runs
+from core.runs.store import VARIABLE, Store, store
+from core.runs.store_sync import Copier
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from core.training.runs import list_runs
 from dashboard.runtime import jobs
-from dashboard.runtime.run_summary import summarize
+from dashboard.runtime.run_data import summarize
 from dashboard.views.runs.compute import load_board
 
 COUNT, BUDGET = 10_000, 0.5  # runs, seconds

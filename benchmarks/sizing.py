@@ -157,7 +157,7 @@ def worker_mb() -> float:
         (run / "run.json").write_bytes((EXAMPLE / "run.json").read_bytes())
         process, most = (
             subprocess.Popen(
-                [sys.executable, "-m", "core.training.worker", str(run)], stdout=subprocess.DEVNULL
+                [sys.executable, "-m", "core.runs.worker", str(run)], stdout=subprocess.DEVNULL
             ),
             0,
         )

@@ -18,7 +18,7 @@ import torch
 from core.cards import card
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, recommended, train
-from core.training.cards import card_recipe
+from core.training.config import card_recipe
 
 HEAD = (
     "| task | model | steps | CPU s | exact % | BLEU | mass on expected place | even | data % | target | met |\n"

@@ -1,6 +1,6 @@
 """One seeding for all pages: weights and inputs depend on the seed and on their name alone, whatever else is drawn.
 
-A training run seeds its whole process instead (core.training.session), and `seeded_rng` starts a model as it does.
+A training run seeds its whole process instead (core.training.loop), and `seeded_rng` starts a model as it does.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _alone(_labs, monkeypatch):
 @pytest.fixture
 def worker_here(monkeypatch):
     """A worker may run in this process: nothing limits its memory, and its signals end with the test."""
-    monkeypatch.setattr("core.training.worker._memory_limit", lambda *_: nullcontext())
+    monkeypatch.setattr("core.runs.worker._memory_limit", lambda *_: nullcontext())
     before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
     yield
     for name, handler in before.items():

@@ -18,16 +18,30 @@ VIEWS, CACHE = DASHBOARD / "views", DASHBOARD / "runtime" / "cache.py"
 PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
 # What a part must not import.
-MODEL_SIDE = ("core.models", "core.tasks", "core.training", "core.decoding", "core.pretrained")
+MODELS = ("core.models", "core.tasks", "core.training", "core.decoding", "core.pretrained")
+MODEL_SIDE = (*MODELS, "core.runs")
+TRAINING = (
+    "config",
+    "diagnosis",
+    "evaluate",
+    "loop",
+    "record",
+    "seed_stats",
+    "sweeps",
+)  # no command
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
     "core.attention": MODEL_SIDE,
     "core.positions": MODEL_SIDE,
     "core.masks": MODEL_SIDE,
     "core.score_block": (*MODEL_SIDE, "core.attention", "core.positions", "core.masks"),
-    "core.models": ("core.tasks", "core.training"),
-    "core.cluster": (*MODEL_SIDE, "core.attention"),
-    "core.tasks": ("core.training",),
+    "core.models": ("core.tasks", "core.training", "core.runs"),
+    "core.tasks": ("core.training", "core.runs"),
+    **{f"core.training.{name}": ("core.runs",) for name in TRAINING},
+    **{
+        f"core.runs.{name}": (*MODELS, "core.attention")
+        for name in ("folder", "index", "ray_driver", "ray_job", "ray_node", "ray_queue")
+    },
     "dashboard": ("pages",),
     "dashboard.widgets": ("dashboard.views",),
     "dashboard.components": ("dashboard.views", "dashboard.widgets"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from core.checksum import read_checked, read_lines, with_checksum
+from core.files import read_checked, read_lines, with_checksum
 
 VALUE = {
     "step": 12,

@@ -10,8 +10,9 @@ import pytest
 
 import dashboard.__main__ as command
 from core.entries import ConfigError
-from core.training import RunConfig, list_runs
-from core.training.sweep_files import Sweep
+from core.runs.runs import list_runs
+from core.runs.sweeps import Sweep
+from core.training import RunConfig
 from core.training.sweeps import SweepConfig
 from tests.cases import each
 from tests.training.small import small_run
@@ -102,7 +103,7 @@ def test_set_changes_what_is_trained(file, monkeypatch):
 
 
 def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch):
-    monkeypatch.setattr("core.training.sweep_command.run_sweep", lambda sweep, workers: True)
+    monkeypatch.setattr("core.runs.sweeps.run_sweep", lambda sweep, workers: True)
     to = tmp_path / "sweep.json"
     assert (
         lab(

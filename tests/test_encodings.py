@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.training.worker_process import spawn_worker
+from core.runs.executor import spawn_worker
 
 ROOT = Path(__file__).resolve().parents[1]
 ANY = re.compile(

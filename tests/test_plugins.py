@@ -12,8 +12,8 @@ import pytest
 
 from core import plugins
 from core.attention import ConfigError
+from core.runs.runs import create_run
 from core.training import RunConfig
-from core.training.runs import create_run
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +80,7 @@ def test_a_worker_trains_what_a_plug_in_defines(tmp_path):
         "normalizer": {"key": "power_weights"},
     }
     (made.path / "run.json").write_text(json.dumps(data), encoding="utf-8")
-    done = run(WORKED, "-m", "core.training.worker", str(made.path))
+    done = run(WORKED, "-m", "core.runs.worker", str(made.path))
     assert done.returncode == 0 and made.status().state == "finished", done.stdout + done.stderr
     assert made.records()[-1].step == 4
     with pytest.raises(
@@ -151,7 +151,7 @@ def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
         for path in (ROOT / "core").rglob("__init__.py")
     )
-    firsts += ["core.training.worker", "core.files", "core.entries", "core.trace"]
+    firsts += ["core.runs.worker", "core.files", "core.entries", "core.trace"]
     code = """
 import importlib, os, sys, torch
 

@@ -17,8 +17,8 @@ from core.claims.run import ClaimConfig, Group, create
 from core.command_line import Pairs
 from core.entries import ConfigError
 from core.params import Value
-from core.training.machine import machine
-from core.training.worker_process import start_worker
+from core.runs.executor import start_process
+from core.runs.machine import machine
 
 app = command_line.new_app(__doc__)
 LISTS = ("--seeds",)
@@ -120,7 +120,7 @@ def measured(
 
 def measure(group: Group) -> bool:
     """Measure all cells of a group in worker processes; whether all finished."""
-    workers = [start_worker(run) for run in group.runs]
+    workers = [start_process(run) for run in group.runs]
     try:
         for worker in workers:
             worker.wait()

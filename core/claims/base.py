@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from core.entries import ConfigError, Param, quote
 from core.params import Value
-from core.training.fields import count, fits, list_of, maybe, number, text
-from core.training.seed_stats import LEVEL, interval
+from core.training.record import count, fits, list_of, maybe, number, text
+from core.training.seed_stats import LEVEL
+from core.training.seed_stats import mean_interval as interval
 
 # What a claim's experiment measured: numbers by condition, seed and measure.
 

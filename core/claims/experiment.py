@@ -17,9 +17,8 @@ from core.models import Model
 from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped, never_stop
-from core.training.loop import train
+from core.training.loop import Session, one_thread, prepare, train
 from core.training.record import Record
-from core.training.session import Session, one_thread, prepare
 
 Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer

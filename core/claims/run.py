@@ -3,7 +3,7 @@
     run.json         the claim and its settings under "claim", this worker's part of the cells; in the first run of a
                      group the ids of all under "group"
     cells.jsonl      one condition and seed a line
-    status.json, stop, lock  as in core.training.runs
+    status.json, stop, lock  as in core.runs.runs
 
 Runs of one group share the cells of one experiment, so that two cores are used; a timed claim has a group of one.
 """
@@ -18,16 +18,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from core.checksum import read_lines, with_checksum
 from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
 from core.entries import ConfigError, quote
-from core.files import CLAIMS, append_line, runs_folder, write_atomically
+from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum, write_atomically
 from core.params import Value
-from core.stored_runs import bring_all
-from core.training.machine import record_machine
-from core.training.runs import Run, find_run, new_id
+from core.runs.machine import record_machine
+from core.runs.runs import Run, find_run, new_id
+from core.runs.store_sync import bring_all
 
 KEY = "claim"
 CELLS = "cells.jsonl"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from string import Template
 
 from core.entries import ConfigError, quote
-from core.training.sweep_files import MEASURES as UNITS
+from core.runs.sweeps import MEASURES as UNITS
 from core.training.sweeps import SweepConfig, value_text
 
 MEASURES = {

@@ -14,7 +14,7 @@ from core.corpus.config import DEFAULT_TEXTS, CorpusConfig, Source, Split
 from core.corpus.run import create
 from core.finetune.config import MINILM
 from core.finetune.models import resolve
-from core.training.worker import work
+from core.runs.worker import work
 
 app = command_line.new_app(__doc__)
 

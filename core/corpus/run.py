@@ -4,7 +4,7 @@ run.json                 the config under "corpus", the creation time, the numbe
 inputs.jsonl             one text a line
 values.f32               every measure of every head: (M, L, H) for each text so far
 statistics.safetensors   running means and sums over the texts so far; replaced whole
-status.json, stop, lock  as in core.training.runs
+status.json, stop, lock  as in core.runs.runs
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from core.pretrained.base import ModelInputs, Pretrained
 from core.pretrained.load import load_folder
 from core.roles.roles import ROLES
 from core.roles.scores import RoleSums
-from core.training.runs import Run, new_id
+from core.runs.runs import Run, new_id
 
 KEY = "corpus"
 SAVE_SECONDS = 0.25

@@ -14,9 +14,9 @@ from core.finetune.config import FineTuneConfig, usual
 from core.finetune.data import parse
 from core.finetune.models import resolve
 from core.finetune.run import create
-from core.training.machine import line
+from core.runs.machine import line
+from core.runs.worker import work
 from core.training.record import Record
-from core.training.worker import work
 
 app = command_line.new_app(__doc__)
 

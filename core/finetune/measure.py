@@ -18,7 +18,7 @@ from core.finetune.data import Pair
 from core.pretrained.base import ModelInputs, Reading
 from core.pretrained.reading import read
 from core.trace import AttentionMap, AttentionTrace
-from core.training.objectives import confusion
+from core.training.evaluate import confusion_matrix
 from core.training.record import Prediction
 
 BATCH = 32
@@ -64,7 +64,7 @@ def _classified(
         Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
         for pair, one in zip(pairs, best, strict=True)
     )
-    counted = tuple(map(tuple, confusion(logits, labels).tolist()))
+    counted = tuple(map(tuple, confusion_matrix(logits, labels).tolist()))
     return Evaluation(
         float(F.cross_entropy(logits, labels)),
         float((best == labels).float().mean()),

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from core.checksum import is_intact, seal
 from core.entries import ConfigError
-from core.files import read_object, write_atomically
+from core.files import is_intact, read_object, runs_folder, seal, write_atomically
 from core.finetune.build import TUNED, Learner, build, count
 from core.finetune.config import RECORDS, FineTuneConfig
 from core.finetune.data import Rows, parse
@@ -36,10 +35,10 @@ from core.finetune.measure import (
 )
 from core.finetune.models import check_words, load_tokenizer
 from core.pretrained.base import ModelInputs
+from core.runs.machine import record_machine
+from core.runs.runs import Run, new_id
 from core.training.config import resolve_device
-from core.training.machine import record_machine
 from core.training.record import Record, cap_reached
-from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
 DAMAGED = (

@@ -16,9 +16,9 @@ from core.files import zip_of
 from core.models import Model
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.model_card import LICENSE, card_text
+from core.runs.runs import Run, open_run
 from core.tasks import Batch, Example, Task, Vocabulary
 from core.tasks.base import SPECIALS
-from core.training.runs import Run, open_run
 
 CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
 CHECK_EXAMPLES = 16

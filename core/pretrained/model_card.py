@@ -16,10 +16,10 @@ from torch import Tensor
 from core.files import seconds_of
 from core.pretrained.load import load_folder
 from core.pretrained.reading import tokenizer_of
+from core.runs.machine import line
+from core.runs.runs import Run
 from core.tasks import Task, make_task, task_entry
-from core.training.machine import line
 from core.training.record import Record
-from core.training.runs import Run
 
 LICENSE = "unknown"  # the Hub's word for weights that nobody has licensed yet
 METRICS = {

@@ -22,25 +22,24 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from core import command_line, stored_runs
+from core import command_line
 from core.attention import ConfigError
 from core.cards import CARDS
 from core.cards import card as card_of
-from core.cluster.settings import address
 from core.command_line import Encoding, Pairs, given, settings, text_of, value_of
+from core.runs import archive, store_sync, sweeps
+from core.runs.executor import backend
+from core.runs.machine import line
+from core.runs.ray_queue import address
+from core.runs.runs import Run, create_run, list_runs, open_run
+from core.runs.tensorboard import write_tensorboard, write_wandb
+from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.data_store import put_if_long
-from core.training import archive, sweep_command
-from core.training.backend import backend
-from core.training.cards import card_recipe
-from core.training.config import RunConfig, recommended
-from core.training.estimate import estimate, in_words
-from core.training.machine import line
+from core.training.config import RunConfig, card_recipe, recommended
+from core.training.diagnosis import estimate, in_words
 from core.training.record import Record
-from core.training.runs import Run, create_run, list_runs, open_run
 from core.training.sweeps import with_settings
-from core.training.tensorboard import write_tensorboard, write_wandb
-from core.training.worker import work
 
 app = command_line.new_app(__doc__)
 LISTS = ("--values", "--seeds")
@@ -111,7 +110,7 @@ def train(
 def resume(name: Name, steps: int | None = None, seconds: float | None = None) -> None:
     """Continue a run from its last checkpoint, with other steps or seconds if given."""
     run = open_run(name)
-    stored_runs.take_over(run)
+    store_sync.take_over(run)
     more = given(steps=steps, seconds=seconds)
     run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.requeue()
@@ -193,15 +192,15 @@ def sweep(
         "seconds": seconds,
     }
     workers = workers or (backend().slots() if address() else 1)
-    started = sweep_command.start(
+    started = sweeps.start(
         file, {key: value for key, value in changes.items() if value}, to, settings(set)
     )
     print(
         f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time",
         flush=True,
     )
-    done = sweep_command.run_sweep(started, workers)
-    print(*sweep_command.summary(started), sep="\n")
+    done = sweeps.run_sweep(started, workers)
+    print(*sweeps.summary(started), sep="\n")
     raise typer.Exit(0 if done else 1)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from core.attention import ConfigError
+from core.cards import ModelCard
 from core.entries import quote
 from core.models import ModelConfig
 from core.models.config import RECURRENT
 from core.params import check_fields
-from core.tasks import Task, TaskConfig, data_store
+from core.tasks import Task, TaskConfig, data_store, make_task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
@@ -189,3 +190,38 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
     settings.setdefault("record_every", max(1, settings["steps"] // FRAMES))
     model = settings.pop("model", None) or ModelConfig.from_json(recipe.model)
     return RunConfig(task.config, model, **settings)
+
+
+# The recipe of a small model with the pattern of layers of a published one.
+
+
+HEADS = 4
+
+
+def card_recipe(card: ModelCard) -> RunConfig:
+    """A run in which every attention of the card's pattern occurs: with few heads, short windows, and pre-norm.
+
+    An encoder classifies sentences by language, an encoder–decoder reverses letters, a decoder recalls pairs.
+    """
+    task, kind = (
+        ("reverse", "transformer")
+        if card.encoder_blocks
+        else (("recall", "decoder") if card.stores else ("language", "classifier"))
+    )
+    base = recommended(make_task(TaskConfig.of(task)), kind)
+    first, *following = (
+        config.with_(dropout=base.model.dropout) for config in card.small(base.model.d_model, HEADS)
+    )
+    pool = (
+        "mean" if kind == "classifier" else base.model.pool
+    )  # a class token sees nothing through a window
+    model = replace(
+        base.model,
+        num_heads=HEADS,
+        attention=first,
+        following=tuple(following),
+        norm="pre",
+        pool=pool,
+        layers=max(base.model.layers, card.pattern),
+    )
+    return replace(base, model=model)

@@ -15,9 +15,10 @@ from core.finetune.config import TASKS, FineTuneConfig
 from core.finetune.data import Rows, parse
 from core.finetune.measure import trace_of
 from core.finetune.run import about, config_of, result
+from core.runs.folder import Status
+from core.runs.runs import Run
 from core.trace import AttentionTrace
 from core.training.record import Record
-from core.training.runs import Run, Status
 from dashboard.runtime.people import find_run
 from dashboard.runtime.run_data import records_of
 

@@ -6,23 +6,25 @@ spare's process and the thread that moves the queue live in memory.
 
 from __future__ import annotations
 
+import heapq
 import os
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock
 
 from core import memory
+from core.attention import ConfigError
 from core.claims import run as claim_run
-from core.cluster import spool
 from core.corpus import run as corpus_run
 from core.corpus.config import CorpusConfig
 from core.event_log import log
@@ -30,15 +32,156 @@ from core.files import hosted, runs_folder, server_folder
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.memory import is_small
-from core.stored_runs import take_over
-from core.training import gpus
-from core.training.backend import RayBackend, backend
+from core.runs import machine, ray_queue
+from core.runs.executor import RayBackend, backend, spawn_worker, start_process
+from core.runs.ray_queue import ClusterState, address
+from core.runs.runs import MAX_RUNS, Run, create_run, new_run, size
+from core.runs.store_sync import take_over
 from core.training.config import RunConfig
-from core.training.run_storage import MAX_RUNS, new_run, size
-from core.training.runs import Run, create_run
-from core.training.worker_process import spawn_worker, start_worker
-from dashboard.runtime import counters, limits, people, queue_order
-from dashboard.runtime.limits import QueueFull as QueueFull
+from dashboard.runtime import counters, limits, people
+from dashboard.runtime.limits import QueueFull
+from dashboard.runtime.people import owner
+
+# The order of the queue, in which people take turns, and how long a run waits.
+
+
+KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
+FRESH_SECONDS = 1.0
+
+
+class Place(NamedTuple):
+    """A run's place in the queue, from 1, and the seconds until it begins; None where nothing tells them."""
+
+    number: int
+    seconds: float | None
+
+
+_places: tuple[Path | None, float, dict[Run, Place]] = (
+    None,
+    0.0,
+    {},
+)  # the folder, when they were read, and all of them
+
+
+def queue() -> tuple[list[Run], list[Run]]:
+    """The queued runs of everybody in order, and those that workers have."""
+    states = [(run, run.status()) for run in people.unfinished_runs()]
+    busy = [run for run, status in states if not status.ended and status.state != "queued"]
+    return in_turn(
+        [(run, status.at) for run, status in states if status.state == "queued"], busy
+    ), busy
+
+
+def in_turn(queued: Sequence[tuple[Run, float]], busy: Iterable[Run]) -> list[Run]:
+    """The queued runs, each with when it was queued, in order: people take turns, those who have runs under way later.
+
+    Of one person single runs come before a sweep's, then the earlier ones: the whole order where this is no public
+    copy, as all are one person.
+    """
+    turns: Counter[str] = Counter(owner(run) for run in busy)
+    places: list[tuple[int, float, Run]] = []
+    for run, at in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1])):
+        places.append((turns[owner(run)], at, run))
+        turns[owner(run)] += 1
+    return [run for _, _, run in sorted(places, key=lambda place: place[:2])]
+
+
+def place(run: Run, workers: int) -> Place | None:
+    """The place of a run in the queue; None where it does not wait.
+
+    The queue is read at most once in FRESH_SECONDS, however many sessions poll.
+    """
+    global _places
+    if run.status().state != "queued":
+        return None
+    folder, at, known = _places
+    if folder != server_folder() or run not in known or time.monotonic() - at > FRESH_SECONDS:
+        known = places(*queue(), workers)
+        _places = server_folder(), time.monotonic(), known
+    return known.get(run)
+
+
+def read_anew() -> None:
+    """Read the queue for the next that asks: a run has left it."""
+    global _places
+    _places = None, 0.0, {}
+
+
+def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Run, Place]:
+    """The place of each waiting run: each takes the first worker that is free."""
+    paces, workers = _paces(busy), max(1, workers)
+    left = [_seconds_left(run, paces) for run in busy]
+    known = [seconds for seconds in left if seconds is not None]
+    free = (
+        sorted([*known, *[0.0] * (workers - len(busy))])[-workers:]
+        if len(known) == len(left)
+        else []
+    )
+    order = {}
+    for number, run in enumerate(waiting, 1):
+        order[run] = Place(number, free[0] if free else None)
+        seconds = _seconds_left(run, paces) if free else None
+        if seconds is None:
+            free = []  # nothing tells when those behind it begin
+        else:
+            heapq.heapreplace(free, free[0] + seconds)
+    return order
+
+
+Kind = tuple[str, str]  # of a run: its task and its type of model
+
+
+def _paces(busy: Iterable[Run]) -> dict[Kind, float]:
+    """Seconds a step, of the runs that train now."""
+    paces: dict[Kind, list[float]] = defaultdict(list)
+    for run in busy:
+        config, records = _config(run), run.records()
+        if config is not None and records and records[-1].step:
+            paces[_kind(config)].append(records[-1].elapsed / records[-1].step)
+    return {kind: sum(values) / len(values) for kind, values in paces.items()}
+
+
+def _seconds_left(run: Run, paces: dict[Kind, float]) -> float | None:
+    """Seconds that a run still takes: by its pace or that of its kind, at most its limit; None where none is known."""
+    config = _config(run)
+    if config is None:  # of a corpus, a claim or a pretrained model
+        return float(limits.limits().seconds) if hosted() else None
+    last = next(reversed(run.records()), None)
+    cap = min(config.seconds, limits.most_seconds()) - (last.elapsed if last else 0.0)
+    pace = last.elapsed / last.step if last and last.step else paces.get(_kind(config))
+    if pace is None:
+        return max(0.0, cap) if cap <= KNOWN_CAP else None
+    return max(0.0, min(cap, (config.steps - (last.step if last else 0)) * pace))
+
+
+def _config(run: Run) -> RunConfig | None:
+    try:
+        return run.config()
+    except (ConfigError, TypeError, ValueError, KeyError):
+        return None
+
+
+def _kind(config: RunConfig) -> Kind:
+    return config.task.key, config.model.kind
+
+
+# What pages show of a cluster: its state, and where a run is or was.
+
+
+def cluster_state() -> ClusterState | None:
+    """What the cluster has and has free; None where runs stay on this machine, and on a public copy."""
+    if not address() or hosted():
+        return None
+    ray_queue.ensure_bridge()
+    return ray_queue.load_state()
+
+
+def node_text(metadata: Mapping[str, Any]) -> str:
+    """On which nodes of a cluster a run of this run.json was, in order; empty for one of this machine."""
+    names = [] if hosted() else ray_queue.node_names(metadata)
+    nodes = [name for index, name in enumerate(names) if name not in names[index - 1 : index]]
+    return f"on node {', then '.join(nodes)}" if nodes else ""
+
 
 _kills: dict[Run, float] = {}  # how often memory had run out when each run began here
 
@@ -73,12 +216,12 @@ def max_workers() -> int:
 def warm_up() -> None:
     """Start a spare worker unless one waits or memory is short; on a cluster the nodes start them."""
     if isinstance(backend(), RayBackend):
-        spool.ensure_bridge()
+        ray_queue.ensure_bridge()
         return
     with _lock:
         if not _spare.ready() and not is_small():
             _spare.process = spawn_worker(
-                ["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus.gpus() else None
+                ["--spare"], stdin=subprocess.PIPE, gpu=0 if machine.gpus() else None
             )
             counters.add("worker_starts")
 
@@ -140,7 +283,7 @@ def stop(run: Run, how: str = "stop") -> None:
         run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
-            queue_order.read_anew()
+            read_anew()
 
 
 def resume(run: Run, **changes: Any) -> None:
@@ -203,12 +346,12 @@ def _check_queue(more: int = 1) -> None:
 
 def waiting() -> list[Run]:
     """The queued runs of everybody, in order."""
-    return queue_order.queue()[0]
+    return queue()[0]
 
 
-def place(run: Run) -> queue_order.Place | None:
+def place_of(run: Run) -> Place | None:
     """The run's place in the queue, from 1, and how long it will wait; None when it does not wait."""
-    return queue_order.place(run, max_workers())
+    return place(run, max_workers())
 
 
 def tick(fresh: float = 0.0) -> None:
@@ -284,7 +427,7 @@ def _give(run: Run) -> None:
         return
     started = run.status().at
     with _lock:
-        fits = _spare.ready() and not gpus.number_of(run)  # it sees the first GPU
+        fits = _spare.ready() and not machine.number_of(run)  # it sees the first GPU
         process, _spare.process = (_spare.process, None) if fits else (None, _spare.process)
         if process is not None and process.stdin is not None:
             try:
@@ -293,7 +436,7 @@ def _give(run: Run) -> None:
             except OSError:
                 process = None
         if process is None:
-            process = start_worker(run)
+            process = start_process(run)
             counters.add("worker_starts")
     threading.Thread(
         target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True

@@ -19,16 +19,16 @@ import streamlit as st
 
 from core.entries import ConfigError
 from core.files import HOSTED, PEOPLE, hosted, runs_folder, server_folder
+from core.runs.folder import Status
+from core.runs.runs import MAX_RUNS, Run, most_bytes, prune
 from core.training.config import BOUNDS, RunConfig
-from core.training.run_storage import MAX_RUNS, most_bytes, prune
-from core.training.runs import Run, Status
 from dashboard.draw.formats import byte_size
 from dashboard.runtime import people
 from dashboard.runtime.person import me, neighbours
 from dashboard.runtime.visitors import take
 
 if TYPE_CHECKING:
-    from core.training.sweep_files import Sweep
+    from core.runs.sweeps import Sweep
 
 MB, HOUR = 1_000_000, 3_600.0
 GRACE = 30.0  # seconds beyond a turn's own, in which a worker starts, and writes what it has

@@ -18,7 +18,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.entries import Param
-from core.run_folder import RUN_ID
+from core.runs.folder import RUN_ID
 from dashboard.draw.formats import plain
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone

@@ -12,7 +12,7 @@ from streamlit.runtime import get_instance
 from streamlit.runtime.stats import CounterStat, GaugeStat, Stat
 
 from core.memory import process_bytes
-from core.run_folder import ENDED, UNDER_WAY
+from core.runs.folder import ENDED, UNDER_WAY
 from dashboard.runtime import cache, counters
 from dashboard.runtime.health import health
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
-from core.run_folder import Status
-from core.run_index import list_statuses, unfinished
-from core.stored_runs import bring_all
-from core.training.runs import Run, list_runs
-from core.training.runs import find_run as find_run_in
+from core.runs.folder import Status
+from core.runs.index import list_statuses, unfinished
+from core.runs.runs import Run, list_runs
+from core.runs.runs import find_run as find_run_in
+from core.runs.store_sync import bring_all
 from dashboard.runtime.person import ID
 
 if TYPE_CHECKING:
-    from core.training.sweep_files import Sweep  # which a page without sweeps need not import
+    from core.runs.sweeps import Sweep  # which a page without sweeps need not import
 
 SECRET = 32  # characters at the end of an id that nobody guesses
 

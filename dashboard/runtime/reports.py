@@ -18,7 +18,7 @@ from typing import Any
 import streamlit as st
 
 from core.files import REPORTS, runs_folder, text_of, write_atomically
-from core.stored_runs import bring_all
+from core.runs.store_sync import bring_all
 from dashboard.draw.formats import byte_size
 from dashboard.navigation import STEPS
 

@@ -2,21 +2,163 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from core.attention import ConfigError
+from core.attention.config import entry
 from core.cost import ShapesOnly
+from core.entries import quote_name
+from core.files import hosted, seconds_of, text_of
+from core.finetune.config import FineTuneConfig
+from core.finetune.models import name_of as pretrained_name
+from core.finetune.run import about, config_of, is_fine_tune
 from core.models import ModelConfig, Shape, build_model
-from core.tasks import Task, TaskConfig, make_task
+from core.runs.folder import Status
+from core.runs.index import Details
+from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs, size
+from core.tasks import Task, TaskConfig, make_task, task_entry
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
-from core.training.runs import METRICS, Run, Status
-from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run
+from dashboard.runtime import limits, people
 from dashboard.runtime.link_values import by_history
+from dashboard.runtime.people import find_run, folders
+
+# The example runs that come with the lab; `make example` trains them.
+
+
+HERE = Path(__file__).with_name("examples")
+ROOT = HERE.parents[2]
+EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
+
+
+def find_any_run(name: object) -> Run | None:
+    """A run by its id: an example, or one of this machine."""
+    return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
+
+
+def status_of(run: Run) -> Status:
+    """The status of a run; an example is always ended."""
+    status = run.status()
+    return (
+        Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status
+    )
+
+
+def path_code(path: Path) -> str:
+    """A folder as a script names it: one that came with the lab wherever that is, which `Script.text` imports."""
+    return (
+        f"lab_path({script_path(path)!r})"
+        if path.is_relative_to(HERE.parents[1])
+        else repr(script_path(path))
+    )
+
+
+def script_path(path: Path) -> str:
+    """A folder that came with the lab from the root of the repository, one of a public copy as its download is
+    unpacked, another one whole."""
+    if path.is_relative_to(HERE.parents[1]):
+        return path.relative_to(ROOT).as_posix()
+    home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
+    return (path if home is None else path.relative_to(home)).as_posix()
+
+
+# Names of models and of runs.
+
+
+EXAMPLE = " (example)"
+STATES = {
+    "queued": "waiting",
+    "starting": "starting",
+    "running": "running",
+    "paused": "paused",
+    "stopped": "stopped",
+    "finished": "finished",
+    "failed": "failed",
+}
+MODEL_NAMES = {
+    "transformer": "Transformer, encoder–decoder",
+    "decoder": "Transformer, decoder only",
+    "classifier": "Transformer, classifier",
+    "one_token": "Classifier, row as one token",
+    "forecaster": "Transformer, forecaster",
+    "recurrent": "Recurrent, encoder–decoder",
+    "hybrid": "Hybrid: LSTM and attention",
+    "hierarchical": "Hierarchical classifier",
+}
+SHORT_NAMES = {
+    "transformer": "Transformer",
+    "decoder": "decoder only",
+    "classifier": "classifier",
+    "one_token": "one token",
+    "forecaster": "forecaster",
+    "recurrent": "recurrent",
+    "hybrid": "hybrid",
+    "hierarchical": "hierarchical",
+}
+
+
+def model_label(config: ModelConfig) -> str:
+    """A model in few words: its kind, and what of its attention is not the default, or how many unlike ones it has."""
+    attention = config.attention
+    if (count := len(set(config.pattern))) > 1:
+        return f"{SHORT_NAMES[config.kind]}, {count} attentions in a pattern"
+    if attention is None:
+        return f"{SHORT_NAMES[config.kind]}, no attention"
+    unusual = [
+        entry(axis, getattr(attention, axis).key).name
+        for axis, usual in (
+            ("score", "scaled_dot"),
+            ("normalizer", "softmax"),
+            ("mask", "none"),
+            ("kernel", "exact"),
+        )
+        if getattr(attention, axis).key != usual
+    ]
+    return ", ".join(
+        [SHORT_NAMES[config.kind], *(name[0].lower() + name[1:] for name in unusual[:2])]
+    )
+
+
+def fine_tune_label(config: FineTuneConfig | None) -> str:
+    """What a pretrained model is fine-tuned on."""
+    return (
+        "–"
+        if config is None
+        else {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[config.task]
+    )
+
+
+def run_label(
+    config: RunConfig | None, example: bool, fine_tune: FineTuneConfig | None = None
+) -> str:
+    """The default name of a run."""
+    if fine_tune is not None:
+        return f"{pretrained_name(fine_tune.model)}, {fine_tune_label(fine_tune)}"
+    if config is None:
+        return "unreadable"
+    name = f"{task_entry(config.task.key).name}: {model_label(config.model)}"
+    return f"{name}{EXAMPLE}" if example else name
+
+
+# Copies of runs: a run of one's own, or that of another person to which one has the link.
+
+
+def copy_run(run: Run, name: str) -> Run:
+    """A copy among the runs of the person who asks. LimitReached, and ConfigError for a run that cannot be read."""
+    limits.make_room(size(run), source=run)
+    copied = duplicate(run, name)
+    if not people.mine(run):
+        copied.update_metadata(parent=None)  # its id would open another run of that person
+    return copied
+
 
 LAST, SETTINGS_OF = "train:last", "train:settings-of"
 EXAMPLE_RUN = EXAMPLE_RUNS[0]
@@ -170,3 +312,155 @@ def load_run(run: Run) -> RunData:
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
     return RunData(run, config, status, tuple(one_a_step(records_of(run))), trouble)
+
+
+# One line on each run, read again only when its folder has changed.
+
+
+CURVE = 40  # points of a small curve
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run in a line; `trouble` is the error where its config cannot be read."""
+
+    run: Run
+    name: str
+    named: bool
+    config: RunConfig | None  # None for a fine-tuning run, too
+    task: str
+    status: Status
+    created: float
+    steps: int
+    trained: float  # seconds
+    loss: float | None
+    curve: tuple[float, ...]  # held-out loss
+    last: Record | None  # the latest in which the model ran free
+    checkpoint_steps: tuple[int, ...]  # at which weights are saved
+    bytes: int
+    parent: str = ""
+    sweep: str = ""
+    trouble: str = ""
+    tuned: FineTuneConfig | None = None
+    planned_steps: int = 0
+
+    @property
+    def example(self) -> bool:
+        return self.run in EXAMPLE_RUNS
+
+    @property
+    def plain_name(self) -> str:
+        """The name without the mark of an example."""
+        return self.name.removesuffix(EXAMPLE)
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+
+def summarize(run: Run) -> RunSummary:
+    """Summarize a run; cached until its files change."""
+    names = ("metrics.jsonl", "run.json", "status.json", "checkpoints")
+    return _read(run, tuple(file_stamp(run.path / name) for name in names))
+
+
+@lru_cache(maxsize=512)
+def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
+    metadata, records, trouble = run.metadata(), run.records(), ""
+    config: RunConfig | None = None
+    tuned: FineTuneConfig | None = None
+    try:
+        if is_fine_tune(run):
+            tuned = config_of(run)
+        else:
+            config = run.config()
+    except (ConfigError, TypeError, ValueError, KeyError) as error:
+        trouble = f"Its settings cannot be read: {error}"
+    losses = [record.loss for record in records if record.loss is not None]
+    every = -(-len(losses) // CURVE) or 1
+    name, parent, sweep = (
+        text_of(metadata.get("name"), LONGEST_NAME),
+        metadata.get("parent"),
+        metadata.get("sweep"),
+    )
+    return RunSummary(
+        run=run,
+        name=name or run_label(config, run in EXAMPLE_RUNS, tuned),
+        named=bool(name),
+        config=config,
+        task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
+        status=status_of(run),
+        tuned=tuned,
+        planned_steps=config.steps if config else _count(about(run).get("steps")),
+        created=seconds_of(metadata.get("created")),
+        steps=records[-1].step if records else 0,
+        trained=records[-1].trained if records else 0.0,
+        loss=losses[-1] if losses else None,
+        curve=tuple(losses[::every]),
+        last=next(
+            (r for r in reversed(records) if r.exact is not None or r.error is not None), None
+        ),
+        checkpoint_steps=tuple(run.checkpoint_steps()),
+        bytes=size(run),
+        trouble=trouble,
+        parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}"
+        if isinstance(parent, dict)
+        else "",
+        sweep=f"sweep {_shown(sweep, 'id')}" if isinstance(sweep, dict) else "",
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _shown(data: dict[str, Any], name: str) -> str:
+    return quote_name(data[name]) if name in data else "unknown"
+
+
+def describe(run: Run) -> Details:
+    """What the index of runs has of a run."""
+    item = summarize(run)
+    words = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
+    if item.config is None:
+        return Details(" ".join(words).casefold(), measured=bool(item.curve))
+    config = item.config
+    words += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
+    return Details(
+        " ".join(words).casefold(),
+        _digest(config.task.to_json()),
+        _digest(config.to_json()),
+        None if item.last is None else _score(item),
+        item.trained,
+        bool(item.curve),
+    )
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha1(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def list_summaries() -> list[RunSummary]:
+    """The newest runs, the newest first, examples last."""
+    return [summarize(run) for run in (*reversed(list_runs(latest=LISTED)), *EXAMPLE_RUNS)]
+
+
+def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
+    """The best of the runs of the same task with another config."""
+    if item.config is None or item.last is None:
+        return None
+    same = [
+        other
+        for other in items
+        if other.run != item.run
+        and other.config is not None
+        and other.config.task == item.config.task
+        and other.config != item.config
+        and other.last is not None
+    ]
+    return max(same, key=lambda other: (_score(other), -other.trained), default=None)
+
+
+def _score(item: RunSummary) -> float:
+    assert item.last is not None
+    return -item.last.error if item.last.error is not None else item.last.exact or 0.0

@@ -10,10 +10,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError
 from core.files import hosted
-from core.training.runs import Run, Status
+from core.runs.folder import Status
+from core.runs.runs import Run
 from dashboard.draw.formats import about_duration
 from dashboard.runtime import jobs, people
-from dashboard.runtime.cluster import node_text
+from dashboard.runtime.jobs import node_text
 from dashboard.runtime.limits import limits
 from dashboard.runtime.polling import wait
 from dashboard.widgets.flash import flash_errors, pop_flash
@@ -214,7 +215,7 @@ def show_progress(
     """How far a run is: `ending` in Markdown once it has ended, its place in the queue, or a progress bar."""
     if status.ended:
         (st.error if status.state == "failed" else st.caption)(ending)
-    elif place := jobs.place(run):
+    elif place := jobs.place_of(run):
         seconds = (
             "" if place.seconds is None else f", starts in about {about_duration(place.seconds)}"
         )

@@ -9,7 +9,7 @@ from core.cards import ModelCard
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training.cards import card_recipe
+from core.training.config import card_recipe
 from dashboard.navigation import STEPS
 from dashboard.widgets.panels import plain
 

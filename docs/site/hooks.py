@@ -46,7 +46,7 @@ API = {  # the page, its title, and the modules of core that it shows
             "core.training",
             "core.training.sweeps",
             "core.training.seed_stats",
-            "core.training.tensorboard",
+            "core.runs.tensorboard",
         ),
     ),
     "decoding": ("Decoding", ("core.decoding",)),

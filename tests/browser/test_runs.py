@@ -6,10 +6,9 @@ import shutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.training.run_storage import duplicate
-from core.training.runs import create_run, find_run, list_runs
+from core.runs.runs import create_run, duplicate, find_run, list_runs
 from dashboard.draw.formats import duration
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from dashboard.runtime.run_data import EXAMPLE_RUNS
 from tests.browser.helpers import box_of, click, resize, shot, wait_picture, wait_ready
 from tests.training.small import small_run
 

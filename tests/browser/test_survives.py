@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from core.training.runs import Run, create_run, list_runs
+from core.runs.runs import Run, create_run, list_runs
 from tests.browser.conftest import start_server
 from tests.browser.helpers import (
     assert_no_exception,

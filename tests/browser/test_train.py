@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
-from core.training.runs import find_run
+from core.runs.runs import find_run
 from tests.browser.helpers import click, shot, wait_picture, wait_ready
 
 STEP = re.compile(r"Step [1-9][\d,]* of")

@@ -5,9 +5,9 @@ import re
 from playwright.sync_api import expect
 
 from core.models import sentence_spans
+from core.runs.runs import find_run
 from core.tasks import make_task
 from core.tasks.documents import Documents
-from core.training.runs import find_run
 from dashboard.draw.formats import number
 from tests.browser.helpers import click, resize, shot, wait_for, wait_picture, wait_ready
 from tests.cases import instance

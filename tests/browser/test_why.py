@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from core.training import find_run
+from core.runs.runs import find_run
 from tests.browser.helpers import box_of, click, resize, stop_button, wait_ready
 
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"

@@ -25,7 +25,7 @@ from core.models import ModelConfig
 from core.models.blocks import Residual
 from core.tasks import TaskConfig, make_task
 from core.training.config import RunConfig
-from core.training.session import prepare
+from core.training.loop import prepare
 from tests.claims.made_up import World, judge
 
 

@@ -9,7 +9,7 @@ from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, 
 from core.claims.shipped import shipped
 from core.claims.sources import VASWANI
 from core.entries import ConfigError, Param
-from core.training import worker
+from core.runs import worker
 
 
 def measure(condition, seed, settings, stop):

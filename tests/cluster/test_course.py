@@ -9,13 +9,12 @@ pytest.importorskip("ray")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RpcError
 
-from core.cluster import bridge, spool
-from core.cluster import course as course_module
-from core.cluster.course import Course
-from core.cluster.mirror import Changes
-from core.cluster.settings import code_version
-from core.run_folder import RunFolder
-from core.training import create_run
+from core.runs import ray_driver, ray_queue
+from core.runs import ray_job as course_module
+from core.runs.folder import Changes, RunFolder
+from core.runs.ray_job import Course
+from core.runs.ray_queue import code_version
+from core.runs.runs import create_run
 from tests.training.small import small_run
 
 
@@ -95,7 +94,7 @@ def played(monkeypatch):
 
 def start_course(ray: PlayedRay, *answers: object) -> Course:
     run = create_run(small_run())
-    entry = spool.Entry(run.path, 7)
+    entry = ray_queue.Entry(run.path, 7)
     entry.save()
     lock = run.lock()
     lock.acquire()
@@ -106,7 +105,7 @@ def start_course(ray: PlayedRay, *answers: object) -> Course:
 def advance_to_the_end(course: Course) -> None:
     for _ in range(60):
         if not course.advance():
-            assert not spool.holds(course.run) and not course.run.alive()
+            assert not ray_queue.holds(course.run) and not course.run.alive()
             return
     raise AssertionError("it goes on for ever")
 
@@ -185,7 +184,7 @@ def test_the_fault_of_the_cluster_is_not_the_run_s(played):
     with pytest.raises(ConnectionError):
         for _ in range(9):
             course.advance()
-    assert course.run.status().state == "running" and spool.holds(course.run)
+    assert course.run.status().state == "running" and ray_queue.holds(course.run)
 
 
 def test_a_worker_without_a_last_word_is_left_to_its_server(played):
@@ -220,16 +219,16 @@ def test_a_public_copy_names_no_machine_and_nothing_of_the_cluster(played, monke
     monkeypatch.setattr(RunFolder, "set_status", note)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     course = start_course(played, *answers)
-    owner = bridge.Bridge()
+    owner = ray_driver.Bridge()
     for _ in range(60):
         if not owner._advance(course):
             break
     assert course.run.status().state == "failed" and "nodes" not in course.run.metadata()
     waiting = create_run(small_run())
-    spool.Entry(waiting.path, 8).save()
+    ray_queue.Entry(waiting.path, 8).save()
     waiting.set_status("starting")
-    bridge.lose(bridge.LOST)
-    assert waiting.status().message == bridge.PUBLIC_LOST
+    ray_driver.lose(ray_driver.LOST)
+    assert waiting.status().message == ray_driver.PUBLIC_LOST
     assert not re.search(r"\bred\b|node|cluster|bridge|/|\bray\b", " ".join(messages).casefold()), (
         messages
     )

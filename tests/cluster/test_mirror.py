@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 
-from core.cluster import mirror
-from core.cluster.mirror import Change, Changes, apply, list_files, pack, read_changes, unpack
-from core.training import Record, create_run
-from core.training.runs import Run
+from core.runs import folder
+from core.runs.folder import Change, Changes, apply, list_files, pack, read_changes, unpack
+from core.runs.runs import Run, create_run
+from core.training import Record
 from tests.training.small import small_run
 
 
@@ -81,7 +81,7 @@ def test_a_deleted_checkpoint_is_deleted_and_frames_of_the_past_stay(tmp_path):
 def test_no_checkpoint_comes_without_its_records(tmp_path, monkeypatch):
     """The worker writes between any two reads of the node: what came back has every record up to its checkpoint."""
     server, node, known = sent(tmp_path)
-    rng, step, busy, stat, names = random.Random(3), [0], [False], os.stat, mirror.list_files
+    rng, step, busy, stat, names = random.Random(3), [0], [False], os.stat, folder.list_files
 
     def work_on() -> None:
         if not busy[0] and step[0] < 60 and rng.random() < 0.2:
@@ -102,7 +102,7 @@ def test_no_checkpoint_comes_without_its_records(tmp_path, monkeypatch):
     for _ in range(12):
         with monkeypatch.context() as patch:
             patch.setattr(os, "stat", late_stat)
-            patch.setattr(mirror, "list_files", late_names)
+            patch.setattr(folder, "list_files", late_names)
             changes = read_changes(node.path, known, False)
         apply(server.path, changes)
         known = dict(changes.known)

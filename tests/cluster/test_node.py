@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from core.cluster import node as node_module
-from core.cluster.mirror import apply, pack
-from core.cluster.node import NodeWorker, pack_plugins
-from core.training import create_run
+from core.runs import ray_node as node_module
+from core.runs.folder import apply, pack
+from core.runs.ray_node import NodeWorker, pack_plugins
+from core.runs.runs import create_run
 from tests.training.small import small_run
 
 
@@ -109,7 +109,7 @@ def test_a_worker_ends_with_who_holds_its_input():
     """So nothing trains on where its actor was killed."""
     run = create_run(small_run(steps=20_000, record_every=100))
     process = subprocess.Popen(
-        [sys.executable, "-m", "core.training.worker", str(run.path), "--attended"],
+        [sys.executable, "-m", "core.runs.worker", str(run.path), "--attended"],
         stdin=subprocess.PIPE,
     )
     until(lambda: run.records())

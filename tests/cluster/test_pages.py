@@ -2,11 +2,12 @@
 
 import pytest
 
-from core.cluster import spool
-from core.cluster.spool import ClusterState
-from core.training import Record, create_run
+from core.runs import ray_queue
+from core.runs.ray_queue import ClusterState
+from core.runs.runs import create_run
+from core.training import Record
 from dashboard.runtime import jobs
-from dashboard.runtime.cluster import cluster_state, node_text
+from dashboard.runtime.jobs import cluster_state, node_text
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
@@ -14,9 +15,9 @@ from tests.training.small import small_run
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RAY", "192.0.2.1:6379")
-    monkeypatch.setattr(spool, "ensure_bridge", lambda: None)
+    monkeypatch.setattr(ray_queue, "ensure_bridge", lambda: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
-    spool.save_state(ClusterState(True, "", ("red", "blue"), 4.0, 0.0, 16e9, 3.0, 0.0, 15e9))
+    ray_queue.save_state(ClusterState(True, "", ("red", "blue"), 4.0, 0.0, 16e9, 3.0, 0.0, 15e9))
 
 
 def opened(page: str, run: str) -> str:
@@ -31,7 +32,7 @@ def test_runs_shows_what_is_free_and_where_a_run_was():
     text = opened("runs", run.id)
     assert "a Ray cluster of 2 machines (nodes red, blue). Free: 3 of 4 CPUs" in text
     assert "on node red, then blue" in text
-    spool.save_state(ClusterState(message="Nobody answers."))
+    ray_queue.save_state(ClusterState(message="Nobody answers."))
     assert "Nobody answers" in opened("runs", run.id)
 
 
@@ -42,7 +43,7 @@ def test_a_public_copy_names_no_node(monkeypatch):
 
 def test_train_shows_where_a_run_is():
     run = create_run(small_run())
-    spool.submit(run)
+    ray_queue.submit(run)
     run.set_status("starting", "Waits for 1 CPU and 1 GB of memory on the cluster.")
     assert "Waits for 1 CPU and 1 GB of memory on the cluster." in opened("train", run.id).replace(
         "\\", ""

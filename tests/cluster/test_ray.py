@@ -17,16 +17,16 @@ pytest.importorskip("ray")
 from ray.cluster_utils import Cluster as RayCluster
 
 from core.claims.run import CELLS, ClaimConfig, load_cells
-from core.cluster import spool
-from core.cluster.bridge import LOST
 from core.corpus import CorpusConfig
 from core.corpus.run import STATISTICS, VALUES, load
+from core.runs import ray_queue
+from core.runs.ray_driver import LOST
+from core.runs.runs import Run, create_run, list_runs
+from core.runs.worker import work
 from core.tasks import TaskConfig, make_task
 from core.tasks.data_store import is_reference
-from core.training import create_run, list_runs, recommended
+from core.training import recommended
 from core.training.loop import FINAL
-from core.training.runs import Run
-from core.training.worker import work
 from dashboard.runtime import jobs
 from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
 
@@ -108,10 +108,10 @@ def lab(nodes, runs, monkeypatch, tmp_path):
 
 
 def end_bridges(how: int = signal.SIGTERM) -> None:
-    for process, _ in spool._bridges.values():
+    for process, _ in ray_queue._bridges.values():
         os.kill(process.pid, how)
         process.wait()
-    spool._bridges.clear()
+    ray_queue._bridges.clear()
 
 
 def wait_for(what, seconds: float = 120):
@@ -140,7 +140,7 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
         "Measured 2 texts.",
     ]
     assert {node for run in group.runs for node in run.metadata()["nodes"]} == {"a", "b"}
-    assert spool.entries() == []
+    assert ray_queue.entries() == []
     last = group.runs[1]
     here, texts = Run(tmp_path / last.id), Run(tmp_path / corpus.id)
     for run, measured in ((last, (CELLS,)), (corpus, (VALUES, STATISTICS))):
@@ -210,7 +210,7 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
             torch.equal(last[name], other[name]) for name in last
         )
         assert "A plug-in is here." in (run.path / "worker.log").read_text(encoding="utf-8")
-    assert spool.entries() == [] and not any(run.alive() for run in runs)
+    assert ray_queue.entries() == [] and not any(run.alive() for run in runs)
     assert is_reference(dict(runs[2].config().task.params)["data"])
 
 
@@ -253,8 +253,8 @@ def test_stop_pause_continue_and_a_lost_head(lab):
         waits.status().message
         == "Waits for 1 CPU, 0.25 of a GPU and 1 GB of memory on the cluster."
     )
-    assert waits.alive() and run.alive() and spool.load_state().nodes == ("a",)
-    assert (spool.load_state().free_cpus, spool.load_state().free_gpus) == (0.0, 0.75)
+    assert waits.alive() and run.alive() and ray_queue.load_state().nodes == ("a",)
+    assert (ray_queue.load_state().free_cpus, ray_queue.load_state().free_gpus) == (0.0, 0.75)
     jobs.stop(waits)
     wait_for(lambda: ended(waits))
     assert (waits.status().state, waits.status().message) == ("stopped", "It had not begun.")
@@ -272,8 +272,10 @@ def test_stop_pause_continue_and_a_lost_head(lab):
     lab.head_node.kill_gcs_server()
     wait_for(lambda: run.status().state == "queued")
     assert run.status().message == LOST and run.records()[-1].step > step
-    wait_for(lambda: "cannot be reached; the runs wait" in spool.load_state().message)
+    wait_for(lambda: "cannot be reached; the runs wait" in ray_queue.load_state().message)
     jobs.tick()
-    assert run.status().state == "queued" and spool.holds(run) and jobs.place(run).number == 1
+    assert (
+        run.status().state == "queued" and ray_queue.holds(run) and jobs.place_of(run).number == 1
+    )
     jobs.stop(run)
     assert run.status().state == "stopped"

@@ -6,13 +6,12 @@ import time
 
 import pytest
 
-from core.cluster import bridge, spool
-from core.cluster.settings import Needs, needs
-from core.cluster.spool import ClusterState
-from core.training import create_run
-from core.training.backend import ClusterWorker, LocalBackend, RayBackend, backend
+from core.runs import ray_driver, ray_queue
+from core.runs.executor import ClusterWorker, LocalBackend, RayBackend, backend
+from core.runs.ray_queue import ClusterState, Needs, needs
+from core.runs.runs import create_run
 from dashboard.runtime import jobs
-from dashboard.runtime.cluster import node_text
+from dashboard.runtime.jobs import node_text
 from dashboard.views.runs.text import cluster as cluster_text
 from tests.training.small import small_run
 
@@ -21,7 +20,7 @@ from tests.training.small import small_run
 def no_bridge(monkeypatch):
     """A cluster whose bridge is played by the test."""
     monkeypatch.setenv("ATTENTION_LAB_RAY", "192.0.2.1:6379")
-    monkeypatch.setattr(spool, "ensure_bridge", lambda: None)
+    monkeypatch.setattr(ray_queue, "ensure_bridge", lambda: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
 
 
@@ -34,10 +33,10 @@ def test_the_address_chooses_the_place(monkeypatch):
 
 def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, monkeypatch):
     runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(5)])
-    assert {run.status().state for run in runs} == {"queued"} and spool.entries() == []
-    spool.save_state(ClusterState(True, "", ("a",), cpus=2.0))
+    assert {run.status().state for run in runs} == {"queued"} and ray_queue.entries() == []
+    ray_queue.save_state(ClusterState(True, "", ("a",), cpus=2.0))
     jobs.tick()
-    assert {entry.path for entry in spool.entries()} == {run.path for run in runs}, (
+    assert {entry.path for entry in ray_queue.entries()} == {run.path for run in runs}, (
         "all of them: the queue is Ray's"
     )
     assert {run.status().state for run in runs} == {"starting"} and jobs.max_workers() == 2
@@ -52,39 +51,39 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
 
 
 def test_a_lost_cluster_queues_its_runs_once(no_bridge):
-    spool.save_state(ClusterState(True, cpus=2.0))
+    ray_queue.save_state(ClusterState(True, cpus=2.0))
     running, ended = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
     running.set_status("running")
     ended.set_status("finished", "Finished after 4 steps.")
-    bridge.lose(bridge.LOST)
-    assert (running.status().state, running.status().message) == ("queued", bridge.LOST)
+    ray_driver.lose(ray_driver.LOST)
+    assert (running.status().state, running.status().message) == ("queued", ray_driver.LOST)
     assert ended.status().state == "finished"
     jobs.tick()
-    assert running.status().state == "queued" and not spool.load_state().reachable
-    assert spool.load_state().message == bridge.LOST
+    assert running.status().state == "queued" and not ray_queue.load_state().reachable
+    assert ray_queue.load_state().message == ray_driver.LOST
 
 
 def test_a_state_that_nobody_renews_is_none(no_bridge, monkeypatch):
-    spool.save_state(ClusterState(True, "", ("a", "b"), 4.0, 1.0, 16e9, 3.0, 0.75, 15e9))
-    assert spool.load_state().reachable
-    assert cluster_text(spool.load_state()).replace("\u00a0", " ") == (
+    ray_queue.save_state(ClusterState(True, "", ("a", "b"), 4.0, 1.0, 16e9, 3.0, 0.75, 15e9))
+    assert ray_queue.load_state().reachable
+    assert cluster_text(ray_queue.load_state()).replace("\u00a0", " ") == (
         "Runs train on a Ray cluster of 2 machines (nodes a, b). "
         "Free: 3 of 4 CPUs, 0.75 of 1 GPUs, 15 GB of 16 GB of memory."
     )
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + spool.FRESH_SECONDS + 1)
-    assert cluster_text(spool.load_state()).startswith("Connecting to the Ray cluster")
+    monkeypatch.setattr(time, "time", lambda: now + ray_queue.FRESH_SECONDS + 1)
+    assert cluster_text(ray_queue.load_state()).startswith("Connecting to the Ray cluster")
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"at": "now"}', '{"at": 1e99}', '{"reachable": 1, "cpus": "x"}']
 )
 def test_damaged_files_are_read_as_nothing(no_bridge, text):
-    entries = spool.folder() / "entries"
+    entries = ray_queue.folder() / "entries"
     entries.mkdir(parents=True)
-    (spool.folder() / "state.json").write_text(text, encoding="utf-8")
+    (ray_queue.folder() / "state.json").write_text(text, encoding="utf-8")
     (entries / "20260101-000000-abcdef.json").write_text(text, encoding="utf-8")
-    assert not spool.load_state().reachable and spool.entries() == []
+    assert not ray_queue.load_state().reachable and ray_queue.entries() == []
 
 
 def test_a_shell_waits_for_the_end(no_bridge):
@@ -94,7 +93,7 @@ def test_a_shell_waits_for_the_end(no_bridge):
         worker.wait(timeout=0.01)
     worker.terminate()
     assert run.stop_request() == "stop"
-    spool.remove(run)
+    ray_queue.remove(run)
     assert isinstance(worker, ClusterWorker)
     worker.wait(timeout=5)
 
@@ -126,7 +125,7 @@ def test_the_nodes_of_a_run_are_named_in_order():
 def test_only_the_bridge_and_the_nodes_import_ray():
     """And neither imports PyTorch: a node runs two processes for a run, and only one of them trains."""
     code = (
-        "import sys, core.cluster.bridge, core.cluster.node, core.cluster.spool; "
+        "import sys, core.runs.ray_driver, core.runs.ray_node, core.runs.ray_queue; "
         "print([name for name in ('torch', 'ray', 'numpy') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], encoding="utf-8").strip() == "[]"

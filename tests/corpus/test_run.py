@@ -11,8 +11,8 @@ from core.corpus.run import create, load, load_inputs, values_of, work
 from core.corpus.texts import LONGEST, inputs_of, own_texts, split_texts
 from core.entries import ConfigError
 from core.pretrained import PretrainedError
-from core.training import list_runs, worker
-from core.training.runs import Run
+from core.runs import worker
+from core.runs.runs import Run, list_runs
 from dashboard.runtime import jobs
 from tests.tiny_models import SENTENCE, save
 from tests.training.small import run_command
@@ -109,7 +109,7 @@ def test_two_sessions_measure_apart_and_outside_the_list_of_runs(monkeypatch):
         and [one.id for one in jobs.waiting()] == [first.id, second.id]
     )
     jobs.stop(first)
-    assert first.status().state == "stopped" and jobs.place(second).number == 1
+    assert first.status().state == "stopped" and jobs.place_of(second).number == 1
     jobs.stop(second)
 
 

@@ -19,7 +19,7 @@ from core.pretrained.generate import generate
 from core.pretrained.load import LAB_MODELS
 from core.pretrained.weight_breakdown import break_down_weight, layer_attentions
 from core.roles.repeats import score_repeats
-from core.training.machine import machine
+from core.runs.machine import machine
 from tests.cases import each
 from tests.tiny_models import READABLE, given, tiny
 

@@ -10,11 +10,12 @@ import torch
 
 from core.decoding import Prompt, Sampling, beam, greedy, sample
 from core.models import ModelConfig
+from core.runs.runs import Run, create_run
+from core.runs.worker import _train
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import Run, create_run, prepare, train
+from core.training import prepare, train
 from core.training.config import recommended
-from core.training.estimate import pace
-from core.training.worker import _train
+from core.training.diagnosis import pace
 from tests.cases import each
 from tests.training.small import record_numbers, small_run
 
@@ -81,7 +82,7 @@ def test_the_worker_trains_on_the_gpu(tmp_path, spare):
     command = [
         sys.executable,
         "-m",
-        "core.training.worker",
+        "core.runs.worker",
         *(["--spare"] if spare else [str(run.path)]),
     ]
     ended = subprocess.run(

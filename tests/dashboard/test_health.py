@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from streamlit.runtime.stats import StatsManager
 from streamlit.web.server.starlette.starlette_routes import _stats_to_text
 
-from core.training import create_run
+from core.runs.runs import create_run
 from dashboard.runtime import counters, health, jobs, metrics, people
 from tests.training.small import small_run
 

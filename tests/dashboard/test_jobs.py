@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.training import create_run, list_runs
+from core.runs.runs import create_run, list_runs
 from dashboard.runtime import jobs
 from tests.training.small import small_run
 
@@ -52,7 +52,7 @@ def workers(monkeypatch, tmp_path):
         return process
 
     started_with: list[str] = []
-    monkeypatch.setattr("core.training.worker_process.spawn_worker", spawn)
+    monkeypatch.setattr("core.runs.executor.spawn_worker", spawn)
     yield started, started_with
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)  # what still waits shall not begin
     for process in started:
@@ -72,7 +72,7 @@ def wait_for(what, seconds: float = 120):
 
 
 def place_number(run) -> int | None:
-    place = jobs.place(run)
+    place = jobs.place_of(run)
     return None if place is None else place.number
 
 

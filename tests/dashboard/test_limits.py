@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from core.files import runs_folder, server_folder
-from core.training import Record, create_run, list_runs
-from core.training.runs import Run
-from dashboard.runtime import jobs, limits, people, queue_order
-from dashboard.runtime.copies import copy_run
+from core.runs.runs import Run, create_run, list_runs
+from core.training import Record
+from dashboard.runtime import jobs, limits, people
 from dashboard.runtime.limits import LimitReached, Limits, variable
+from dashboard.runtime.run_data import copy_run
 from dashboard.widgets.model_picker.allowed import MODELS
 from tests.training.small import small_run
 
@@ -160,10 +160,10 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
         (run.path / "status.json").write_text(
             f'{{"state": "{state}", "at": {at}}}', encoding="utf-8"
         )
-    assert jobs.place(busy) is None
-    assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
-    assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
-    after = [queue_order.places([waits, last], [], workers)[last] for workers in (1, 2)]
+    assert jobs.place_of(busy) is None
+    assert jobs.place_of(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
+    assert jobs.place_of(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
+    after = [jobs.places([waits, last], [], workers)[last] for workers in (1, 2)]
     assert after == [(2, 50.0), (2, 0.0)], "without a pace, what it may take"
 
 
@@ -171,28 +171,33 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     runs = [create_run(small_run(seed=seed)) for seed in range(3)]
     reads: list[int] = []
-    read = queue_order.queue
+    read = jobs.queue
 
     def count() -> tuple[list, list]:
         reads.append(1)
         return read()
 
-    monkeypatch.setattr(queue_order, "queue", count)
+    monkeypatch.setattr(jobs, "queue", count)
     for _ in range(5):
-        assert [jobs.place(run).number for run in runs] == [1, 2, 3]
+        assert [jobs.place_of(run).number for run in runs] == [1, 2, 3]
     later = create_run(small_run(seed=4))
-    assert jobs.place(later).number == 4 and len(reads) == 2, (
+    assert jobs.place_of(later).number == 4 and len(reads) == 2, (
         "a run that was not there yet is looked for"
     )
-    monkeypatch.setattr(queue_order, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "FRESH_SECONDS", 0.0)
     runs[0].set_status("running")
-    assert [jobs.place(run) and jobs.place(run).number for run in (*runs, later)] == [None, 1, 2, 3]
+    assert [jobs.place_of(run) and jobs.place_of(run).number for run in (*runs, later)] == [
+        None,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_wait_that_nothing_tells_is_not_told():
     waits = create_run(small_run(seconds=3_000.0))
     last = create_run(small_run())
-    assert [place.seconds for place in queue_order.places([waits, last], [], 1).values()] == [
+    assert [place.seconds for place in jobs.places([waits, last], [], 1).values()] == [
         0.0,
         None,
     ]

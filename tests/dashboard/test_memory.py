@@ -18,7 +18,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 from core import memory
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
-from core.training import worker
+from core.runs import worker
 from dashboard.runtime import cache, idle_memory, jobs
 from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question

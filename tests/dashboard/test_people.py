@@ -12,18 +12,16 @@ from streamlit.testing.v1 import AppTest
 from core.corpus.run import corpora_folder
 from core.files import runs_folder, server_folder, without_paths
 from core.plugins import folder as plugin_folder
-from core.training import create_run, find_run, list_runs
-from core.training.run_storage import discard
-from core.training.runs import RUN_ID, Run, new_id
-from core.training.sweep_files import create_sweep, list_sweeps
+from core.runs.folder import RUN_ID
+from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id
+from core.runs.sweeps import create_sweep, list_sweeps
+from core.runs.worker import work
 from core.training.sweeps import SweepConfig
-from core.training.worker import work
 from dashboard.runtime import forgetting, hosting, jobs, people, person, reports
-from dashboard.runtime.copies import copy_run
-from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.limits import NotYours
 from dashboard.runtime.reports import Report, save
 from dashboard.runtime.reports import new_id as new_report_id
+from dashboard.runtime.run_data import copy_run, path_code
 from dashboard.views.sweeps.compute import linked
 from tests.training.small import small_run
 
@@ -191,7 +189,7 @@ def test_errors_and_scripts_hold_no_path_of_the_server(who):
 def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here, capsys):
     with who(ANNA):
         run = create_run(small_run())
-    monkeypatch.setattr("core.training.worker._train", lambda *_: 1 / 0)
+    monkeypatch.setattr("core.runs.worker._train", lambda *_: 1 / 0)
     assert work(run.path) == "failed"
     message, log = run.status().message, capsys.readouterr()
     assert (

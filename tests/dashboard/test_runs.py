@@ -9,12 +9,19 @@ import pytest
 import torch
 
 from core.models import ModelConfig
+from core.runs.archive import pack, unpack
+from core.runs.runs import create_run
 from core.tasks import TaskConfig
-from core.training import Record, create_run
-from core.training.archive import pack, unpack
+from core.training import Record
 from dashboard.draw.formats import percent
-from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run, status_of
-from dashboard.runtime.run_summary import list_summaries, rival, summarize
+from dashboard.runtime.run_data import (
+    EXAMPLE_RUNS,
+    find_any_run,
+    list_summaries,
+    rival,
+    status_of,
+    summarize,
+)
 from dashboard.views.runs import text
 from dashboard.views.runs.actions import longer
 from dashboard.views.runs.compute import load_board

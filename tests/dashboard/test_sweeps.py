@@ -11,10 +11,11 @@ from scipy.stats import ttest_rel
 
 from core.attention import ConfigError
 from core.models import ModelConfig
+from core.runs.runs import list_runs
+from core.runs.sweeps import Outcome, Sweep, list_sweeps
 from core.tasks import TaskConfig, make_task
-from core.training import list_runs, recommended
+from core.training import recommended
 from core.training.seed_stats import SeedStats
-from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
 from dashboard.views.sweeps import differences, page, text, values

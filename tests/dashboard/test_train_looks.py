@@ -6,8 +6,8 @@ import numpy as np
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
+from core.training.evaluate import source_weights
 from core.training.record import Prediction, Record
-from core.training.source_maps import source_weights
 from dashboard.draw import grids, tables
 from dashboard.draw.curves import Curve, balanced_points, legend, step_chart
 from dashboard.draw.palette import LIGHT_INK, colour_scale

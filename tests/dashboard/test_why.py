@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from core.training import Record, create_run
+from core.runs.runs import create_run
+from core.training import Record
 from core.training.record import Bucket, Prediction
 from dashboard.views.why import bottleneck, text
 from dashboard.views.why.compute import Comparison

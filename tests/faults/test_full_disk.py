@@ -9,11 +9,12 @@ import pytest
 
 from core.entries import ConfigError
 from core.files import sentence_of, server_folder
+from core.runs import archive
+from core.runs.folder import Status
+from core.runs.runs import Run, create_run, find_run, list_runs
+from core.runs.worker import work
 from core.tasks import data_store
-from core.training import archive, create_run, list_runs
 from core.training.loop import train
-from core.training.runs import Run, Status, find_run
-from core.training.worker import work
 from dashboard.navigation import STEPS
 from dashboard.runtime import health, jobs
 from dashboard.runtime.reports import read_report

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.training import create_run
-from core.training.runs import Run
-from core.training.worker import work
+from core.runs.runs import Run, create_run
+from core.runs.worker import work
 from tests.training.small import record_numbers, small_run
 
 KILLS = int(os.environ.get("ATTENTION_LAB_KILLS") or 6)

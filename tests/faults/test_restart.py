@@ -8,8 +8,7 @@ import urllib.request
 import pytest
 
 from core.files import PEOPLE
-from core.training import create_run
-from core.training.runs import Run, new_id
+from core.runs.runs import Run, create_run, new_id
 from tests.browser.conftest import running
 from tests.training.small import small_run
 

@@ -6,9 +6,7 @@ import shutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.training import create_run, list_runs
-from core.training.run_storage import discard, restore
-from core.training.runs import Run
+from core.runs.runs import Run, create_run, discard, list_runs, restore
 from dashboard.runtime import jobs
 from tests.pages.app import open_at, page_text
 from tests.pages.test_train import half_way

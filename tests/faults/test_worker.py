@@ -13,11 +13,11 @@ import torch
 
 from core import files
 from core.claims import run as claims
-from core.run_folder import DAMAGED
-from core.training import create_run, worker
+from core.runs import worker
+from core.runs.folder import DAMAGED, Status
+from core.runs.runs import Run, create_run
+from core.runs.worker import work
 from core.training.loop import train
-from core.training.runs import Run, Status
-from core.training.worker import work
 from dashboard.runtime import jobs
 from tests.damage import flip
 from tests.training.small import record_numbers, small_run

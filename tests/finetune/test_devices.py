@@ -12,9 +12,9 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.data import parse
 from core.finetune.measure import classes, inputs, targets
 from core.finetune.run import Course, about, create, work
+from core.runs.machine import line, machine
 from core.training.config import resolve_device
-from core.training.machine import line, machine
-from dashboard.runtime.run_summary import summarize
+from dashboard.runtime.run_data import summarize
 from dashboard.views.fine_tune.text import conditions
 from dashboard.views.runs.text import about as about_run
 from dashboard.widgets.panels import plain

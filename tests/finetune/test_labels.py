@@ -15,8 +15,7 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.data import parse
 from core.finetune.run import about, config_of, create, result, work
 from core.pretrained import ModelInputs, answer, load_folder
-from core.training import list_runs
-from core.training.runs import Run
+from core.runs.runs import Run, list_runs
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from core.finetune.models import check_model, name_of, resolve
 from core.finetune.run import config_of, create
 from core.pretrained import PretrainedError, model_storage
 from core.pretrained.load import LAB_MODELS
-from core.training import list_runs
+from core.runs.runs import list_runs
 from tests.tiny_models import save
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

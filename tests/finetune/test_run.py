@@ -16,8 +16,8 @@ from core.finetune.data import Pair, parse
 from core.finetune.measure import measure, targets, trace_of
 from core.finetune.run import Course, about, config_of, create, last_checkpoint, result, work
 from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
+from core.runs.runs import size
 from core.training.record import Record
-from core.training.run_storage import size
 from tests.cases import each
 from tests.damage import flip
 

@@ -6,8 +6,8 @@ import pytest
 
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create, result
-from core.training import worker
-from core.training.runs import list_runs
+from core.runs import worker
+from core.runs.runs import list_runs
 from dashboard.runtime import jobs
 from tests.training.small import run_command
 

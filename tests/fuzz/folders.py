@@ -22,8 +22,9 @@ from core.finetune.config import FineTuneConfig, own_rows
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.generate import SearchSettings, generate
-from core.training import RunConfig, archive, validate
-from core.training.runs import Run
+from core.runs import archive
+from core.runs.runs import Run
+from core.training import RunConfig
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import reports
 from tests.damage import damaged, damaged_bytes
@@ -187,7 +188,7 @@ def records(rng: random.Random) -> bytes:
 def read_records(data: bytes, folder: Path) -> None:
     path = folder / "metrics.jsonl"
     path.write_bytes(data)
-    for record in validate.records(path):
+    for record in archive.read_records(path):
         json.dumps(record.to_json()).encode()
 
 

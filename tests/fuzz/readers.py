@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from core.entries import ConfigError
-from core.run_folder import ENDED, UNDER_WAY
-from core.training.runs import Run
-from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
+from core.runs.folder import ENDED, UNDER_WAY
+from core.runs.runs import Run
+from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
 from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
 from dashboard.runtime.reports import Report
-from dashboard.runtime.run_summary import summarize
+from dashboard.runtime.run_data import summarize
 from dashboard.views.report import compute as report_compute
 from dashboard.views.sweeps import differences, page, text
 from dashboard.views.sweeps.compute import load_sweep

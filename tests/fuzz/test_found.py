@@ -14,8 +14,8 @@ from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.hub import parse
-from core.training import create_run
-from core.training.worker import work
+from core.runs.runs import create_run
+from core.runs.worker import work
 from dashboard.lessons import LessonError, decode, make_question, read_code
 from dashboard.lessons.lesson import from_json, to_json
 from dashboard.runtime import reports

@@ -10,7 +10,7 @@ from core.models.model_summary import Part, summarize
 from core.models.outline import with_layers
 from core.positions import POSITIONS
 from core.tasks import TaskConfig, make_task
-from core.training.objectives import objective
+from core.training.evaluate import objective
 from tests.cases import each
 
 TASK = {

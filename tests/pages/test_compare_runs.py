@@ -6,13 +6,12 @@ import numpy as np
 from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
+from core.runs.runs import Run, create_run
 from core.tasks import TaskConfig, make_task
-from core.training import Record, create_run
+from core.training import Record
 from core.training.record import Prediction
-from core.training.runs import Run
 from dashboard.draw.formats import duration
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from dashboard.runtime.run_summary import list_summaries, summarize
+from dashboard.runtime.run_data import EXAMPLE_RUNS, list_summaries, summarize
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.compute import expected, latest, names, sides
 from dashboard.views.compare_runs.controls import runs_to_compare

@@ -11,7 +11,7 @@ from core.corpus.measures import COPYING
 from core.corpus.run import corpora_folder, create, load, work
 from core.pretrained import load_lab_model
 from core.pretrained.circuits import copying_scores, read_heads, read_vocabularies
-from core.training.runs import Run, list_runs
+from core.runs.runs import Run, list_runs
 from dashboard.draw.formats import number
 from dashboard.runtime import jobs
 from dashboard.views.corpus import charts, text

@@ -11,8 +11,9 @@ import torch
 
 from core.decoding import Prompt, beam
 from core.models import ModelConfig
+from core.runs.runs import create_run
 from core.tasks import Task, TaskConfig, make_task
-from core.training import RunConfig, create_run, prepare, recommended
+from core.training import RunConfig, prepare, recommended
 from dashboard.draw.formats import number
 from dashboard.views.decode.compute import HALF_TRAINED
 from tests.pages.app import app_at, html_text, open_at, tree

@@ -9,7 +9,8 @@ from core.finetune.build import build
 from core.finetune.config import usual
 from core.finetune.data import parse
 from core.finetune.run import config_of, create
-from core.training import Record, list_runs
+from core.runs.runs import list_runs
+from core.training import Record
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
 from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.sweeps.controls import _own_runs

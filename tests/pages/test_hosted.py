@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from core.files import PEOPLE, server_folder
-from core.training import Record, create_run, prepare
-from core.training.runs import Run, new_id
-from core.training.sweep_files import create_sweep
+from core.runs.runs import Run, create_run, new_id
+from core.runs.sweeps import create_sweep
+from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import hosting, jobs, limits, person, reports
-from dashboard.runtime.example_runs import HERE as EXAMPLES
 from dashboard.runtime.model_folders import folder_name
+from dashboard.runtime.run_data import HERE as EXAMPLES
 from tests.pages.app import app_at, open_at, page_text, script_of
 from tests.training.small import small_run
 

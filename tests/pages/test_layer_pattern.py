@@ -5,8 +5,8 @@ import pytest
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.cards import CARDS
 from core.models import ModelConfig
-from core.training import list_runs
-from core.training.cards import card_recipe
+from core.runs.runs import list_runs
+from core.training.config import card_recipe
 from core.training.sweeps import buildable
 from dashboard.runtime.mechanism_codec import from_text, pattern_from_text, pattern_to_text
 from tests.pages.app import app_at, page_text, query_value

@@ -15,10 +15,10 @@ from starlette.testclient import TestClient
 
 from core import event_log
 from core.models import ModelConfig
+from core.runs import worker
+from core.runs.runs import create_run
 from core.tasks import TaskConfig
-from core.training import worker
 from core.training.config import RunConfig
-from core.training.runs import create_run
 from dashboard.runtime import jobs, logs
 from dashboard.runtime.http_guard import HTTPGuard, known_path
 from tests.pages.app import open_at

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.reports import Report, new_id, read_report, save
+from dashboard.runtime.run_data import EXAMPLE_RUNS
 from dashboard.views.report import compute
 from tests.components.test_standalone import data_of
 from tests.dashboard.test_reports import VIEW

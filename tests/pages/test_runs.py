@@ -4,11 +4,10 @@ import io
 
 from streamlit.testing.v1 import AppTest
 
-from core.training import Record, create_run, find_run, list_runs
-from core.training.archive import pack
-from core.training.run_storage import deleted_runs
-from core.training.runs import Run
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from core.runs.archive import pack
+from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
+from core.training import Record
+from dashboard.runtime.run_data import EXAMPLE_RUNS
 from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run
 

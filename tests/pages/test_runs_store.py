@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from core import stored_runs
-from core.stored_runs import copier, copy_now
-from core.training import list_runs
+from core.runs import store_sync
+from core.runs.runs import list_runs
+from core.runs.store_sync import copier, copy_now
 from dashboard.runtime import jobs
 from tests.pages.app import page_text
 from tests.pages.test_runs import made, open_page
@@ -15,7 +15,7 @@ from tests.pages.test_runs import made, open_page
 @pytest.fixture(autouse=True)
 def _store(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
-    monkeypatch.setattr(stored_runs, "_copiers", {})
+    monkeypatch.setattr(store_sync, "_copiers", {})
 
 
 def become(monkeypatch, tmp_path, name: str) -> None:
@@ -54,7 +54,7 @@ def test_a_run_that_trains_elsewhere_does_not_continue_here(monkeypatch, tmp_pat
     with run.lock():
         copy_now()
     become(monkeypatch, tmp_path, "blue")
-    stored_runs.bring(run.id)
+    store_sync.bring(run.id)
     (copied,) = list_runs()
     with pytest.raises(OSError, match="red trains this run"):
         jobs.resume(copied)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.training import create_run, list_runs
-from core.training.sweep_files import list_sweeps
+from core.runs.runs import create_run, list_runs
+from core.runs.sweeps import list_sweeps
 from dashboard.runtime import jobs
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run

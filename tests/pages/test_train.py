@@ -7,10 +7,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import preset
-from core.training import Record, create_run, list_runs
+from core.runs.runs import Run, create_run, list_runs
+from core.runs.worker import work
+from core.training import Record
 from core.training.record import Prediction
-from core.training.runs import Run
-from core.training.worker import work
 from dashboard.runtime import jobs, run_data
 from dashboard.runtime.run_data import EXAMPLE_RUN, load_run
 from dashboard.views.train import page

@@ -8,14 +8,15 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig, sentence_spans
+from core.runs import archive as validate
+from core.runs.runs import create_run
+from core.runs.worker import work
 from core.tasks import TaskConfig, make_task
-from core.training import create_run, recommended, validate
-from core.training.worker import work
+from core.training import recommended
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines
-from dashboard.runtime.run_data import load_run
-from dashboard.runtime.run_summary import summarize
+from dashboard.runtime.run_data import load_run, summarize
 from dashboard.views.compare_runs.compute import sides, source_at
 from dashboard.views.train.mechanism import fits
 from dashboard.views.train.page import run_question as question
@@ -27,7 +28,7 @@ TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 def script():
     import streamlit as st
 
-    from core.training.runs import find_run
+    from core.runs.runs import find_run
     from dashboard.runtime.run_data import load_run
     from dashboard.views.train.page import draw
 

@@ -1,8 +1,8 @@
 """The way from an ended run of Train to the example run beside it."""
 
+from core.runs.runs import Run, create_run
 from core.tasks import TaskConfig
-from core.training import Record, create_run
-from core.training.runs import Run
+from core.training import Record
 from tests.pages.app import open_at
 from tests.training.small import small_run
 

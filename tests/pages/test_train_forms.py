@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.runs.runs import create_run
+from core.runs.worker import work
 from core.tasks import TaskConfig, make_task
-from core.training import create_run, loop, recommended
-from core.training.worker import work
+from core.training import loop, recommended
 from dashboard.draw.formats import percent
 from tests.pages.app import assert_script
 
@@ -48,7 +49,7 @@ KINDS = {
 def script():
     import streamlit as st
 
-    from core.training.runs import find_run
+    from core.runs.runs import find_run
     from dashboard.runtime.run_data import load_run
     from dashboard.views.train.page import draw
 

@@ -8,7 +8,8 @@ import pytest
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
-from core.training import Record, create_run, list_runs
+from core.runs.runs import create_run, list_runs
+from core.training import Record
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, page, text

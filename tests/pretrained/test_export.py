@@ -28,11 +28,11 @@ from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import LAB_MODELS
 from core.pretrained.model_card import code_of
 from core.pretrained.model_card import main as write_cards
+from core.runs.machine import line
+from core.runs.runs import create_run
+from core.runs.worker import work
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
-from core.training.machine import line
-from core.training.runs import create_run
-from core.training.worker import work
 from tests.cases import each
 
 NUMBERS = TaskConfig.of("numbers", numbers=2, train_pairs=1000)

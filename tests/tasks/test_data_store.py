@@ -9,15 +9,14 @@ from dataclasses import replace
 import pytest
 
 from core.entries import ConfigError
+from core.runs.archive import pack, unpack
+from core.runs.runs import Run, create_run, duplicate, prune
+from core.runs.worker import work
 from core.tasks import TaskConfig, data_store, make_task
 from core.tasks.pairs import OwnPairs
-from core.training import create_run, recommended
+from core.training import recommended
 from core.training.__main__ import main
-from core.training.archive import pack, unpack
-from core.training.run_storage import duplicate, prune
-from core.training.runs import Run
 from core.training.sweeps import SweepConfig
-from core.training.worker import work
 from tests.cases import instance
 from tests.tasks.grammar import sentence_pairs
 

@@ -17,7 +17,7 @@ from core.tasks.metrics import (
     exact_match,
     majority_class,
 )
-from core.training.objectives import confusion
+from core.training import evaluate
 from tests.cases import each
 
 TARGETS = [tuple("abcd"), tuple("ab"), tuple("abc")]
@@ -100,7 +100,7 @@ def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
     from sklearn.metrics import confusion_matrix, recall_score
 
     right, predicted = map(list, zip(*pairs, strict=True))
-    counts = confusion(
+    counts = evaluate.confusion_matrix(
         torch.nn.functional.one_hot(torch.tensor(predicted), 5).float(), torch.tensor(right)
     ).tolist()
     assert counts == confusion_matrix(right, predicted, labels=range(5)).tolist()

@@ -3,11 +3,10 @@ import uuid
 import pytest
 import torch
 
-from core import stored_runs
-from core.store import _open
-from core.store_copy import Copier
-from core.stored_runs import copier
-from core.training.archive import pack
+from core.runs import store_sync
+from core.runs.archive import pack
+from core.runs.store import _open
+from core.runs.store_sync import Copier, copier
 from tests.training.zips import Packed, trained
 
 
@@ -36,7 +35,7 @@ def s3(monkeypatch):
         ("AWS_EC2_METADATA_DISABLED", "true"),
     ):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(stored_runs, "_copiers", {})
+    monkeypatch.setattr(store_sync, "_copiers", {})
     bucket = f"lab-{uuid.uuid4().hex}"
     _open(f"s3://{bucket}/runs", "x").files.mkdir(bucket)
     return f"s3://{bucket}/runs", server.stop
@@ -55,7 +54,7 @@ def url(request, tmp_path, monkeypatch):
             else f"file://{tmp_path}/store"
         )
     monkeypatch.setenv("ATTENTION_LAB_STORE", address)
-    monkeypatch.setattr(stored_runs, "_copiers", {})
+    monkeypatch.setattr(store_sync, "_copiers", {})
     yield address
     if stop:
         stop()
@@ -64,7 +63,7 @@ def url(request, tmp_path, monkeypatch):
 @pytest.fixture
 def memory(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
-    monkeypatch.setattr(stored_runs, "_copiers", {})
+    monkeypatch.setattr(store_sync, "_copiers", {})
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import json
 import time
 
-from core.run_folder import RunFolder
-from core.store import Store
-from core.store_copy import Copier
+from core.runs.folder import RunFolder
+from core.runs.store import Store
+from core.runs.store_sync import Copier
 
 
 def files(run: RunFolder) -> dict[str, bytes]:

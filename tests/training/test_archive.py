@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from core.models import ModelConfig
+from core.runs import archive
+from core.runs.archive import pack, unpack
+from core.runs.runs import create_run, find_run, list_runs
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import archive, create_run, find_run, list_runs, prepare, recommended, train
+from core.training import prepare, recommended, train
 from core.training.__main__ import main
-from core.training.archive import pack, unpack
 from tests.training.small import record_numbers, small_run
 from tests.training.zips import parts, refused, trained, zipped
 

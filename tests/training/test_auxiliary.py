@@ -10,10 +10,8 @@ from core.masks import indexer_loss, selection
 from core.models import ModelConfig
 from core.score_block import ScoreBlock
 from core.tasks import TaskConfig
-from core.training.auxiliary import indexer_losses
 from core.training.config import RunConfig
-from core.training.loop import one_step, train
-from core.training.session import prepare
+from core.training.loop import indexer_losses, one_step, prepare, train
 from tests.cases import each
 
 B, T, C, H, KEYS = 3, 11, 24, 3, 3

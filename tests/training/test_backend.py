@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from core.training import backend
+from core.runs import executor
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,6 @@ def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, m
     file = tmp_path / "cpu.max"
     if limit:
         file.write_text(f"{limit}\n", encoding="utf-8")
-    assert backend.cores(file) == cores
-    monkeypatch.setattr(backend, "cores", lambda: cores)
-    assert backend.LocalBackend().slots() == max(2, cores - 1)
+    assert executor.cores(file) == cores
+    monkeypatch.setattr(executor, "cores", lambda: cores)
+    assert executor.LocalBackend().slots() == max(2, cores - 1)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from core.runs.archive import pack, unpack
+from core.runs.runs import create_run
+from core.runs.worker import work
 from core.training import evaluate, loop, prepare, train
-from core.training.archive import pack, unpack
-from core.training.runs import create_run
-from core.training.worker import work
 from tests.training.small import small_run
 
 LOSSES = [3.0, 2.0, 1.0, 1.5, 1.7, 1.6, 9.0, 9.0]  # of steps 0, 2, 4, …

@@ -9,8 +9,9 @@ import torch
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save_file
 
-from core.training import Record, validate
-from core.training.archive import unpack
+from core.runs import archive
+from core.runs.archive import unpack
+from core.training import Record
 from tests.training.zips import parts, refused, zipped
 
 
@@ -68,7 +69,7 @@ def test_records_that_cannot_be_are_refused(tmp_path, packed, line, words):
 
 
 def test_every_field_of_a_record_is_checked():
-    assert validate.FIELDS.keys() == {field.name for field in fields(Record)} - {"maps"}
+    assert archive.FIELDS.keys() == {field.name for field in fields(Record)} - {"maps"}
 
 
 def frame(packed: bytes, **arrays) -> bytes:
@@ -98,7 +99,7 @@ def test_frames_must_fit_their_words(tmp_path, packed):
 def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
     path = tmp_path / "weights.safetensors"
     path.write_bytes(parts(packed)["checkpoints/000004.safetensors"])
-    with validate.safe_open(path, "pt") as file:
+    with archive.safe_open(path, "pt") as file:
         text = dict(file.metadata())
     tensors = load_file(path)
     change(tensors, text)

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from core.training import RunConfig, find_run, list_runs
+from core.runs.runs import find_run, list_runs
+from core.training import RunConfig
 from core.training.__main__ import main
 from tests.training.small import small_run
 

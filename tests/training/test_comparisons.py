@@ -6,8 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind, ttest_rel
 
-from core.training.comparisons import compare
-from core.training.seed_stats import LEVEL, UNITS
+from core.training.seed_stats import LEVEL, UNITS, compare
 from tests.cases import each
 
 SIMULATED = 400  # families of tests; the rule of two standard errors claimed something in 18 to 62 % of them

@@ -2,7 +2,7 @@
 
 import json
 
-from core.training import create_run
+from core.runs.runs import create_run
 from dashboard.views.sweeps.compute import SweepData, load_sweep
 from tests.cases import instance
 from tests.fuzz.readers import sweep_with_outcomes

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, recommended, train
-from core.training.diagnose import diagnose
+from core.training.diagnosis import diagnose
 from tests.cases import each
 from tests.training.small import small_run
 

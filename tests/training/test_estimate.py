@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from core.tasks import TaskConfig, make_task
-from core.training import estimate as estimating
+from core.training import diagnosis as estimating
 from core.training import recommended
-from core.training.estimate import Pace, duration, estimate, in_words, pace
+from core.training.diagnosis import Pace, duration, estimate, in_words, pace
 from dashboard.views.train import compute
 from tests.cases import each
 

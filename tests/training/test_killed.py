@@ -4,9 +4,9 @@ import functools
 
 import pytest
 
-from core.training import Record, create_run, loop
-from core.training.runs import Run
-from core.training.worker import _train
+from core.runs.runs import Run, create_run
+from core.runs.worker import _train
+from core.training import Record, loop
 from tests.training.small import record_numbers, small_run
 
 

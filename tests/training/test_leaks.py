@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.training import create_run, worker
+from core.runs import worker
+from core.runs.runs import create_run
 from dashboard.runtime import attention_frames
 from tests.training.small import small_run
 from tests.training.zips import trained

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from core.models import ModelConfig
+from core.runs import archive
+from core.runs.runs import create_run
 from core.tasks import TaskConfig, make_task
-from core.training import create_run, loop, prepare, train, validate
+from core.training import loop, prepare, train
 from core.training.config import devices, resolve_device
 from core.training.evaluate import buckets, expected_keys, measure_teacher_forced
 from core.training.loop import FINAL, learning_rate
@@ -154,7 +156,7 @@ def test_a_loss_that_is_no_number_says_so():
 
 
 def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
-    from core.training.objectives import Objective
+    from core.training.evaluate import Objective
 
     refused, confirmed = 0.98, 0.995
     scores = iter([0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, confirmed])
@@ -243,7 +245,7 @@ def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
     assert "generator.cuda" not in session.state()[0]
     session.device = "cuda"
     run.save_checkpoint(session, run.config())
-    validate.checkpoints(run, run.config())
+    archive.checkpoints(run, run.config())
     again = prepare(run.config())
     again.restore(*run.checkpoint(0))
     assert given == [], "a CPU has no use for it"

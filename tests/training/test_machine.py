@@ -5,14 +5,14 @@ import re
 
 import torch
 
+from core.runs.archive import pack, unpack
+from core.runs.machine import line, machine, valid
+from core.runs.runs import Run, create_run
+from core.runs.worker import _train
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import RunConfig, create_run, recommended
+from core.training import RunConfig, recommended
 from core.training.__main__ import progress
-from core.training.archive import pack, unpack
-from core.training.machine import line, machine, valid
-from core.training.runs import Run
-from core.training.worker import _train
-from dashboard.runtime.run_summary import summarize
+from dashboard.runtime.run_data import summarize
 from dashboard.views.runs import text as runs_words
 from dashboard.views.train import text as train_words
 from tests.cases import each

@@ -6,7 +6,7 @@ import torch
 from core.decoding import EOS
 from core.tasks import TaskConfig, make_task
 from core.training import evaluate, loop, recommended, train
-from core.training.objectives import objective
+from core.training.evaluate import objective
 from tests.training.small import small_run
 
 

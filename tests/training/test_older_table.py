@@ -4,13 +4,12 @@ import json
 
 import pytest
 
+from core.runs.runs import Run, create_run
+from core.runs.worker import _train
 from core.tasks import TaskConfig, make_task
 from core.tasks.tabular import TableTask
-from core.training import create_run, recommended
-from core.training.runs import Run
-from core.training.worker import _train
-from dashboard.runtime.run_data import load_run
-from dashboard.runtime.run_summary import summarize
+from core.training import recommended
+from dashboard.runtime.run_data import load_run, summarize
 from tests.cases import instance
 
 YOUNGER = ("columns", "dates", "decimal")

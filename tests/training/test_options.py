@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from core.attention import ConfigError
 from core.models import ModelConfig
 from core.training import prepare, train
-from core.training.loop import learning_rate, one_step
-from core.training.objectives import objective
-from core.training.optimizers import make_optimizer
+from core.training.evaluate import objective
+from core.training.loop import learning_rate, make_optimizer, one_step
 from tests.cases import each
 from tests.training.small import record_numbers, small_run
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from core.models import ModelConfig
-from core.training import create_run, prepare, train
-from core.training.session import parts_of
-from core.training.worker import _train
+from core.runs.runs import create_run
+from core.runs.worker import _train
+from core.training import prepare, train
+from core.training.loop import parts_of
 from tests.training.small import record_numbers, small_run
 
 

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from core import run_index
-from core.run_folder import JOURNAL, RunFolder
-from core.run_index import FILE, Details, list_statuses, open_index, unfinished
-from core.training.run_storage import prune
+from core.runs import index as run_index
+from core.runs.folder import JOURNAL, RunFolder
+from core.runs.index import FILE, Details, list_statuses, open_index, unfinished
+from core.runs.runs import prune
 
 
 def made(root, number: int, state: str = "finished", **more) -> RunFolder:

@@ -4,7 +4,8 @@ import time
 import numpy as np
 import pytest
 
-from core.training import Record, create_run, find_run, list_runs
+from core.runs.runs import create_run, find_run, list_runs
+from core.training import Record
 from core.training.record import Prediction
 from tests.training.small import small_run
 

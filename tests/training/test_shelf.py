@@ -3,17 +3,20 @@ import time
 
 import pytest
 
-from core.training import Record, create_run, find_run, list_runs
-from core.training.run_storage import (
+from core.runs.runs import (
     LONGEST_NAME,
+    Run,
+    create_run,
     deleted_runs,
     discard,
     duplicate,
+    find_run,
+    list_runs,
     prune,
     restore,
     size,
 )
-from core.training.runs import Run
+from core.training import Record
 from tests.training.small import small_run
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from core.training.seed_stats import LEVEL, UNITS, SeedStats, interval, line, seed_stats
+from core.training.seed_stats import LEVEL, UNITS, SeedStats, line, mean_interval, seed_stats
 from tests.cases import each
 
 
@@ -38,7 +38,7 @@ def test_no_interval_leaves_the_bounds_of_its_unit_or_its_mean(unit, data):
         data.draw(st.lists(numbers, min_size=2, max_size=10)),
         data.draw(st.sampled_from([0.0, 0.01])),
     )
-    measured = interval(values, unit, data.draw(st.sampled_from([0.05, 0.005])), step)
+    measured = mean_interval(values, unit, data.draw(st.sampled_from([0.05, 0.005])), step)
     if measured is None:
         assert unit == "times" and min(values) == 0  # a ratio of nothing
         return
@@ -49,16 +49,16 @@ def test_no_interval_leaves_the_bounds_of_its_unit_or_its_mean(unit, data):
 
 def test_intervals_by_other_peoples_code():
     values = [0.3, 0.5, 0.1, 0.45, 0.2]
-    mean, low, high = interval(values)
+    mean, low, high = mean_interval(values)
     assert (low, high) == pytest.approx(
         stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
     )
     logs = np.log(values)
     ends = stats.t.interval(0.95, 4, logs.mean(), stats.sem(logs))
-    assert interval(values, "times")[1:] == pytest.approx(np.exp(ends))
+    assert mean_interval(values, "times")[1:] == pytest.approx(np.exp(ends))
     for held in range(6):
         theirs = stats.binomtest(held, 5).proportion_ci(0.95, "exact")
-        assert interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx(
+        assert mean_interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx(
             (theirs.low, theirs.high)
         )
 
@@ -75,7 +75,7 @@ def test_intervals_by_other_peoples_code():
 def test_an_interval_misses_no_difference_in_five_percent_at_most(unit, draw):
     """Each draw comes from two equal conditions, whose difference is 0 and whose ratio is 1."""
     rng, none, count = np.random.default_rng(7), float(unit == "times"), 2000
-    measured = [interval(draw(rng).tolist(), unit) for _ in range(count)]
+    measured = [mean_interval(draw(rng).tolist(), unit) for _ in range(count)]
     missed = sum(not low <= none <= high for _, low, high in measured)
     assert missed / count <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / count) ** 0.5
 

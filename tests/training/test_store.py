@@ -5,14 +5,12 @@ import shutil
 
 import pytest
 
-from core import stored_runs
-from core.store import Store, StoreError, store
-from core.store_items import Item
-from core.stored_runs import bring, copy_now, forget
-from core.training import Record, create_run, find_run, list_runs
-from core.training.run_storage import discard, prune
-from core.training.runs import Run
-from core.training.worker import work
+from core.runs import store_sync
+from core.runs.runs import Run, create_run, discard, find_run, list_runs, prune
+from core.runs.store import Item, Store, StoreError, store
+from core.runs.store_sync import bring, copy_now, forget
+from core.runs.worker import work
+from core.training import Record
 from tests.training.small import record_numbers, run_command, small_run
 from tests.training.stores import expire, files, held_by
 
@@ -181,7 +179,7 @@ def test_an_empty_disk_deletes_nothing_from_the_store(memory, server, worker_her
     work(run.path)
     copy_now()
     shutil.rmtree(red.root)
-    stored_runs._copiers.clear()  # a new process on a new machine of the same name
+    store_sync._copiers.clear()  # a new process on a new machine of the same name
     again = server("red")
     assert copy_now() == "" and [row.id for row in again.elsewhere()] == [run.id]
 

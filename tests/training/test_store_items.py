@@ -8,10 +8,10 @@ from core.corpus import Corpus, CorpusConfig
 from core.corpus import run as corpus_run
 from core.corpus.run import load, save_statistics
 from core.files import REPORTS, runs_folder, write_atomically
-from core.store import Store, StoreError
-from core.stored_runs import bring, copy_now
-from core.training import create_run
-from core.training.sweep_files import create_sweep, delete_sweep
+from core.runs.runs import create_run
+from core.runs.store import Store, StoreError
+from core.runs.store_sync import bring, copy_now
+from core.runs.sweeps import create_sweep, delete_sweep
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import people, reports
 from dashboard.views.sweeps import compute

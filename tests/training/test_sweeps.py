@@ -10,20 +10,21 @@ import pytest
 
 from core.attention import Choice, ConfigError, preset
 from core.models import ModelConfig
-from core.tasks import TaskConfig, make_task
-from core.training import Record, create_run, loop, recommended, sweep_command, worker
-from core.training.__main__ import main
-from core.training.loop import FINAL
-from core.training.runs import Run
-from core.training.sweep_command import summary
-from core.training.sweep_files import (
+from core.runs import sweeps, worker
+from core.runs.runs import Run, create_run
+from core.runs.sweeps import (
     Outcome,
     Sweep,
     create_sweep,
     delete_sweep,
     find_sweep,
     list_sweeps,
+    summary,
 )
+from core.tasks import TaskConfig, make_task
+from core.training import Record, loop, recommended
+from core.training.__main__ import main
+from core.training.loop import FINAL
 from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_text, vary
 from tests.cases import each
 from tests.training.small import small_run
@@ -258,7 +259,7 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
         assert find_sweep(name) is None
     delete_sweep(sweeps[0])
     assert find_sweep(sweeps[0].id) is None and len(list_sweeps()) == 2
-    monkeypatch.setattr("core.training.sweep_files.MAX_SWEEPS", 2)
+    monkeypatch.setattr("core.runs.sweeps.MAX_SWEEPS", 2)
     assert create_sweep(sweep_config()) in list_sweeps() and len(list_sweeps()) == 2
 
 
@@ -295,7 +296,7 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
         return capsys.readouterr().out
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep_command, "start_worker", work_here)
+        patch.setattr(sweeps, "start_worker", work_here)
         output = say(
             str(file),
             "--axis",
@@ -333,7 +334,7 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, caps
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        sweep_command,
+        sweeps,
         "start_worker",
         lambda run: SimpleNamespace(wait=interrupted, terminate=lambda: stopped.append(run.id)),
     )

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from core.training.__main__ import main
-from core.training.runs import Run, create_run, open_run
-from core.training.tensorboard import (
+from core.runs.runs import Run, create_run, open_run
+from core.runs.tensorboard import (
     TAGS,
     heads_images,
     scalars,
@@ -21,7 +20,8 @@ from core.training.tensorboard import (
     tensorboard_zip,
     write_tensorboard,
 )
-from core.training.worker import work
+from core.runs.worker import work
+from core.training.__main__ import main
 from tests.training.small import small_run
 
 

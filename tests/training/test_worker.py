@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.training import create_run, loop, train, worker
+from core.runs import worker
+from core.runs.runs import Run, create_run, find_run
+from core.training import loop, train
 from core.training.loop import FINAL
-from core.training.runs import Run, find_run
 from tests.training.small import SAME_LAST_BIT, record_numbers, run_command, small_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ LONG = dict(steps=20_000, seconds=300, record_every=20, finish_early=False)
 
 def command(*arguments: str, **env: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", "core.training.worker", *arguments],
+        [sys.executable, "-m", "core.runs.worker", *arguments],
         cwd=ROOT,
         encoding="utf-8",
         stdin=subprocess.PIPE,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.training import Run, create_run, prepare, train
-from core.training.archive import unpack
+from core.runs.archive import unpack
+from core.runs.runs import Run, create_run
+from core.training import prepare, train
 from tests.training.small import small_run
 
 

@@ -37,10 +37,8 @@ from core.tasks import Example, Task, TaskConfig, make_task
 from core.tasks.metrics import bleu, exact_match
 from core.tasks.text import TextTask
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped
-from core.training.loop import gradient_norms
-from core.training.objectives import objective
-from core.training.session import Session
+from core.training.evaluate import Stopped, objective
+from core.training.loop import Session, gradient_norms
 
 # Post-norm needs warm-up, pre-norm does not, and a deep stack without residual connections does not train.
 

@@ -31,8 +31,7 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.config import RunConfig, recommended
 from core.training.evaluate import Stopped
-from core.training.loop import one_step
-from core.training.session import Session
+from core.training.loop import Session, one_step
 
 # One vector for a whole sentence is a bottleneck: quality by the length of the source, with attention and without.
 

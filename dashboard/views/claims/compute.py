@@ -13,7 +13,7 @@ from core.claims.run import Group, find_group
 from core.claims.shipped import Shipped
 from core.entries import ConfigError
 from core.params import Value
-from core.training.runs import Status
+from core.runs.folder import Status
 from core.training.seed_stats import SeedStats, seed_stats
 
 

@@ -9,7 +9,7 @@ import zipfile
 
 from core.claims import shipped
 from core.claims.shipped import Shipped, versions
-from core.training.machine import machine
+from core.runs.machine import machine
 from dashboard.draw.pictures import figure_files
 from dashboard.views.claims.charts import results_figure
 from dashboard.views.claims.compute import ClaimResult, OwnRun

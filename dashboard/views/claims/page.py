@@ -11,7 +11,7 @@ from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig, Group
 from core.claims.shipped import Shipped, citation
 from core.entries import ConfigError
-from core.training.runs import Run
+from core.runs.runs import Run
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import fragment

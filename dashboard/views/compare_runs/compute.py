@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from core.trace import Head
+from core.training.evaluate import SourceMaps, source_maps
 from core.training.record import Record
-from core.training.source_maps import SourceMaps, source_maps
 from dashboard.draw.multiples import Tile
 from dashboard.runtime.attention_frames import best_head, steps_with_maps, watched_examples
-from dashboard.runtime.run_data import RunData, load_run, task_of
-from dashboard.runtime.run_summary import RunSummary
+from dashboard.runtime.run_data import RunData, RunSummary, load_run, task_of
 
 Value = Callable[[Record], float | None]
 LONGEST = 30  # characters of a name beside a curve

@@ -10,9 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.trace import Head
 from dashboard.runtime import people
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.link_values import link_value, one_of
-from dashboard.runtime.run_summary import RunSummary, rival, summarize
+from dashboard.runtime.run_data import EXAMPLE_RUNS, RunSummary, rival, summarize
 from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import plain

@@ -12,8 +12,7 @@ from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import count_parameters
-from dashboard.runtime.run_summary import list_summaries
+from dashboard.runtime.run_data import count_parameters, list_summaries
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import curves
 from dashboard.views.compare_runs.compute import ComparedRun, Maps, sides

@@ -8,7 +8,7 @@ import numpy as np
 
 from dashboard.draw.multiples import Tile
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 from dashboard.views.compare_runs.compute import ComparedRun, Maps
 from dashboard.views.compare_runs.controls import Controls
 
@@ -27,7 +27,7 @@ alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_
 """
 READ_MAPS = """
 from core.tasks import make_task
-from core.training.source_maps import source_maps
+from core.training.evaluate import source_maps
 
 maps = {}
 for name, (at, layer, head) in picked.items():
@@ -59,7 +59,7 @@ def script(
     )
     code = f"""
 from core.training.record import one_a_step
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 runs = {{
 {paths}

@@ -30,8 +30,9 @@ from core.pretrained import ModelInputs
 from core.pretrained.load import maps_bytes
 from core.roles import ROLES, RoleScores
 from core.roles.scores import ranked_heads
+from core.runs.folder import Status
+from core.runs.runs import Run, list_runs
 from core.trace import Head, Kind
-from core.training.runs import Run, Status, list_runs
 from dashboard.runtime import people
 from dashboard.runtime.cache import measurements, remembered, shared
 from dashboard.runtime.threads import one_thread

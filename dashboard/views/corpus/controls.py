@@ -15,10 +15,10 @@ from core.corpus.texts import LONGEST, has_training_data, split_texts
 from core.entries import ConfigError, Param
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
+from core.runs.runs import Run
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
 from core.trace import Head, Kind
-from core.training.runs import Run
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.views.corpus.compute import Measurement
 from dashboard.widgets.data_upload import data_widget, link_data

@@ -7,7 +7,7 @@ import numpy as np
 from core.corpus.joint_map import joint_map, nearness
 from core.corpus.measures import COPYING
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 from dashboard.views.corpus import compute
 from dashboard.views.corpus.compute import MAP_TEXTS, MAP_TOKENS, Measurement
 from dashboard.views.corpus.controls import Controls, HeadControls
@@ -35,10 +35,10 @@ def script(measurement: Measurement, controls: Controls, chosen: HeadControls) -
     again = source_of(config).replace("\n", "\n# ")
     read = f"""
 from core.corpus.run import load
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 run = open_run({path_code(measurement.run.path)})
-# core.corpus.run.create(config, folder) and python -m core.training.worker FOLDER measure it again, for the config
+# core.corpus.run.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
 # {again}
 corpus = load(run)
 print(corpus.texts, "texts,", corpus.cut, "cut")

@@ -10,11 +10,11 @@ from pathlib import Path
 from core.attention import ConfigError
 from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, greedy, search
 from core.models import MODELS, Seq2Seq
+from core.runs.runs import LISTED, Run, list_runs
 from core.tasks import Example, Task
 from core.tasks.metrics import score
-from core.training.runs import LISTED, Run, list_runs
 from dashboard.runtime import cache
-from dashboard.runtime.example_runs import EXAMPLE_RUNS, HERE
+from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE
 
 HALF_TRAINED = Run(HERE / "example_numbers")
 HELD_OUT, READ, LONGEST = (

@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 
 from core.decoding import SearchSettings
+from core.runs.runs import Run
 from core.tasks import Task
-from core.training.runs import Run
 from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_data import LAST, task_of

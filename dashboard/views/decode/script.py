@@ -7,7 +7,7 @@ import numpy as np
 from core.decoding import force_tokens
 from core.tasks import Task
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 from dashboard.views.decode.compute import HELD_OUT, SearchResult, longest_of
 from dashboard.views.decode.controls import Controls
 
@@ -45,7 +45,7 @@ def script(controls: Controls, result: SearchResult, task: Task, path: list[int]
     )
     code = f"""
 from core.decoding import Prompt, SearchSettings, search
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 model, task = open_run({path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
 example = {made}

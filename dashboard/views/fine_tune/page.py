@@ -16,8 +16,8 @@ from core.finetune.config import FineTuneConfig, own_rows
 from core.finetune.data import parse
 from core.finetune.run import make_trainer
 from core.pretrained import PretrainedError
+from core.runs.machine import line
 from core.trace import AttentionTrace
-from core.training.machine import line
 from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import number, percent

@@ -8,8 +8,8 @@ import numpy as np
 
 from core.difference import HeadChange
 from dashboard.draw.scripts import Cell, Script
-from dashboard.runtime.example_runs import path_code
 from dashboard.runtime.fine_tune_data import FineTuneData
+from dashboard.runtime.run_data import path_code
 from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.widgets import fine_tuned_models
 from dashboard.widgets.model_picker.code import import_block, model_lines
@@ -41,7 +41,7 @@ def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None
 import pandas as pd
 
 from core.finetune.run import about, config_of
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 run = open_run({path_code(data.run.path)})
 config = config_of(run)  # `python -m core.finetune {data.config.task if data.config else "classify"} RUN_DIR` trains

@@ -15,9 +15,8 @@ from dashboard.draw.picture_files import Entry, report_pdf
 from dashboard.draw.pictures import MapsPicture, size_of, with_own_ids
 from dashboard.navigation import step_of
 from dashboard.runtime.attention_frames import best_head, head_over_time, steps_with_maps, tokens
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.reports import Report, ReportView
-from dashboard.runtime.run_data import load_run
+from dashboard.runtime.run_data import EXAMPLE_RUNS, load_run
 from dashboard.views.report import text
 
 MARGIN = 12  # pixels of paper around a drawing

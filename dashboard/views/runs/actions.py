@@ -11,18 +11,17 @@ import streamlit as st
 from core.attention import ConfigError
 from core.files import sentence_of, zip_of
 from core.finetune.run import result
+from core.runs import archive
+from core.runs.runs import LONGEST_NAME, discard, restore
+from core.runs.tensorboard import tensorboard_zip
 from core.tasks import make_task
-from core.training import archive
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.run_storage import LONGEST_NAME, discard, restore
-from core.training.tensorboard import tensorboard_zip
 from dashboard.draw.formats import byte_size
 from dashboard.navigation import PAGES, STEPS
 from dashboard.runtime import jobs, people
-from dashboard.runtime.copies import copy_run
 from dashboard.runtime.limits import MB, admit_upload, at_most, make_room, most_seconds, most_steps
 from dashboard.runtime.link_values import between, link_value, one_of
-from dashboard.runtime.run_summary import RunSummary
+from dashboard.runtime.run_data import RunSummary, copy_run
 from dashboard.views.runs.controls import select
 from dashboard.widgets.flash import flash, flash_errors, pop_flash
 from dashboard.widgets.panels import plain

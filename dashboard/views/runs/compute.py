@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.run_index import RunIndex, open_index
-from core.training.run_storage import size
-from core.training.runs import Run, runs_folder
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from dashboard.runtime.run_summary import RunSummary, describe, summarize
+from core.files import runs_folder
+from core.runs.index import RunIndex, open_index
+from core.runs.runs import Run, size
+from dashboard.runtime.run_data import EXAMPLE_RUNS, RunSummary, describe, summarize
 
 ROWS = 50  # of the list at once
 

@@ -12,20 +12,19 @@ import pandas as pd
 import streamlit as st
 
 from core.files import hosted
-from core.store import StoredRun, StoreError
-from core.stored_runs import bring, copier
-from core.training.archive import unpack
+from core.runs.archive import unpack
+from core.runs.store import StoredRun, StoreError
+from core.runs.store_sync import bring, copier
 from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import byte_size, duration, number, percent
 from dashboard.draw.palette import CATEGORIES, Ink
 from dashboard.draw.vega import split_data
-from dashboard.runtime.cluster import cluster_state
 from dashboard.runtime.forgetting import delete_mine
+from dashboard.runtime.jobs import cluster_state
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.person import has_cookie
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import damage_of, records_of
-from dashboard.runtime.run_summary import RunSummary
+from dashboard.runtime.run_data import RunSummary, damage_of, records_of
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import Board, load_board
 from dashboard.views.runs.controls import draw_pages, draw_search, linked_ids, select

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.runs.runs import Run
 from core.training.record import Record, one_a_step
-from core.training.runs import Run
 from dashboard.draw.curves import points
 from dashboard.draw.scripts import Cell, Script
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 
 CURVES = "The records of one run: a row for each step at which it was measured."
 NAMES = ("loss", "train_loss", "exact", "letters", "error")
@@ -28,7 +28,7 @@ def script(run: Run) -> Script:
 import pandas as pd
 
 from core.training.record import one_a_step
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 run = open_run({path_code(run.path)})
 records = one_a_step(run.records())

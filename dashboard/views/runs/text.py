@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.cluster.spool import ClusterState
 from core.files import hosted
-from core.store import StoredRun
-from core.training.machine import line
-from core.training.run_storage import GRACE, MAX_RUNS, most_bytes
+from core.runs.machine import line
+from core.runs.ray_queue import ClusterState
+from core.runs.runs import GRACE, MAX_RUNS, most_bytes
+from core.runs.store import StoredRun
 from dashboard.draw.formats import byte_size, duration, number, percent
-from dashboard.runtime.cluster import node_text
+from dashboard.runtime.jobs import node_text
 from dashboard.runtime.limits import MB, at_most, limits
-from dashboard.runtime.run_labels import STATES
-from dashboard.runtime.run_summary import RunSummary, rival
+from dashboard.runtime.run_data import STATES, RunSummary, rival
 from dashboard.widgets.panels import plain
 
 

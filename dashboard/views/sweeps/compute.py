@@ -7,11 +7,10 @@ from pathlib import Path
 
 from core.attention import ConfigError
 from core.files import SWEEPS
-from core.stored_runs import bring_all
+from core.runs.store_sync import bring_all
+from core.runs.sweeps import MEASURES, Outcome, Sweep, find_sweep, sweep_comparisons
 from core.tasks import Task
-from core.training.comparisons import Comparison
-from core.training.seed_stats import Line, SeedStats, line, seed_stats
-from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep, sweep_comparisons
+from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
 from dashboard.runtime import people
 from dashboard.runtime.run_data import task_of

@@ -8,17 +8,16 @@ from typing import Any
 import streamlit as st
 
 from core.attention import ConfigError
+from core.runs.runs import Run, list_runs
+from core.runs.sweeps import Sweep, list_sweeps
 from core.tasks import TASKS, TaskConfig, task_entry
 from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
-from core.training.runs import Run, list_runs
-from core.training.sweep_files import Sweep, list_sweeps
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
 from dashboard.runtime.limits import at_most, most_seconds, most_steps
 from dashboard.runtime.link_values import by_history, link_value, one_of
-from dashboard.runtime.run_data import task_of
-from dashboard.runtime.run_labels import MODEL_NAMES
+from dashboard.runtime.run_data import MODEL_NAMES, task_of
 from dashboard.views.sweeps import values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, linked, load_sweep
 from dashboard.widgets.panels import caption, plain

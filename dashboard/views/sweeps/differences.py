@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isinf
 
-from core.training.comparisons import Comparison
+from core.training.seed_stats import Comparison
 from dashboard.draw.formats import number
 from dashboard.views.sweeps.compute import SweepData
 from dashboard.views.sweeps.units import NARROW, join, places, scaled

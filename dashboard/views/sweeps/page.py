@@ -11,10 +11,9 @@ import streamlit as st
 
 from core.attention import ConfigError
 from core.claims.sweep_claim import MEASURES, SweepClaim
-from core.training.comparisons import compare
-from core.training.runs import Run
-from core.training.seed_stats import Line, SeedStats
-from core.training.sweep_files import Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
+from core.runs.runs import Run
+from core.runs.sweeps import Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
+from core.training.seed_stats import Line, SeedStats, compare
 from core.training.sweeps import Cell, SweepConfig, vary
 from dashboard.draw.curves import SeedRow, seed_marks
 from dashboard.draw.formats import number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dashboard.draw.scripts import Cell, Script
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 from dashboard.views.sweeps.compute import SweepData
 
 SEEDS = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
@@ -50,7 +50,9 @@ def script(data: SweepData, measure: str, over: str) -> Script:
 from pathlib import Path
 
 from core.training.seed_stats import seed_stats
-from core.training.sweep_files import MEASURES, Sweep, sweep_comparisons
+from core.runs.sweeps import MEASURES
+from core.runs.sweeps import Sweep
+from core.runs.sweeps import sweep_comparisons
 from core.training.sweeps import value_text
 
 sweep = Sweep(Path({path_code(data.sweep.path)}))  # `python -m core.training sweep` trains one

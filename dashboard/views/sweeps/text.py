@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.models.config import RECURRENT
+from core.runs.sweeps import MEASURES, Outcome
 from core.training.seed_stats import SeedStats
-from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.draw.formats import about_duration
 from dashboard.draw.picture_files import csv_file

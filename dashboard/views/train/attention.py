@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.trace import Kind
-from core.training.source_maps import source_weights
+from core.training.evaluate import source_weights
 from dashboard.draw import grids
 from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.formats import number

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.tasks import Task
-from core.training.diagnose import Finding
+from core.training.diagnosis import Finding
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Ink

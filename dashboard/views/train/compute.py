@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from core.training.config import RunConfig
-from core.training.diagnose import Finding, diagnose
-from core.training.estimate import Pace, in_words, pace
+from core.training.diagnosis import Finding, Pace, diagnose, in_words, pace
 from core.training.loop import FINAL
 from dashboard.runtime.run_data import RunData, task_of
 from dashboard.runtime.threads import one_thread

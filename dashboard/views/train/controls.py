@@ -19,8 +19,7 @@ from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
 from dashboard.runtime.limits import within
 from dashboard.runtime.link_values import between, link_param, link_value, one_of
-from dashboard.runtime.run_data import count_parameters, task_of
-from dashboard.runtime.run_labels import MODEL_NAMES
+from dashboard.runtime.run_data import MODEL_NAMES, count_parameters, task_of
 from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose_attention, summary
 from dashboard.views.train.parameters import RATES, WIDTHS

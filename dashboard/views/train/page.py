@@ -13,21 +13,20 @@ from core.attention import Choice
 from core.attention.config import entry
 from core.memory import is_small
 from core.models import ModelConfig
+from core.runs.machine import line
+from core.runs.runs import Run
 from core.tasks import Task, TaskConfig, make_task
 from core.training import recommended
 from core.training.config import RunConfig
+from core.training.evaluate import source_weights
 from core.training.loop import train
-from core.training.machine import line
 from core.training.record import Prediction, Record
-from core.training.runs import Run
-from core.training.source_maps import source_weights
 from dashboard.draw import grids, tables
 from dashboard.draw.palette import Ink
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs, people
 from dashboard.runtime.attention_frames import watched_examples
-from dashboard.runtime.copies import copy_run
 from dashboard.runtime.limits import LimitReached, most_seconds, most_steps
 from dashboard.runtime.link_values import between, forget_other_runs, is_new, link_value
 from dashboard.runtime.page_pictures import add_script
@@ -36,6 +35,7 @@ from dashboard.runtime.run_data import (
     EXAMPLE_RUN,
     RunData,
     config_from_link,
+    copy_run,
     damage_of,
     linked_run,
     linked_run_id,
@@ -160,7 +160,7 @@ def _figures(data: RunData) -> None:
     elif data.records:
         draw(data)
     else:
-        placeholder(text.nothing_yet(data.live, jobs.place(data.run) is not None))
+        placeholder(text.nothing_yet(data.live, jobs.place_of(data.run) is not None))
 
 
 def draw(data: RunData) -> None:

@@ -6,8 +6,7 @@ import numpy as np
 
 from dashboard.draw.curves import points
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.example_runs import path_code
-from dashboard.runtime.run_data import RunData
+from dashboard.runtime.run_data import RunData, path_code
 from dashboard.views.train.attention import Moment
 
 CURVES = "The records of the run: a row for each step at which it was measured. `train(config)` gives them again."
@@ -40,7 +39,7 @@ def script(data: RunData, moment: Moment) -> Script:
         "from core.tasks import TaskConfig, make_task",
         "from core.training.config import RunConfig",
         "from core.training.record import one_a_step",
-        "from core.training.runs import open_run",
+        "from core.runs.runs import open_run",
     ]
     curves = (
         "import pandas as pd\n\n"
@@ -89,7 +88,7 @@ print(record.loss, record.exact, record.expected)
         return Cell(STEP.partition(",")[0] + ".", code), results
     key = f"{head.example}:{head.kind}"
     code = (
-        f"from core.models import map_tokens\nfrom core.training.source_maps import axis_tokens\n{code}"
+        f"from core.models import map_tokens\nfrom core.training.evaluate import axis_tokens\n{code}"
         + f"""
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from core.models import sentence_spans
 from core.models.titles import NAMES
+from core.runs.folder import Status
 from core.tasks import Task, task_entry
 from core.training.config import RunConfig
 from core.training.loop import PASS
 from core.training.record import Prediction, Record
-from core.training.runs import Status
 from dashboard.draw.formats import duration, number, percent, score
 from dashboard.draw.tables import DocumentWeights
 from dashboard.widgets.panels import plain

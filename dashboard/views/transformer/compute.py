@@ -16,8 +16,7 @@ from core.models.outline import with_layers
 from core.seeding import seeded_rng
 from core.tasks import Task, TaskConfig, make_task
 from core.trace import AttentionTrace, Kind
-from core.training.example_reading import read_example
-from core.training.objectives import objective
+from core.training.evaluate import objective, read_example
 from dashboard.runtime.cache import remembered, shared
 from dashboard.views.transformer.controls import Controls, run_of
 

@@ -11,12 +11,12 @@ from core.attention import ConfigError, heads_that_divide
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.positions import POSITIONS
+from core.runs.runs import Run, find_run, list_runs
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
-from core.training.runs import Run, find_run, list_runs
 from core.training.sweeps import SAME
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import is_new, link_value, one_of
+from dashboard.runtime.run_data import EXAMPLE_RUNS
 from dashboard.widgets.layer_pattern import pattern_label, published
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import BOUND, keep_heads, note_heads

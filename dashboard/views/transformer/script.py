@@ -6,7 +6,7 @@ import numpy as np
 
 from core.trace import Kind
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 from dashboard.views.transformer.compute import BATCH, Measurements
 from dashboard.views.transformer.controls import Controls, run_of
 
@@ -18,7 +18,7 @@ ATTENTION = (
 )
 MEASURE = f"""
 from core.models.model_summary import summarize
-from core.training.objectives import objective
+from core.training.evaluate import objective
 
 examples, losses = task.held_out({BATCH})[:{BATCH}], []
 batch, goal = task.collate(examples), objective(task)
@@ -39,7 +39,7 @@ for part in tree.children:
 def script(controls: Controls, result: Measurements, kind: Kind, layer: int, head: int) -> Script:
     """The model of the controls, its size, and the picked kind of attention."""
     read = f"""
-from core.training.example_reading import read_example
+from core.training.evaluate import read_example
 
 reading = read_example(model, config, task, examples[0])
 trace = reading.trace.of({kind!r})
@@ -76,7 +76,7 @@ def _model(controls: Controls) -> str:
     run = None if controls.seeded else run_of(controls.run)
     if run is not None:
         return f"""
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 run = open_run({path_code(run.path)})  # core.training.train(run.config()) trains it again
 config = run.config().model

@@ -12,8 +12,8 @@ from core.finetune.run import config_of, is_fine_tune, result
 from core.map_transform import MapTransform, group_by_word, transform_map
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, read
 from core.pretrained.load import untrained
+from core.runs.runs import LISTED, Run, list_runs
 from core.trace import AttentionTrace, Kind
-from core.training.runs import LISTED, Run, list_runs
 from dashboard.runtime.cache import model, shared
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.widgets.fine_tuned_models import after, before

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
 
-from core.training import Run, create_run
-from core.training.worker import work
+from core.runs.runs import Run, create_run
+from core.runs.worker import work
 from dashboard.runtime.racing import machine
 from dashboard.views.why.controls import Controls, Model
 from dashboard.views.why.trained_models import Sentence, TrainedModel, models, sentence

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.training import Run, Status
+from core.runs.folder import Status
+from core.runs.runs import Run
 from dashboard.runtime.cache import shared
 from dashboard.runtime.run_data import records_of
 from dashboard.views.why import bottleneck

@@ -10,8 +10,9 @@ import streamlit as st
 from core.attention import ConfigError
 from core.attention.config import entry
 from core.models import ModelConfig
+from core.runs.runs import Run
 from core.tasks import TaskConfig
-from core.training import Run, RunConfig
+from core.training import RunConfig
 from core.training.config import BOUNDS
 from dashboard.runtime import jobs, people
 from dashboard.runtime.limits import most_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dashboard.draw.scripts import Cell, Script
-from dashboard.runtime.example_runs import path_code
+from dashboard.runtime.run_data import path_code
 from dashboard.views.why.compute import Comparison
 from dashboard.views.why.trained_models import by_length
 
@@ -29,7 +29,7 @@ print(exact.round(1))
 RUNS = """
 import pandas as pd
 
-from core.training.runs import open_run
+from core.runs.runs import open_run
 
 runs = [open_run(path) for path in [{paths}]]
 # core.training.train(runs[0].config()) trains one again, a record after the other

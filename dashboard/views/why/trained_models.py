@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from core.training import Record, Run, RunConfig
+from core.runs.runs import Run
+from core.training import Record, RunConfig
 from core.training.record import Bucket
 from core.training.seed_stats import SeedStats
 from dashboard.views.why.controls import Model

@@ -13,14 +13,12 @@ import ray
 from filelock import FileLock
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySystemError, RpcError
 
-from core.cluster import mirror, spool
-from core.cluster.mirror import Changes, Stamp
-from core.cluster.node import NodeWorker, pack_plugins
-from core.cluster.settings import code_version, needs, words
-from core.cluster.spool import Entry
 from core.files import HOSTED, hosted
 from core.plugins import folder as plugins_folder
-from core.run_folder import ENDED
+from core.runs import folder, ray_queue
+from core.runs.folder import ENDED, Changes, Stamp
+from core.runs.ray_node import NodeWorker, pack_plugins
+from core.runs.ray_queue import Entry, code_version, needs, words
 
 POLL_SECONDS = 0.3  # between two questions to a node, or PAUSE times as long as the answer took
 PAUSE = 4.0
@@ -129,7 +127,7 @@ class Course:
     def _arrive(self, here: Mapping[str, Any]) -> bool:
         """The actor has its place."""
         names = {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
-        self.node = names.get(here["node"], here["node"])[: spool.LONGEST_NAME]
+        self.node = names.get(here["node"], here["node"])[: ray_queue.LONGEST_NAME]
         if here["started"]:  # by an earlier bridge
             return True
         if self.run.stop_request():
@@ -144,13 +142,13 @@ class Course:
                 ),
             )
         if not hosted():
-            nodes = [*spool.node_names(self.run.metadata()), self.node]
-            self.run.update_metadata(nodes=nodes[-spool.NODES :])
+            nodes = [*ray_queue.node_names(self.run.metadata()), self.node]
+            self.run.update_metadata(nodes=nodes[-ray_queue.NODES :])
         self.run.set_status("starting", words(f"Starts on the node {self.node}.", "Starts."))
         environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
         self._ask(
             self.actor.start.remote(
-                self.run.id, mirror.pack(self.run.path), pack_plugins(plugins_folder()), environ
+                self.run.id, folder.pack(self.run.path), pack_plugins(plugins_folder()), environ
             ),
             self._started,
         )
@@ -162,7 +160,7 @@ class Course:
 
     def _take(self, changes: Changes) -> bool:
         """Write what came back; the status last, so that a final one finds everything there."""
-        mirror.apply(self.run.path, changes)
+        folder.apply(self.run.path, changes)
         now = time.monotonic()
         self.known, self.due = changes.known, now + max(POLL_SECONDS, PAUSE * (now - self.sent_at))
         before = self.run.metadata()
@@ -203,7 +201,7 @@ class Course:
 
     def end(self, state: str = "", message: str = "") -> bool:
         """Give the run back, with its final state unless it has one; without any, its server says what came."""
-        spool.remove(self.run)
+        ray_queue.remove(self.run)
         if state and self.run.exists():
             self.run.set_status(state, message)
         self.lock.release()

@@ -1,4 +1,4 @@
-"""Train one run's folder in a process of its own: `python -m core.training.worker RUN_DIR`.
+"""Train one run's folder in a process of its own: `python -m core.runs.worker RUN_DIR`.
 
 A folder with checkpoints continues from the last one. With --spare it first imports torch and takes an optimizer step,
 then reads RUN_DIR from its standard input. `python -m core.training` is the command for people.
@@ -28,14 +28,12 @@ from core.files import clear_drafts, disk_refused, hosted, sentence_of, without_
 from core.memory import end_first, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
+from core.runs.machine import limit_memory, record_machine
+from core.runs.runs import CHECKPOINTS, Run
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from core.training.gpus import limit_memory
-from core.training.loop import train
-from core.training.machine import record_machine
+from core.training.loop import Session, one_thread, prepare, train
 from core.training.record import Record, cap_reached
-from core.training.runs import CHECKPOINTS, Run
-from core.training.session import Session, one_thread, prepare
 
 MEMORY_MB = 3_000
 NO_MEMORY = re.compile(
@@ -66,9 +64,7 @@ def work(
             limit_memory(run)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
                 if "finetune" in run.metadata():
-                    from core.finetune.run import (
-                        work as fine_tune,
-                    )  # Hugging Face's Trainer is large
+                    from core.finetune.run import work as fine_tune
 
                     state, message = fine_tune(run, stop, on_record)
                 elif "corpus" in run.metadata():
@@ -240,7 +236,7 @@ def resident_mb() -> float:
     """The peak resident memory of this process in MB; 0 on Windows, which lacks `resource`: no limit holds there."""
     if sys.platform == "win32":
         return 0.0
-    import resource  # ru_maxrss: kilobytes on Linux, bytes on macOS
+    import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
@@ -268,7 +264,7 @@ def _end_with_input() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m core.training.worker", description=__doc__.splitlines()[0]
+        prog="python -m core.runs.worker", description=__doc__.splitlines()[0]
     )
     parser.add_argument("run_dir", nargs="?", type=Path)
     parser.add_argument(

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from core.files import seconds_of, zip_of
-from core.training.machine import line
+from core.runs.machine import line
+from core.runs.runs import Run
 from core.training.record import Record
-from core.training.runs import Run
 
 TAGS = {
     "loss/training": "train_loss",

@@ -7,18 +7,57 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from core.cluster import spool
-from core.cluster.settings import address, cpus
 from core.files import hosted
-from core.run_folder import RunFolder
-from core.training import gpus, worker_process
-from core.training.runs import Run
+from core.runs import machine, ray_queue
+from core.runs.folder import RunFolder
+from core.runs.machine import environment, number_of
+from core.runs.ray_queue import address, cpus
+from core.runs.runs import Run
+
+# Start core.runs.worker in a process of its own, on one thread.
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start_process(run: Run) -> subprocess.Popen:
+    """A worker that trains or measures a run's folder, and writes its log there."""
+    return spawn_worker([str(run.path)], log=run.path / "worker.log", gpu=number_of(run))
+
+
+def spawn_worker(
+    arguments: Sequence[str],
+    stdin: int | None = None,
+    log: Path | None = None,
+    gpu: int | None = None,
+) -> subprocess.Popen:
+    """A worker with these arguments, on one of several GPUs; without a log, its errors are visible on our standard
+    error."""
+    env = {
+        **os.environ,
+        **environment(gpu),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONUTF8": "1",
+    }
+    with open(log or os.devnull, "ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "core.runs.worker", *arguments],
+            cwd=ROOT,
+            env=env,
+            stdin=stdin or subprocess.DEVNULL,
+            stdout=out,
+            stderr=out if log else None,
+            start_new_session=True,
+        )  # a run outlives the server and Ctrl-C
+
 
 MOST_SLOTS = 50  # runs into which a claim is split at most
 MOST_RUNS = 1_000  # that are handed to a cluster at once
@@ -58,7 +97,7 @@ class LocalBackend:
     """Worker processes of this machine; the queue is the caller's."""
 
     def start(self, run: Run) -> Worker:
-        return worker_process.start_worker(run)
+        return start_process(run)
 
     def slots(self) -> int:
         """One core is left to the pages, but two runs are always allowed."""
@@ -68,7 +107,7 @@ class LocalBackend:
         return max(0, free)
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
-        return gpus.admit(run, busy)
+        return machine.admit(run, busy)
 
     def holds(self, run: RunFolder) -> bool:
         return False
@@ -78,18 +117,18 @@ class RayBackend:
     """The nodes of a Ray cluster, which queues what it has no room for."""
 
     def start(self, run: Run) -> Worker:
-        spool.submit(run)
+        ray_queue.submit(run)
         return ClusterWorker(run)
 
     def slots(self) -> int:
         """One until the cluster is reached."""
-        spool.ensure_bridge()
-        return max(1, min(MOST_SLOTS, int(spool.load_state().cpus / cpus())))
+        ray_queue.ensure_bridge()
+        return max(1, min(MOST_SLOTS, int(ray_queue.load_state().cpus / cpus())))
 
     def room(self, free: int) -> int:
         """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""
-        spool.ensure_bridge()
-        if not spool.load_state().reachable:
+        ray_queue.ensure_bridge()
+        if not ray_queue.load_state().reachable:
             return 0
         return max(0, free) if hosted() else MOST_RUNS
 
@@ -97,7 +136,7 @@ class RayBackend:
         return True
 
     def holds(self, run: RunFolder) -> bool:
-        return spool.holds(run)
+        return ray_queue.holds(run)
 
 
 @dataclass(frozen=True)
@@ -108,10 +147,10 @@ class ClusterWorker:
 
     def wait(self, timeout: float | None = None) -> None:
         end = time.monotonic() + (float("inf") if timeout is None else timeout)
-        while spool.holds(self.run) or self.run.alive():
+        while ray_queue.holds(self.run) or self.run.alive():
             if time.monotonic() > end:
                 raise subprocess.TimeoutExpired(self.run.id, timeout or 0.0)
-            spool.ensure_bridge()
+            ray_queue.ensure_bridge()
             time.sleep(POLL_SECONDS)
 
     def terminate(self) -> None:

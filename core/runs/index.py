@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.run_folder import ENDED, JOURNAL, RUN_ID, RunFolder, Status
+from core.runs.folder import ENDED, JOURNAL, RUN_ID, RunFolder, Status
 
 FILE = ".index.sqlite"
 FEW = 100  # runs that are read each time

@@ -17,10 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.cluster.mirror import Changes, Stamp, list_files, read_changes, unpack
-from core.cluster.settings import ROOT, code_version
 from core.files import read_object, write_atomically
-from core.run_folder import RunFolder
+from core.runs.folder import Changes, RunFolder, Stamp, list_files, read_changes, unpack
+from core.runs.ray_queue import ROOT, code_version
 
 STOP_SECONDS = 3.0  # as long as a worker on the server's own machine has
 COLLECT_SECONDS = 86_400.0  # an ended run that no server has asked for in this time is given up
@@ -76,7 +75,7 @@ class NodeWorker:
             env["ATTENTION_LAB_PLUGINS"] = str(self.home / PLUGINS)
         with open(self.folder / "worker.log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "core.training.worker", str(self.folder), "--attended"],
+                [sys.executable, "-m", "core.runs.worker", str(self.folder), "--attended"],
                 cwd=ROOT,
                 env=env,
                 stdin=subprocess.PIPE,

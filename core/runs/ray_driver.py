@@ -1,4 +1,4 @@
-"""The one process that speaks to the Ray cluster for a folder of runs: `python -m core.cluster.bridge`.
+"""The one process that speaks to the Ray cluster for a folder of runs: `python -m core.runs.ray_driver`.
 
 It submits the runs of the spool, brings back what they write, and starts a run again where its node was lost. Ray ends
 the process of a driver that loses the head of its cluster, so this one may end at any time: the next one finds the runs
@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
-from core.cluster import spool
-from core.cluster.settings import NAMESPACE, address, words
-from core.cluster.spool import ClusterState, Entry
 from core.files import server_folder
-from core.run_folder import RunFolder
+from core.runs import ray_queue
+from core.runs.folder import RunFolder
+from core.runs.ray_queue import NAMESPACE, ClusterState, Entry, address, words
 
 if TYPE_CHECKING:
-    from core.cluster.course import Course
+    from core.runs.ray_job import Course
 
 STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
 PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
@@ -87,8 +86,8 @@ def watch(head: str) -> None:
 
 def lose(message: str) -> None:
     """Queue every run of the spool that is under way."""
-    spool.save_state(ClusterState(message=message))
-    for entry in spool.entries():
+    ray_queue.save_state(ClusterState(message=message))
+    for entry in ray_queue.entries():
         status = entry.run.status()
         if status.state in ("starting", "running"):
             entry.run.set_status("queued", words(message, PUBLIC_LOST))
@@ -122,13 +121,13 @@ class Bridge:
 
     def step(self) -> None:
         """Take what is new in the spool, and move every run on; nothing here waits."""
-        entries = spool.entries()
+        entries = ray_queue.entries()
         for entry in entries:
             if entry.path not in self.courses and (course := self._take(entry)) is not None:
                 self.courses[entry.path] = course
         if time.monotonic() - self.shown > STATE_SECONDS:
             self.shown = time.monotonic()
-            spool.save_state(read_state())
+            ray_queue.save_state(read_state())
         self.courses = {
             path: course for path, course in self.courses.items() if self._advance(course)
         }
@@ -136,14 +135,14 @@ class Bridge:
     def _take(self, entry: Entry) -> Course | None:
         """The course of an entry; None where another worker has it still, or it has ended."""
         if not entry.run.exists():  # deleted with its folder
-            spool.remove(entry.run)
+            ray_queue.remove(entry.run)
             return None
         lock = entry.run.lock()
         try:
             lock.acquire(timeout=0)
         except (Timeout, OSError):
             return None
-        from core.cluster.course import Course
+        from core.runs.ray_job import Course
 
         return Course(entry, lock)
 
@@ -165,12 +164,16 @@ class Bridge:
 
     @property
     def idle(self) -> bool:
-        return not self.courses and not spool.entries() and spool.seconds_unasked() > IDLE_SECONDS
+        return (
+            not self.courses
+            and not ray_queue.entries()
+            and ray_queue.seconds_unasked() > IDLE_SECONDS
+        )
 
 
 def main() -> int:
-    spool.folder().mkdir(parents=True, exist_ok=True)
-    lock = RunFolder(spool.folder()).lock()
+    ray_queue.folder().mkdir(parents=True, exist_ok=True)
+    lock = RunFolder(ray_queue.folder()).lock()
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -182,7 +185,7 @@ def main() -> int:
             break
         except ConnectionError as error:
             lose(str(error))
-            if not spool.entries() and spool.seconds_unasked() > IDLE_SECONDS:
+            if not ray_queue.entries() and ray_queue.seconds_unasked() > IDLE_SECONDS:
                 return 1
             time.sleep(RETRY_SECONDS)
     threading.Thread(target=watch, args=(head,), daemon=True).start()

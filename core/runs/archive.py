@@ -1,0 +1,365 @@
+"""A run as one zip, written for anyone and read from anyone.
+
+The zip holds run.json, status.json, metrics.jsonl, frames/, checkpoints/ and data/, alone or within one folder. Names
+and sizes are checked before unpacking, unpacking stops at the declared size, and every file is checked in a draft
+folder before it becomes a run. Nothing in it is executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, get_args
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from core.entries import ConfigError, quote, quote_name
+from core.files import disk_refused, read_checked, runs_folder, sentence_of
+from core.models import build_model, map_tokens
+from core.runs.folder import ENDED
+from core.runs.machine import valid
+from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
+from core.tasks import Example, Task, data_store, make_task
+from core.trace import Kind
+from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
+from core.training.evaluate import axis_tokens
+from core.training.loop import Interval, Progress
+from core.training.record import FIELDS, Record, count
+
+# Checks of the files of an uploaded run; each raises a ValueError that names the file and the mistake.
+
+
+LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
+LONGEST_LINE = 2_000_000
+CUDA_GENERATOR = 16  # bytes: a seed and an offset
+MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
+
+TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
+
+
+def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The config in a run.json, and the whole object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError("it is not an object")
+        return RunConfig.from_json(data.get("config")), data
+    except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ValueError(f"run.json does not describe a run: {error}") from error
+
+
+def read_records(path: Path) -> list[Record]:
+    """Every record of a metrics.jsonl."""
+    result: list[Record] = []
+    with path.open("rb") as file:
+        for number in range(1, MOST_RECORDS + 1):
+            line = file.readline(LONGEST_LINE)
+            if not line:
+                return result
+            result.append(_record(line, number))
+            if len(result) > 1 and result[-1].step < result[-2].step:
+                raise ValueError(
+                    f"metrics.jsonl, line {number}: step {result[-1].step} comes after {result[-2].step}."
+                )
+    raise ValueError(f"metrics.jsonl has more than {MOST_RECORDS:,} lines.")
+
+
+def _record(line: bytes, number: int) -> Record:
+    try:
+        data = read_checked(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"metrics.jsonl, line {number} cannot be read: {error}") from error
+    if "step" not in data:
+        raise ValueError(f"metrics.jsonl, line {number} is not a record of a step.")
+    for name, value in data.items():
+        if name not in FIELDS:
+            raise ValueError(f"metrics.jsonl, line {number}: a record has no {quote_name(name)}.")
+        if not FIELDS[name](value):
+            raise ValueError(
+                f"metrics.jsonl, line {number}: {name} = {quote(value)} is not possible."
+            )
+    return Record.from_json(data)
+
+
+def frames(run: Run, config: RunConfig) -> None:
+    """Check that frames hold maps of the watched examples' lengths, with the same layers and heads throughout."""
+    if not run.frame_steps():
+        return
+    task = make_task(config.task)
+    examples = task.held_out(config.watch)[: config.watch]
+    heads: dict[str, tuple[int, ...]] = {}
+    for step in run.frame_steps():
+        where = f"frames/{step:06d}.safetensors"
+        for name, (kind, shape) in tensors(run.frame_path(step), where)[0].items():
+            size = _map_size(name, config, task, examples)
+            if kind != "F16" or size is None or shape[2:] != size:
+                raise ValueError(
+                    f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
+                    f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example."
+                )
+            if (
+                heads.setdefault(name, shape[:2]) != shape[:2]
+                or not 0 < shape[0] * shape[1] <= 12 * 64
+            ):
+                raise ValueError(
+                    f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}."
+                )
+
+
+def _map_size(
+    name: str, config: RunConfig, task: Task, examples: Sequence[Example]
+) -> tuple[int, int] | None:
+    index, _, kind = name.partition(":")
+    if kind not in get_args(Kind) or not index.isdecimal() or not int(index) < len(examples):
+        return None
+    rows, columns = map_tokens(config.model, kind, *axis_tokens(task, examples[int(index)]))
+    return len(rows), len(columns)
+
+
+def checkpoints(run: Run, config: RunConfig) -> None:
+    """Check that checkpoints hold what `Session.restore` takes: weights, optimizer state, two generators."""
+    if not run.checkpoint_steps():
+        return
+    task = make_task(config.task)
+    with torch.device("meta"):  # takes no memory
+        model = build_model(config.model, task.shape)
+    weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
+    shapes = [tuple(value.shape) for value in model.parameters()]
+    generator = tuple(torch.get_rng_state().shape)
+    for step in run.checkpoint_steps():
+        where = f"checkpoints/{step:06d}.safetensors"
+        saved, text = tensors(run.checkpoint_path(step), where)
+        if missing := sorted(weights.keys() - saved.keys()):
+            raise ValueError(f"{where} has no {missing[0]}, which this model needs.")
+        for name, (_, shape) in saved.items():
+            fits = (weights[name],) if name in weights else _beside(name, shapes, generator)
+            if shape not in fits:
+                raise ValueError(
+                    f"{where}: {name[:80]} is {shape}; expected "
+                    f"{' or '.join(map(str, fits)) or 'no such tensor'}."
+                )
+        if not {"generator.data", "generator.torch"} <= saved.keys():
+            raise ValueError(f"{where} lacks the state of the random generators.")
+        _progress(text, step, where)
+
+
+def _beside(
+    name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """The shapes allowed for a tensor beside the weights; none when there is no such tensor."""
+    kind, _, rest = name.partition(".")
+    index, _, part = rest.partition(".")
+    numbered = index.isdecimal() and len(index) < 6 and int(index) < len(shapes)
+    if kind == "optimizer" and numbered and part.isidentifier():
+        return shapes[int(index)], ()
+    if name == "generator.cuda":
+        return ((CUDA_GENERATOR,),)
+    return (generator,) if name in ("generator.data", "generator.torch") else ()
+
+
+def _progress(text: dict[str, str], step: int, where: str) -> None:
+    try:
+        now = {name: type(value)(text[name]) for name, value in vars(Progress()).items()}
+        for name, value in vars(Interval()).items():
+            type(value)(text.get(f"interval.{name}", value))
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{where} does not state the step of the run: {error}") from error
+    if now["step"] != step or text.get("optimizer") not in OPTIMIZERS:
+        raise ValueError(
+            f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}."
+        )
+
+
+def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
+    """The type and shape of every tensor in a safetensors file, and its metadata, from the header alone."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(LONGEST_HEADER, path.stat().st_size):
+        raise ValueError(
+            f"{where} is not a safetensors file: its header would have {length:,} bytes."
+        )
+    try:
+        with safe_open(path, "pt") as file:
+            names = file.keys()
+            slices = {name: file.get_slice(name) for name in names}
+            return (
+                {
+                    name: (part.get_dtype(), tuple(part.get_shape()))
+                    for name, part in slices.items()
+                },
+                dict(file.metadata() or {}),
+            )
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{where} is not a safetensors file: {error}") from error
+
+
+MOST_ZIPPED = 100_000_000  # bytes
+MOST_UNPACKED = 256_000_000
+MOST_FILES = 5_000
+MOST_TEXT = 500  # characters of a status message
+CHUNK = 1 << 20
+NAMES = re.compile(
+    r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
+    r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)"
+)
+FOLDERS = re.compile(r"(?:[^/\\\0]{1,100}/)?(?:frames/|checkpoints/|data/)?")
+FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def pack(run: Run) -> bytes:
+    """The run as a zip, with its last checkpoint, the one that counts, and as many others as fit.
+
+    ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
+    """
+    out, name = io.BytesIO(), run.id
+    metadata = {
+        key: value
+        for key, value in run.metadata().items()
+        if key in ("name", "created", "parent", "machines")
+    }
+    status = run.status()
+    texts = {
+        "run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
+        "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
+        "metrics.jsonl": b"".join(
+            json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n" for r in run.records()
+        ),
+    }
+    steps = run.checkpoint_steps()[::-1]
+    first = {*steps[:1], *([run.default_step()] if steps else [])}
+    files = [
+        *map(run.checkpoint_path, first),
+        *map(run.frame_path, run.frame_steps()),
+        *(run.path / data_store.IN_RUN).glob("*.txt"),
+    ]
+    room = (
+        MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
+    )
+    if room < 0 or len(files) + len(texts) > MOST_FILES:
+        raise ValueError(
+            f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, the limit "
+            "of a zip."
+        )
+    for path in (run.checkpoint_path(step) for step in steps if step not in first):
+        room -= path.stat().st_size
+        files += [path] * (room >= 0)
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for key, data in texts.items():
+            file.writestr(f"{name}/{key}", data)
+        for path in files:
+            file.write(path, f"{name}/{path.parent.name}/{path.name}")
+    return out.getvalue()
+
+
+def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = None) -> Run:
+    """A new run from a zip, of at most `most` bytes unpacked; ValueError for anything that is not a run."""
+    stream = io.BytesIO(data) if isinstance(data, bytes) else data
+    if stream.seek(0, io.SEEK_END) > MOST_ZIPPED:
+        raise ValueError(f"The file is larger than {MOST_ZIPPED // 1_000_000} MB.")
+    with draft_folder(root) as folder:
+        try:
+            with zipfile.ZipFile(stream) as file:
+                for info, name in members(file, most):
+                    _write(file, info, folder / name)
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            RuntimeError,
+            NotImplementedError,
+            EOFError,
+            OSError,
+        ) as error:
+            trouble = "" if disk_refused(error) else "The zip cannot be read: "
+            raise ValueError(f"{trouble}{sentence_of(error)}") from error
+        return _adopt(Run(folder), root)
+
+
+def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfile.ZipInfo, str]]:
+    """The members of a zip with their names in the run's folder; ValueError for a name that no run has."""
+    infos: dict[str, zipfile.ZipInfo] = {}
+    tops = set()
+    for info in file.infolist():
+        match = NAMES.fullmatch(info.filename)
+        if match is None:
+            if FOLDERS.fullmatch(info.filename):
+                continue
+            raise ValueError(f"The zip holds {quote(info.filename)}, which is not a file of a run.")
+        name = match[1]
+        tops.add(info.filename.removesuffix(name))
+        if name in infos or len(tops) > 1:
+            raise ValueError(f"The zip holds {name} more than once; a zip holds one run.")
+        if info.flag_bits & 1 or info.compress_type not in FLAT:
+            raise ValueError(f"{name} is encrypted, or packed in a way other than deflate.")
+        infos[name] = info
+    if len(infos) > MOST_FILES:
+        raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are allowed.")
+    total = sum(info.file_size for info in infos.values())
+    if total > (most := MOST_UNPACKED if most is None else most):
+        raise ValueError(
+            f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB "
+            "are allowed."
+        )
+    if missing := {"run.json", "metrics.jsonl"} - infos.keys():
+        raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is not a run.")
+    return [(info, name) for name, info in infos.items()]
+
+
+def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
+    """Unpack one file, up to its declared size."""
+    path.parent.mkdir(exist_ok=True)
+    left = info.file_size
+    with file.open(info) as packed, path.open("wb") as out:
+        while part := packed.read(CHUNK):
+            left -= len(part)
+            if left < 0:
+                raise ValueError(f"{info.filename} unpacks to more than the zip states.")
+            out.write(part)
+
+
+def _adopt(draft: Run, root: Path | None) -> Run:
+    """Check every file of the draft and copy the valid data into a new run."""
+    data_store.note(draft.path, verify=True)
+    config, metadata = read_config(draft.path / "run.json")
+    records = read_records(draft.path / "metrics.jsonl")
+    frames(draft, config)
+    checkpoints(draft, config)
+    status = draft.status()
+    ended = (
+        (status.state, status.message[:MOST_TEXT])
+        if status.state in ENDED
+        else ("stopped", "It was still training when it was copied.")
+    )
+    with new_run(config, root, uploaded=time.time(), **_valid_metadata(metadata)) as run:
+        for path in [
+            *map(draft.frame_path, draft.frame_steps()),
+            *map(draft.checkpoint_path, draft.checkpoint_steps()),
+        ]:
+            path.rename(run.path / path.parent.name / path.name)
+        for record in records:
+            run.append(record)
+        run.set_status(*ended)
+    return Run((root or runs_folder()) / run.id)
+
+
+def _valid_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The valid values beside the config in a run.json."""
+    result: dict[str, Any] = {}
+    if isinstance(metadata.get("name"), str):
+        result["name"] = metadata["name"][:LONGEST_NAME]
+    parent = metadata.get("parent")
+    if (
+        isinstance(parent, dict)
+        and isinstance(parent.get("run"), str)
+        and count(parent.get("step"))
+    ):
+        result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
+    if machines := valid(metadata.get("machines")):
+        result["machines"] = machines
+    return result
