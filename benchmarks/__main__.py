@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.timing import HEAD
-from core.benchmark import CPU, devices
+from core.attention.cost import CPU, devices
 
 NAMES = (
     "training",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.timing import Row, median_ratio, rounds
 from core.attention import Attention, AttentionConfig, attend
-from core.benchmark import CPU
+from core.attention.cost import CPU
 
 BATCH, HEADS, SIZE = 4, 8, 64
 

@@ -21,10 +21,9 @@ from torch import Tensor
 
 from benchmarks.timing import Row, clock_of, median_ratio, rounds, seconds
 from core.attention import Attention, AttentionConfig, Choice, attend
+from core.attention.cost import CPU, attention_cost, exponent, peak_bytes
 from core.attention.kernels import KERNELS
-from core.attention.kernels.linear import elu_features
-from core.benchmark import CPU, exponent, peak_bytes
-from core.cost import attention_cost
+from core.attention.kernels.implied import elu_features
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 TOKENS, HEADS, SIZE, WINDOW = 2048, 4, 64, 32

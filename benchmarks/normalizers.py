@@ -15,8 +15,8 @@ from torch import Tensor
 
 from benchmarks.timing import Row, median_ratio, rounds
 from core.attention import AttentionConfig
+from core.attention.cost import CPU
 from core.attention.normalizers import NORMALIZERS
-from core.benchmark import CPU
 
 HEADS, LENGTHS = 8, (128, 512)
 Normalize = Callable[[Tensor], Tensor]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from core.cards import card
+from core.models.cards import card
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, recommended, train
 from core.training.config import card_recipe

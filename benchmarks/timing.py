@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from core.benchmark import CPU, wait
+from core.attention.cost import CPU, wait
 
 Clock = Callable[[], float]
 

@@ -20,7 +20,7 @@ from x_transformers import Decoder as XDecoder
 from x_transformers import Encoder as XEncoder
 
 from benchmarks.timing import Row, clock_of, median_ratio, rounds
-from core.benchmark import CPU
+from core.attention.cost import CPU
 from core.models import Encoder, ModelConfig, Shape, build_model
 from core.tasks import TaskConfig, make_task
 from core.training import prepare, recommended

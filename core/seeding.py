@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
-from core.attention.projections import GroupedQuery, MultiHead
+from core.attention.basics import MultiHead
+from core.attention.projections.multi_head import GroupedQuery
 
 LAMBDA_STD = 0.1  # of the vectors that make a differential layer's λ, as training starts them
 TABLE_STD = 0.5  # training starts a table of positions near 0, which no picture would show

@@ -8,9 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from core.attention import AXES, AttentionConfig, Choice
-from core.benchmark import peak_bytes, workload
+from core.attention.cost import peak_bytes, workload
+from core.attention.masks import COMPOSITIONS
 from core.entries import ConfigError, Entry, Param
-from core.masks import COMPOSITIONS
 
 LONGEST = 256
 LEAST_BLOCK = 16  # blocks of one are ten thousands, and as many calls to wait for

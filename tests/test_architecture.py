@@ -32,9 +32,7 @@ TRAINING = (
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
     "core.attention": MODEL_SIDE,
-    "core.positions": MODEL_SIDE,
-    "core.masks": MODEL_SIDE,
-    "core.score_block": (*MODEL_SIDE, "core.attention", "core.positions", "core.masks"),
+    "core.attention.score_block": ("core",),
     "core.models": ("core.tasks", "core.training", "core.runs"),
     "core.tasks": ("core.training", "core.runs"),
     **{f"core.training.{name}": ("core.runs",) for name in TRAINING},

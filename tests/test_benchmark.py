@@ -7,9 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.__main__ import ON_DEVICE, chosen
-from core import benchmark
-from core.attention import AttentionConfig, Choice
-from core.benchmark import (
+from core.attention import AttentionConfig, Choice, cost
+from core.attention.cost import (
     Limits,
     Measurement,
     devices,
@@ -209,7 +208,7 @@ def test_a_race_measures_on_its_device(monkeypatch):
         return note
 
     for name, value in (("workload", None), ("peak_bytes", 1), ("seconds", 1.0)):
-        monkeypatch.setattr(benchmark, name, returning(value))
+        monkeypatch.setattr(cost, name, returning(value))
     list(race({"exact": AttentionConfig(16, 2)}, [32], rounds=2, device="cuda"))
     assert used == ["cuda"] * 4
 

@@ -3,11 +3,11 @@
 import re
 
 from core.attention import AXES, PRESETS, Attention, AttentionConfig
-from core.cards import CARDS
+from core.attention.cost import attention_cost
 from core.claims.base import verdict
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import shipped
-from core.cost import attention_cost
+from core.models.cards import CARDS
 from dashboard.draw.formats import operations
 from dashboard.draw.glossary import TERMS
 from docs.site import catalogue, measured

@@ -8,8 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import PRESETS, Attention, AttentionConfig, Choice
-from core.benchmark import peak_bytes, workload
-from core.cost import at_most, attention_cost, parameters
+from core.attention.cost import at_most, attention_cost, parameters, peak_bytes, workload
 from tests.cases import each
 from tests.drawn_costs import UNCOUNTED, drawn, taken
 

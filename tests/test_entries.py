@@ -6,8 +6,8 @@ import random
 import pytest
 
 from core.attention import AttentionConfig, Choice
+from core.entries import LONGEST_QUOTE, ConfigError, quote, quote_name
 from core.models import ModelConfig
-from core.params import LONGEST_QUOTE, ConfigError, quote, quote_name
 from core.tasks import TaskConfig
 from core.training import RunConfig
 from tests.cases import each

@@ -109,7 +109,7 @@ def test_the_mechanism_that_it_adds():
     """The recipe as it stands, put into the axis: it can be chosen, and its rows are what its equation says."""
     from core.attention import Attention, AttentionConfig
     from core.attention.basics import Normalizer
-    from core.attention.normalizers.base import TEMPERATURE
+    from core.attention.normalizers import TEMPERATURE
     from core.entries import Entry
 
     (block,) = snippets("add-a-mechanism.md")

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.cache import append
+# Cache: what a causal layer stores of the tokens it has read, so that each new one computes its own q, k, v alone.
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What is stored of `length` tokens; every tensor has the batch first.
+
+    `heads` are what the projection stores: keys and values before rotation, or a latent and its shared key; their
+    tokens are the dimension before the last. `inputs` are the tokens' own vectors, only where a position, a mask or a
+    kernel reads them. A query is never stored: only its own token reads it. A `state` takes the place of both where the
+    kernel sums all tokens up in one, whose size does not grow with them.
+    """
+
+    length: int = 0
+    heads: tuple[Float[Tensor, ...], ...] = ()
+    inputs: Float[Tensor, "B S C"] | None = None
+    state: Float[Tensor, "B H R P"] | None = None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are stored, of one sequence."""
+        return sum(
+            tensor[0].numel()
+            for tensor in (*self.heads, self.inputs, self.state)
+            if tensor is not None
+        )
+
+
+def append(stored: Sequence[Tensor], new: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Stored tensors with those of new tokens after them; nothing stored yet is an empty sequence."""
+    return (
+        tuple(torch.cat(pair, dim=-2) for pair in zip(stored, new, strict=True))
+        if stored
+        else tuple(new)
+    )
+
 
 Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
 Extended = tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]

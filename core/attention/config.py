@@ -7,13 +7,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core.attention.kernels import KERNELS
+from core.attention.masks import MASKS, check_parts
 from core.attention.normalizers import NORMALIZERS
+from core.attention.positions import POSITIONS
 from core.attention.projections import PROJECTIONS
 from core.attention.scores import SCORES
-from core.entries import Axis, Choice, ConfigError, Entry, HeadSizes, complete, find, quote
-from core.masks import MASKS, check_parts
-from core.params import check_fields
-from core.positions import POSITIONS
+from core.entries import (
+    Axis,
+    Choice,
+    ConfigError,
+    Entry,
+    HeadSizes,
+    check_fields,
+    complete,
+    find,
+    quote,
+)
 
 LARGEST_SIZE = 2**20  # of d_model; the widest published models have some 2^15
 AXES: dict[str, Axis] = {
@@ -148,3 +157,64 @@ def check_sizes(d_model: int, num_heads: int) -> None:
 def heads_that_divide(d_model: int) -> list[int]:
     """Every number of heads that divides d_model, from 1."""
     return [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
+
+
+# Which choices go together, found by constructing every pair.
+
+
+_LOCAL = Choice("causal"), Choice.of("local", window=2)
+EXAMPLE_PARTS = {"and": _LOCAL, "or": _LOCAL, "not": (Choice("causal"),)}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A choice on another axis that does not go with the first, and the reason."""
+
+    axis: str
+    key: str
+    reason: str
+
+
+def example(axis: str, key: str, **params: Any) -> Choice:
+    """The choice of that key with those parameters; a composed mask gets parts to compose."""
+    return Choice.of(key, *(EXAMPLE_PARTS.get(key, ()) if axis == "mask" else ()), **params)
+
+
+def config_with(choices: dict[str, Any], d_model: int = 64, num_heads: int = 4) -> AttentionConfig:
+    """The default config with those choices, axis → Choice or key; ConfigError where they do not fit."""
+    return AttentionConfig(d_model, num_heads, **choices)
+
+
+def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tuple[Refusal, ...]:
+    """The choices on other axes, with default parameters, that do not go with this one at those sizes."""
+    refused = []
+    for other, entries in AXES.items():
+        if other == axis:
+            continue
+        for item in entries:
+            try:
+                config_with(
+                    {axis: example(axis, key), other: example(other, item.key)}, d_model, num_heads
+                )
+            except ConfigError as reason:
+                refused.append(Refusal(other, item.key, str(reason)))
+    return tuple(refused)
+
+
+def needs(axis: str, key: str) -> dict[str, str]:
+    """What a choice needs where the default config does not fit: axis → the first key that does."""
+    try:
+        config_with({axis: example(axis, key)})
+        return {}
+    except ConfigError:
+        pass
+    for other, entries in AXES.items():
+        for item in entries if other != axis else ():
+            try:
+                config_with({axis: example(axis, key), other: example(other, item.key)})
+                return {other: item.key}
+            except ConfigError:
+                continue
+    raise ConfigError(
+        f"{axis} = {key} ({entry(axis, key).name}) goes with nothing; its refuse is too strict."
+    )

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from core.attention.basics import HALF, Normalizer, Projection, Score
 from core.attention.config import AXES, AttentionConfig
+from core.attention.masks.patterns import Mask
+from core.attention.positions.rotary import Position
+from core.attention.score_block import ScoreBlock
 from core.entries import ConfigError, quote, quote_name
-from core.masks import Mask
 from core.plugins import describe
-from core.positions import Position
-from core.score_block import ScoreBlock
 
 Function = Callable[..., Any]
 Piece = nn.Module | Function  # what can stand for a choice

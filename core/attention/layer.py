@@ -10,35 +10,158 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import Dot, Normalizer, Projection, Softmax, repeat_heads
-from core.attention.cache import Cache, append
-from core.attention.checks import (
-    check_heads,
-    check_inputs,
-    check_step,
-    clear_hidden_heads,
-    clear_padding,
-    visible_keys,
-)
+from core.attention.basics import Cache, Dot, Normalizer, Projection, Softmax, append, repeat_heads
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
-from core.attention.indexing import find_indexer, loss_of_indexer
-from core.attention.kernels import (
-    KERNELS,
+from core.attention.kernels import KERNELS
+from core.attention.kernels.exact import (
     AttentionInputs,
+    LayerSteps,
+    RecordedSteps,
     Steps,
+    compute_scores,
     empty_steps,
     exact,
-    fused,
-    why_not_fused,
+    last_rows,
+    why_no_state,
 )
-from core.attention.kernels.exact import LayerSteps, RecordedSteps, last_rows
-from core.attention.kernels.fused import fused_token
-from core.attention.kernels.refusals import why_no_state
+from core.attention.kernels.softmax import fused, fused_token, why_not_fused
+from core.attention.masks import make_mask
+from core.attention.masks.content import LightningIndexer, indexer_loss
+from core.attention.masks.patterns import Mask, causal
+from core.attention.positions import enters
+from core.attention.score_block import ScoreBlock, dot_product_scale
 from core.entries import ConfigError, find
-from core.masks import make_mask
-from core.positions import enters
-from core.score_block import ScoreBlock, dot_product_scale
+
+# Checks of the inputs of `attend` and `Attention`: shapes, the mask's dtype, and padding that holds no numbers.
+
+
+LARGEST_INPUT = 1e4  # padding with larger numbers is cleared; real inputs are smaller
+
+
+def visible_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = None) -> Tensor | None:
+    """The keys that a mask without rows and a key mask allow, (S) or (B, S); None where there are neither."""
+    if mask is None or mask.shape[-2] != 1:
+        return key_mask
+    keys = mask[..., 0, :].any(-2) if mask.dim() > 2 else mask[0]
+    return keys if key_mask is None else keys & key_mask
+
+
+def clear_padding(
+    x: Float[Tensor, "*batch S C"], real: Bool[Tensor, ...] | None
+) -> Float[Tensor, "*batch S C"]:
+    """x with zeros for tokens that are not real and hold NaN, ±∞ or numbers from LARGEST_INPUT; x for real = None.
+
+    A weight of 0 does not remove those, as 0 · NaN is NaN, forward and backward. Other padding is unchanged.
+    """
+    if real is None:
+        return x
+    unchanged = real | (x.abs().amax(-1) < LARGEST_INPUT)  # False for NaN
+    return torch.where(unchanged[..., None], x, 0.0)
+
+
+def clear_hidden_heads(
+    heads: Float[Tensor, "B G S D"], mask: Tensor | None
+) -> Float[Tensor, "B G S D"]:
+    """`clear_padding` of k or v for the keys that the mask hides from every query."""
+    real = visible_keys(mask)
+    return clear_padding(heads, real if real is None or real.dim() == 1 else real[:, None])
+
+
+def check_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor | None:
+    """The mask in at least two dimensions; ValueError when the shapes of ready heads do not meet."""
+    wrong = None
+    if not q.dim() == k.dim() == v.dim() == 4:
+        wrong = "q, k and v are (batch, heads, length, head size)"
+    elif q.shape[-1] != k.shape[-1]:
+        wrong = "q and k need one head size"
+    elif k.shape[-2] != v.shape[-2]:
+        wrong = "k and v need one number of keys"
+    elif (
+        not q.shape[0] == k.shape[0] == v.shape[0]
+        or q.shape[1] % k.shape[1]
+        or q.shape[1] % v.shape[1]
+    ):
+        wrong = "q, k and v need one batch, and heads of k and v that divide those of q"
+    if wrong:
+        raise ValueError(
+            f"{wrong}; got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
+        )
+    return check_mask(mask)
+
+
+def check_inputs(
+    d_model: int,
+    x: Tensor,
+    context: Tensor | None,
+    mask: Tensor | None,
+    key_mask: Tensor | None,
+) -> Tensor | None:
+    """The mask in at least two dimensions; ValueError when the shapes of a layer's inputs do not meet."""
+    for name, value in (("x", x), ("context", x if context is None else context)):
+        if value.dim() != 3 or value.shape[-1] != d_model:
+            raise ValueError(
+                f"{name} is {tuple(value.shape)}; expected (batch, length, d_model = {d_model})."
+            )
+    keys = x if context is None else context
+    if key_mask is not None and key_mask.shape != keys.shape[:2]:
+        raise ValueError(
+            f"key_mask is {tuple(key_mask.shape)}; expected (batch, keys) = {tuple(keys.shape[:2])}."
+        )
+    check_mask(key_mask)
+    return check_mask(mask)
+
+
+def check_step(length: int, offset: int, **given: Tensor | None) -> None:
+    """ValueError for what a layer with a cache of that length would not use."""
+    if unused := [name for name, value in given.items() if value is not None]:
+        raise ValueError(
+            f"{' and '.join(unused)} cannot go with a cache, where x attends to the cached tokens and to "
+            "itself; leave the cache out and give the whole text."
+        )
+    if offset not in (0, length):
+        raise ValueError(
+            f"offset is {offset}, and the cache holds {length} tokens, after which x begins; leave offset "
+            "out."
+        )
+
+
+def check_mask(mask: Tensor | None) -> Tensor | None:
+    """The mask, as (1, S) where it was (S); ValueError unless it is bool."""
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask is {mask.dtype}; expected torch.bool with True = may attend "
+            "(a float mask would be added)."
+        )
+    return mask if mask is None else torch.atleast_2d(mask)
+
+
+# The loss that trains a lightning indexer beside the model: its choice of keys has no gradient of its own.
+
+
+def find_indexer(mask: Mask | None) -> LightningIndexer | None:
+    """The indexer among a mask's parts, or None."""
+    parts = () if mask is None else mask.modules()
+    return next((part for part in parts if isinstance(part, LightningIndexer)), None)
+
+
+def loss_of_indexer(inputs: AttentionInputs, indexer: LightningIndexer) -> Float[Tensor, ""]:
+    """The KL divergence of the indexer's softmax from the weights of full attention, over all keys up to each query.
+
+    The dense form of DeepSeek-V3.2, section 2.1. Its gradient reaches the indexer alone: x, the context and the weights
+    are constants here.
+    """
+    block = inputs.block
+    assert block.x is not None and block.context is not None
+    visible = causal(block)
+    if block.key_mask is not None:
+        visible = visible & block.key_mask
+    with torch.no_grad():
+        weights = inputs.normalizer(compute_scores(replace(inputs, record=False))[-1], visible)
+    scores = indexer.index_scores(
+        replace(block, x=block.x.detach(), context=block.context.detach())
+    )
+    return indexer_loss(scores, weights, visible.squeeze(1) if visible.dim() == 4 else visible)
 
 
 class Attention(nn.Module):

@@ -15,12 +15,10 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
-from core.attention.basics import Normalizer
-from core.attention.cache import Cache
-from core.attention.compatible import config_with, example, needs
-from core.attention.config import AXES, AttentionConfig
+from core.attention.basics import Cache, Normalizer
+from core.attention.config import AXES, AttentionConfig, config_with, example, needs
 from core.attention.functions import adapt
-from core.attention.kernels import Steps
+from core.attention.kernels.exact import Steps
 from core.attention.layer import Attention
 from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, Param, Value, quote
 

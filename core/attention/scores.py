@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import Dot, Product, Score
+from core.attention.score_block import dot_product_scale
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
-from core.score_block import dot_product_scale
 
 MAX_HIDDEN_CELLS = (
     2**25

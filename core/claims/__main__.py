@@ -15,8 +15,7 @@ from core.claims.base import Claim, ClaimSettings, Results, rule_lines, verdict,
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
 from core.command_line import Pairs
-from core.entries import ConfigError
-from core.params import Value
+from core.entries import ConfigError, Value
 from core.runs.executor import start_process
 from core.runs.machine import machine
 

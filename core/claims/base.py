@@ -9,8 +9,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Literal
 
-from core.entries import ConfigError, Param, quote
-from core.params import Value
+from core.entries import ConfigError, Param, Value, quote
 from core.training.record import count, fits, list_of, maybe, number, text
 from core.training.seed_stats import LEVEL
 from core.training.seed_stats import mean_interval as interval

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.benchmark import seconds
+from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Stop
 from core.models import Model
 from core.tasks import Task

@@ -21,9 +21,8 @@ from typing import Any
 from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
-from core.entries import ConfigError, quote
+from core.entries import ConfigError, Value, quote
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum, write_atomically
-from core.params import Value
 from core.runs.machine import record_machine
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store_sync import bring_all

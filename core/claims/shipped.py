@@ -23,10 +23,9 @@ from core.claims.base import (
     verdict,
     verdict_line,
 )
-from core.entries import ConfigError
+from core.entries import ConfigError, Value
 from core.files import read_object, write_atomically
 from core.latex import latex
-from core.params import Value
 from core.provenance import lab_version
 
 FOLDER = Path(__file__).with_name("shipped")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from core.entries import ConfigError, quote
+from core.entries import ConfigError, check_fields, quote
 from core.finetune.config import MINILM
-from core.params import check_fields
 from core.trace import Kind
 
 Source = Literal["own", "training", "texts"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from core.models.decoder import Decoder
+from core.models.transformer import Decoder
 
 Clock = Callable[[], float]
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.entries import ConfigError, quote
-from core.params import check_fields
+from core.entries import ConfigError, check_fields, quote
 from core.training.config import DEVICES, check_number
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}

@@ -1,15 +1,24 @@
 """Models around the attention layer: each takes any attention that makes sense in it."""
 
-from core.models.base import EncoderOutput, Model, ModelOutput, Seq2Seq, Shape
-from core.models.classifier import Classifier, OneToken
+from core.models.base import (
+    EncoderOutput,
+    Model,
+    ModelOutput,
+    Seq2Seq,
+    Shape,
+    map_tokens,
+    sentence_spans,
+)
 from core.models.config import ModelConfig
-from core.models.decoder import Decoder
-from core.models.forecaster import Forecaster
-from core.models.hierarchical import Hierarchical
-from core.models.hybrid import HybridSeq2Seq
-from core.models.recurrent import RecurrentSeq2Seq
-from core.models.tokens import map_tokens, sentence_spans
-from core.models.transformer import Encoder, TransformerSeq2Seq
+from core.models.recurrent import Hierarchical, HybridSeq2Seq, RecurrentSeq2Seq
+from core.models.transformer import (
+    Classifier,
+    Decoder,
+    Encoder,
+    Forecaster,
+    OneToken,
+    TransformerSeq2Seq,
+)
 
 MODELS: dict[str, type[Model]] = {
     "transformer": TransformerSeq2Seq,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,9 +18,93 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from core.hooks import hooked
-from core.models.base import Model, ModelOutput
-from core.models.inputs import TokenEmbedding
-from core.models.titles import ITSELF, title
+from core.models.base import FeatureEmbedding, Model, ModelOutput, TokenEmbedding
+from core.models.config import ModelConfig
+
+# Names of the parts of a model, in the words of the papers.
+
+
+ITSELF = "itself"  # the share of a part that is in none of its children
+NAMES = {
+    "": "Model",
+    "source_places": "Positions of the source",
+    "target_places": "Positions of the target",
+    "places": "Positions",
+    "target": "Target embedding",
+    "encoder": "Encoder",
+    "attention": "Self-attention",
+    "causal": "Causal self-attention",
+    "cross": "Cross-attention",
+    "around_attention": "Add and norm",
+    "around_causal": "Add and norm",
+    "around_cross": "Add and norm",
+    "around_feed_forward": "Add and norm",
+    "feed_forward": "Feed-forward",
+    "inner": "Inner map",
+    "outer": "Outer map",
+    "gate": "Gate",
+    "output": "Output",
+    "projection": "Projections",
+    "query": "W_q",
+    "key": "W_k",
+    "value": "W_v",
+    "norm": "Norm",
+    "token": "Words",
+    "position": "Position",
+    "score": "Score",
+    "normalizer": "Normalizer",
+    "kernel": "Kernel",
+    "mask": "Mask",
+    "words": "Words of each sentence",
+    "sentences": "Sentences of the document",
+}
+OWN_SHARE = {
+    "attention": "Scores, softmax, weights · v",
+    "causal": "Scores, softmax, weights · v",
+    "cross": "Scores, softmax, weights · v",
+    "feed_forward": "Activation",
+    "": "How they are combined",
+}
+
+
+def title(path: str, model: nn.Module) -> str:
+    """The name of the part at that path."""
+    above, _, last = path.rpartition(".")
+    if last == ITSELF:
+        return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
+    if last.isdecimal():
+        return (
+            layer_title(above, int(last), _layer_names(model))
+            if above.endswith("layers")
+            else f"Column {last}"
+        )
+    if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
+        return "Word embedding"  # of one sequence, input and output
+    if last == "source":
+        module = model.get_submodule(path)
+        if isinstance(module, TokenEmbedding):
+            return "Word embedding"
+        return (
+            "Column embedding"
+            if isinstance(module, FeatureEmbedding)
+            else "Linear map of the input"
+        )
+    if last == "norm" and above in ("", "encoder"):
+        return "Last norm"
+    if last == "output" and above:
+        return "W_o"
+    return NAMES.get(last, last.replace("_", " ").capitalize())
+
+
+def layer_title(stack: str, layer: int, names: tuple[str, ...]) -> str:
+    """A layer's number, with what its attention has unlike those of the other layers: its name, if layers have any."""
+    number = f"{'Layer' if stack.startswith('encoder') else 'Decoder layer'} {layer}"
+    return f"{number}: {names[layer]}" if names and names[layer] else number
+
+
+def _layer_names(model: nn.Module) -> tuple[str, ...]:
+    config = getattr(model, "config", None)
+    return config.layer_names if isinstance(config, ModelConfig) and config.following else ()
 
 
 @dataclass(frozen=True)
@@ -236,3 +321,81 @@ def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) 
         math.hypot(*gradients) if gradients else None,
         shown,
     )
+
+
+# The parts of a deep model from those of a shallow one, before the deep one is built.
+
+
+def with_layers(tree: Part, layers: int, names: tuple[str, ...] = ()) -> Part:
+    """The tree of a model of `layers` layers, from that of one whose layers are the whole pattern, which repeats.
+
+    `names` are the `layer_names` of the deep model's config. Shapes, parameters and flops are those of the deep
+    model; what only a pass through it tells (mean, std and gradient, and the bytes that layers store) is None or 0.
+    """
+    children = tuple(_repeated(tree, layers, names))
+    part = replace(tree, mean=None, std=None, gradient=None, bytes=0, children=children)
+    return (
+        part
+        if not children
+        else replace(
+            part,
+            parameters=sum(child.parameters for child in children),
+            flops=sum(child.flops for child in children),
+        )
+    )
+
+
+def _repeated(tree: Part, layers: int, names: tuple[str, ...]) -> Iterator[Part]:
+    """The children of a part; where they are layers, as many as the deep model has."""
+    pattern = [with_layers(part, layers, names) for part in tree.children if _is_layer(part)]
+    for child in tree.children:
+        if not _is_layer(child):
+            yield with_layers(child, layers, names)
+        elif child.path == pattern[0].path:
+            stack = child.path.rpartition(".")[0]
+            for index in range(layers):
+                like = pattern[index % len(pattern)]
+                yield replace(
+                    _moved(like, f"{stack}.{index}", len(like.path)),
+                    title=layer_title(stack, index, names),
+                )
+
+
+def _is_layer(part: Part) -> bool:
+    stack, _, last = part.path.rpartition(".")
+    return stack.endswith("layers") and last.isdecimal()
+
+
+def _moved(part: Part, path: str, cut: int) -> Part:
+    """A layer and its parts under another path."""
+    return replace(
+        part,
+        path=path + part.path[cut:],
+        children=tuple(_moved(child, path, cut) for child in part.children),
+    )
+
+
+# What each module of a model puts out on one pass.
+
+
+@contextmanager
+def record_outputs(model: Model) -> Iterator[dict[str, Tensor]]:
+    """The main output of every module by its path, as the module last ran; the hooks are removed at the end.
+
+    An embedding that reads the source and then the target has both, one after the other.
+    """
+    outputs: dict[str, Tensor] = {}
+
+    def hook(path: str):
+        def record(module: object, inputs: object, output: object) -> None:
+            tensor = main_output(output)
+            if tensor is not None:
+                before = outputs.get(path) if isinstance(module, TokenEmbedding) else None
+                outputs[path] = joined(before, tensor.detach())
+
+        return record
+
+    with hooked(
+        module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path
+    ):
+        yield outputs

@@ -13,7 +13,7 @@ from torch import Tensor
 from core.attention import AXES, Choice
 from core.entries import complete
 from core.models import ModelConfig, Shape
-from core.models.pattern import PATTERN_FIELDS
+from core.models.config import PATTERN_FIELDS
 from core.pretrained.base import PretrainedError
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from core.models import ModelConfig, build_model
-from core.models.decoder import Decoder
+from core.models.transformer import Decoder
 from core.pretrained.hf_conversion import from_llama
 from core.seeding import seeded_rng
 from core.tasks import Task, make_task

@@ -10,8 +10,7 @@ from random import Random
 import torch
 
 from core.entries import Param
-from core.models.base import Shape
-from core.models.tokens import SENTENCE_END, sentence_spans
+from core.models.base import SENTENCE_END, Shape, sentence_spans
 from core.tasks import recipes
 from core.tasks.base import (
     Example,

@@ -6,8 +6,7 @@ from collections import Counter
 
 from torch import Tensor
 
-from core.models.base import Shape
-from core.models.tokens import SENTENCE_END, sentence_spans
+from core.models.base import SENTENCE_END, Shape, sentence_spans
 from core.tasks import recipes
 from core.tasks.base import UNK, Batch, Example, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.labelled import LabelledTask

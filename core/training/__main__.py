@@ -24,9 +24,9 @@ import typer
 
 from core import command_line
 from core.attention import ConfigError
-from core.cards import CARDS
-from core.cards import card as card_of
 from core.command_line import Encoding, Pairs, given, settings, text_of, value_of
+from core.models.cards import CARDS
+from core.models.cards import card as card_of
 from core.runs import archive, store_sync, sweeps
 from core.runs.executor import backend
 from core.runs.machine import line

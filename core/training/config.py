@@ -9,11 +9,10 @@ from typing import Any
 import torch
 
 from core.attention import ConfigError
-from core.cards import ModelCard
-from core.entries import quote
+from core.entries import check_fields, quote
 from core.models import ModelConfig
+from core.models.cards.base import ModelCard
 from core.models.config import RECURRENT
-from core.params import check_fields
 from core.tasks import Task, TaskConfig, data_store, make_task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")

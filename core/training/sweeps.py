@@ -8,12 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
-from core.attention.names import attention_name, choice_name
-from core.cards import CARDS, card
-from core.cost import ShapesOnly
-from core.entries import complete, quote
+from core.attention.cost import ShapesOnly
+from core.attention.presets import attention_name, choice_name
+from core.entries import LONGEST_QUOTE, check_fields, complete, quote
 from core.models import ModelConfig, Shape, build_model
-from core.params import LONGEST_QUOTE, check_fields
+from core.models.cards import CARDS, card
 from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig, check_number, recommended
 

@@ -20,7 +20,7 @@ from dashboard.draw.pictures import DrawnPicture, MapsPicture
 from dashboard.runtime.page_pictures import add
 
 if TYPE_CHECKING:
-    from core.positions.measure import Pair  # at run time torch would come with it
+    from core.attention.properties import Pair
 
 # A board of cells of a mask, switched on and off by pointer or keys.
 
@@ -42,7 +42,7 @@ def mask_board(
     """
     import torch
 
-    from core.masks import Drawing  # as late as this: Start here draws a translator without torch
+    from core.attention.masks.layouts import Drawing
 
     text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
     names = [token_text(str(token)) for token in tokens]
@@ -70,7 +70,7 @@ def picture_of(
 def drawing_text(key: str) -> str:
     """The board's drawing as validated text; ConfigError when the browser sent anything else."""
     text = str(dict(st.session_state[key].get("cells") or {}).get("text", ""))
-    from core.masks import parse_drawing
+    from core.attention.masks.layouts import parse_drawing
 
     return parse_drawing(text).text()
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
-from core.cost import attention_cost
-from core.positions.bias import alibi_slopes, bucket
+from core.attention.cost import attention_cost
+from core.attention.positions.relative import alibi_slopes, bucket
 from core.seeding import seeded_layer, seeded_normal
 from dashboard.lessons.lesson import FOLDER, Lesson, to_json
 from dashboard.lessons.questions import make_question

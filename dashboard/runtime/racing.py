@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from core.attention import AttentionConfig
-from core.benchmark import CPU, CUDA, Limits, Measurement, race
+from core.attention.cost import CPU, CUDA, Limits, Measurement, race
 
 ONE_AT_A_TIME = threading.Lock()  # two races would measure each other
 LEFT = 20.0  # seconds after the page's last poll until the race ends

@@ -14,7 +14,7 @@ import streamlit as st
 
 from core.attention import ConfigError
 from core.attention.config import entry
-from core.cost import ShapesOnly
+from core.attention.cost import ShapesOnly
 from core.entries import quote_name
 from core.files import hosted, seconds_of, text_of
 from core.finetune.config import FineTuneConfig

@@ -17,10 +17,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, ConfigError
-from core.attention.names import distinct_names
-from core.cards import CARDS
-from core.models.config import BOUNDS, STACKED, ModelConfig
-from core.models.pattern import LONGEST
+from core.attention.presets import distinct_names
+from core.models.cards import CARDS
+from core.models.config import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.training.sweeps import SAME, value_text
 from dashboard.draw.palette import CATEGORIES, Theme
 from dashboard.runtime.link_values import between, link_value

@@ -18,8 +18,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
+from core.attention.masks import COMPOSITIONS
 from core.entries import Entry
-from core.masks import COMPOSITIONS
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.widgets.panels import details, plain
 from dashboard.widgets.params import KEEP, is_text, params_from, part_key, parts_from, unreadable

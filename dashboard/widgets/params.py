@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 
 from core.attention import AXES, Choice, ConfigError, Entry, Param, entry
+from core.attention.formula import FormulaError
 from core.entries import Value
-from core.formula import FormulaError
 from dashboard.runtime.link_values import BOUND as BOUND
 from dashboard.runtime.link_values import KEEP as KEEP
 from dashboard.widgets.panels import field_error

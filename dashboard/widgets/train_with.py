@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from core.attention import Choice, ConfigError
-from core.cards import ModelCard
 from core.models import ModelConfig
+from core.models.cards.base import ModelCard
 from core.models.config import STACKED
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training.config import card_recipe

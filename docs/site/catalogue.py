@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from core.attention import AXES, PRESETS, AttentionConfig, Entry, Param, Preset
-from core.attention.compatible import config_with, example, needs
-from core.attention.presets import AXIS_NAMES
-from core.attention.presets.base import name
-from core.cost import attention_cost, parameters
+from core.attention.config import config_with, example, needs
+from core.attention.cost import attention_cost, parameters
+from core.attention.presets.base import AXIS_NAMES, name
 from core.entries import Cost
 from dashboard.draw.formats import byte_size, operations
 from dashboard.draw.glossary import TERMS

@@ -22,7 +22,7 @@ AS_IT_IS = {".md", ".png", ".svg", ".webp", ".gif"}
 API = {  # the page, its title, and the modules of core that it shows
     "attention": (
         "Attention",
-        ("core.attention", "core.attention.register", "core.entries", "core.cost"),
+        ("core.attention", "core.attention.register", "core.entries", "core.attention.cost"),
     ),
     "trace": (
         "Traces and pictures",
@@ -38,7 +38,7 @@ API = {  # the page, its title, and the modules of core that it shows
         ),
     ),
     "roles": ("Roles and corpora", ("core.roles", "core.corpus")),
-    "models": ("Models", ("core.models", "core.cards")),
+    "models": ("Models", ("core.models", "core.models.cards")),
     "tasks": ("Tasks", ("core.tasks",)),
     "training": (
         "Training",

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.compatible import config_with, example, needs
+from core.attention.config import config_with, example, needs
 
 C = 24
 torch._dynamo.config.fake_tensor_cache_enabled = (

@@ -7,9 +7,9 @@ import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Cache, Choice, ConfigError, attend
 from core.attention.basics import Softmax
-from core.attention.compatible import config_with, needs
-from core.attention.kernels.refusals import STATELESS, why_no_state
-from core.attention.projections import Latent
+from core.attention.config import config_with, needs
+from core.attention.kernels.exact import STATELESS, why_no_state
+from core.attention.projections.low_rank import Latent
 from core.models.blocks import causal_config
 from tests.attention.drawing import perturbed, plain
 from tests.cases import each

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.attention import AXES, AttentionConfig, ConfigError
-from core.attention.compatible import example, needs, refusals
+from core.attention.config import example, needs, refusals
 from tests.cases import each
 
 

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from core.attention import AXES, Attention
-from core.attention.compatible import config_with, example, needs
+from core.attention.config import config_with, example, needs
 from tests.attention.drawing import B, C
 from tests.cases import each
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig, ConfigError, LayerSteps, Steps
 from core.attention.basics import MultiHead, Softmax
-from core.positions.bias import alibi_slopes
+from core.attention.positions.relative import alibi_slopes
 from tests.cases import each
 
 B, T, S, C, H = 2, 5, 7, 33, 3

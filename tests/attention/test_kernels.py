@@ -7,14 +7,18 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, attend, entry
+from core.attention.cost import attention_cost, peak_bytes
+from core.attention.kernels.approximate import orthogonal_gaussian
 from core.attention.kernels.delta import delta_rule
-from core.attention.kernels.performer import orthogonal_gaussian
-from core.attention.kernels.planned_costs import gathered_areas
-from core.attention.kernels.plans import MaskGeometry, reach, touched_blocks, visible_blocks
-from core.benchmark import peak_bytes
-from core.cost import attention_cost
+from core.attention.kernels.softmax import (
+    MaskGeometry,
+    gathered_areas,
+    reach,
+    touched_blocks,
+    visible_blocks,
+)
+from core.attention.masks import build_mask
 from core.entries import Area
-from core.masks import build_mask
 from tests.cases import each
 
 B, H, T, C = 2, 3, 37, 24

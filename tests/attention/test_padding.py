@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.compatible import needs
-from core.attention.kernels import exact
+from core.attention.config import needs
+from core.attention.kernels.exact import exact
 from tests.attention.drawing import B, C, configs, perturbed, plain
 from tests.cases import each
 

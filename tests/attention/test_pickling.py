@@ -9,7 +9,7 @@ import sys
 import torch
 
 from core.attention import AXES, Attention
-from core.attention.compatible import config_with, example, needs
+from core.attention.config import config_with, example, needs
 from core.attention.presets import PRESETS
 from tests.attention.drawing import B, C, T
 from tests.cases import each

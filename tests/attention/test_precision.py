@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.compatible import needs
+from core.attention.config import needs
 from tests.attention.drawing import C, H, plain
 from tests.cases import each
 

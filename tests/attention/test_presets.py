@@ -15,8 +15,7 @@ from core.attention import (
     entry,
     preset,
 )
-from core.attention.presets import AXIS_NAMES
-from core.attention.presets.base import name, sentence
+from core.attention.presets.base import AXIS_NAMES, name, sentence
 from tests.cases import each
 
 EACH = each("item", PRESETS)

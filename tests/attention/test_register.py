@@ -16,11 +16,10 @@ from core.attention import (
     entry,
     register,
 )
-from core.attention.basics import MultiHead, split_heads
-from core.attention.cache import append
-from core.attention.compatible import config_with, needs
+from core.attention.basics import MultiHead, append, split_heads
+from core.attention.config import config_with, needs
+from core.attention.cost import attention_cost, parameters
 from core.attention.register import _read_in_parts
-from core.cost import attention_cost, parameters
 from tests.attention.drawing import plain
 from tests.cases import each
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
-from core.masks import build_mask
+from core.attention.masks import build_mask
 from tests.cases import each
 
 B, H, T, S, D = 2, 3, 5, 7, 11

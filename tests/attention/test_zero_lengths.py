@@ -3,7 +3,7 @@
 import torch
 
 from core.attention import AXES, Attention, attend
-from core.attention.compatible import config_with, example, needs
+from core.attention.config import config_with, example, needs
 from tests.attention.drawing import C
 from tests.cases import each
 

@@ -8,7 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import Attention
-from core.cards import CARDS, KINDS, RETNET, card
+from core.models.cards import CARDS, card
+from core.models.cards.base import KINDS
+from core.models.cards.states import RETNET
 from tests.cards.published import PUBLISHED, cached_numbers, published, read, without_experts
 from tests.cases import each
 
@@ -154,7 +156,7 @@ def test_a_small_pattern_shares_keys_as_the_model_does():
 def test_counting_imports_no_compiler():
     """Its import takes seconds, and the page Model cards counts before it draws."""
     code = (
-        "import sys\nfrom core.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
+        "import sys\nfrom core.models.cards import CARDS\nprint(sum(one.parameters > 0 for one in CARDS), "
         "'torch._dynamo' in sys.modules)"
     )
     out = subprocess.run(

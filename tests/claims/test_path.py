@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig
+from core.attention.cost import attention_cost, parameters
 from core.claims.base import SeedValues
 from core.claims.entries.positions import (
     ATTENTION,
@@ -19,7 +20,6 @@ from core.claims.entries.positions import (
     gradients,
 )
 from core.claims.entries.positions import PATH_LENGTHS as LENGTHS
-from core.cost import attention_cost, parameters
 from tests.claims.made_up import World, judge
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from core.attention.positions.absolute import sinusoids
 from core.claims.entries.positions import (
     ALIBI,
     BITS,
@@ -21,7 +22,6 @@ from core.claims.entries.positions import (
     shift,
 )
 from core.entries import Choice
-from core.positions.absolute import sinusoids
 from tests.claims.made_up import World, judge
 
 

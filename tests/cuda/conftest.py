@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from core.benchmark import CUDA, devices
+from core.attention.cost import CUDA, devices
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.attention import AXES, PRESETS, Attention, ConfigError
-from core.attention.compatible import config_with, example, needs
+from core.attention.config import config_with, example, needs
 from tests.attention import covering
 from tests.attention.test_compile import listed
 from tests.cases import each

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice
-from core.benchmark import CUDA, Limits, peak_bytes, race, seconds, workload
-from core.cost import attention_cost
+from core.attention.cost import CUDA, Limits, attention_cost, peak_bytes, race, seconds, workload
 from dashboard.runtime.racing import Race, machine
 
 LENGTH = 512

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from core.attention import Attention
-from core.cards import cache_sizes as sizes
-from core.cards import card
 from core.decoding.with_cache import write
+from core.models import cards as sizes
+from core.models.cards import card
 from core.pretrained.lab_decoder import SEEDED, TRAINED, load_lab_decoder
 from dashboard.views.cache import compute, measurement, page, paging
 from dashboard.views.cache.decoding import MOST, PROMPT, measure

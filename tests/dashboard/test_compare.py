@@ -9,8 +9,13 @@ import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.attention.config import entry
-from core.benchmark import Measurement
-from core.cost import ClosedFormCost, attention_cost, closed_form_cost, visible_share
+from core.attention.cost import (
+    ClosedFormCost,
+    Measurement,
+    attention_cost,
+    closed_form_cost,
+    visible_share,
+)
 from core.pretrained import read
 from dashboard.draw.formats import number
 from dashboard.runtime.racing import ONE_AT_A_TIME

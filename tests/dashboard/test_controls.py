@@ -6,8 +6,8 @@ from streamlit.testing.v1 import AppTest
 def _page():
     import streamlit as st
 
+    from core.attention.formula import parse
     from core.entries import Param
-    from core.formula import parse
     from dashboard.widgets.params import param_widget
 
     param = Param(

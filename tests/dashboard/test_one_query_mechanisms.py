@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
-from core.masks import COMPOSITIONS
+from core.attention.masks import COMPOSITIONS
 from dashboard.draw.formats import latex, number
 from dashboard.views.one_query import equations, facts, text
 from tests.cases import each

@@ -118,7 +118,7 @@ def test_the_linear_map_misses_least_in_closed_form():
 
 
 def test_dials_show_the_fastest_and_the_slowest_pair():
-    from core.positions.measure import Pair
+    from core.attention.properties import Pair
 
     pairs = [Pair(m, m + 20, 2.0**-m) for m in range(20)]
     sample = sample_pairs(pairs)

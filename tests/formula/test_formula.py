@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from core.formula import MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaError, parse
+from core.attention.formula import MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaError, parse
 from tests.cases import each
 
 T, S, H, OFFSET = 3, 5, 2, 2

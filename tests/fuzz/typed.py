@@ -11,8 +11,8 @@ import torch
 from hypothesis import strategies as st
 
 from core.attention import PRESETS, ConfigError
+from core.attention.formula import FormulaError, parse
 from core.entries import Choice
-from core.formula import FormulaError, parse
 from core.pretrained import PretrainedError
 from core.pretrained.hub import parse as parse_hub
 from core.pretrained.model_storage import model_folder, storage_folder

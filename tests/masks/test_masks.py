@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
+from core.attention.masks import COMPOSITIONS, MASKS, build_mask, make_mask
+from core.attention.masks.layouts import Drawing, parse_drawing
+from core.attention.score_block import ScoreBlock
 from core.entries import Area
-from core.masks import COMPOSITIONS, MASKS, Drawing, build_mask, make_mask, parse_drawing
-from core.score_block import ScoreBlock
 from tests.cases import each
 
 CAUSAL = Choice("causal")
@@ -176,7 +177,7 @@ def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
 def test_bigbird_in_pieces_is_the_same(monkeypatch):
     choice = Choice.of("bigbird", random=3)
     whole = build_mask(choice, 41, 37)
-    monkeypatch.setattr("core.masks.sparse._MOST_CELLS", 5 * 37)
+    monkeypatch.setattr("core.attention.masks.layouts._MOST_CELLS", 5 * 37)
     assert torch.equal(build_mask(choice, 41, 37), whole)
 
 

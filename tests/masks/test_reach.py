@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import Choice
-from core.masks import build_mask, layers_needed
+from core.attention.masks import build_mask
+from core.attention.masks.patterns import layers_needed
 from tests.cases import each
 
 

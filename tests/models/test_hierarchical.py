@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from core.attention import AXES
-from core.attention.compatible import config_with, example
+from core.attention.config import config_with, example
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
-from core.models.hierarchical import Sentences
+from core.models.recurrent import Sentences
 from tests.cases import each
 
 END, V, C, CLASSES = 4, 19, 14, 3

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError
-from core.attention.compatible import config_with, example, needs
+from core.attention.config import config_with, example, needs
 from core.models import ModelConfig, Shape, build_model
 from core.models.blocks import exact_fallbacks
 from tests.cases import each

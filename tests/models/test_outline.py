@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from core.attention.positions import POSITIONS
 from core.models import ModelConfig, build_model
 from core.models.config import STACKED
-from core.models.model_summary import Part, summarize
-from core.models.outline import with_layers
-from core.positions import POSITIONS
+from core.models.model_summary import Part, summarize, with_layers
 from core.tasks import TaskConfig, make_task
 from core.training.evaluate import objective
 from tests.cases import each

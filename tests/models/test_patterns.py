@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import AttentionConfig, Choice, ConfigError
-from core.attention.names import distinct_names
+from core.attention.presets import distinct_names
 from core.models import ModelConfig, Shape, build_model
-from core.models.titles import title
+from core.models.model_summary import title
 from tests.cases import each
 
 B, S, C, H, WORDS = 3, 13, 12, 3, 7

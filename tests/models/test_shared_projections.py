@@ -7,8 +7,7 @@ from core.attention import AXES, Attention, AttentionConfig, Entry, register
 from core.attention.basics import MultiHead, split_heads
 from core.models.base import Shape
 from core.models.config import ModelConfig
-from core.models.decoder import Decoder
-from core.models.transformer import TransformerSeq2Seq
+from core.models.transformer import Decoder, TransformerSeq2Seq
 from tests.attention.drawing import perturbed
 from tests.cases import each
 

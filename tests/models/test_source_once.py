@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.attention import AXES, ConfigError
-from core.attention.compatible import needs
+from core.attention.config import needs
 from core.decoding.prefix import select_rows
 from core.models import ModelConfig, Shape, build_model
 from tests.attention.drawing import plain

@@ -8,7 +8,7 @@ import torch
 
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens
-from core.models.inputs import concatenate
+from core.models.base import concatenate
 from tests.cases import each
 from tests.models.stacked import AHEAD, CASES, CLASSES, LENGTHS, ROW, SERIES, TWO, B, S, T, of
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from core.attention import Choice, attend
+from core.attention.masks import build_mask
 from core.attention.normalizers import Softcap
-from core.masks import build_mask
-from core.positions.rotary import rotate_pairs, tables_of_pairs
+from core.attention.positions.rotary import rotate_pairs, tables_of_pairs
 
 RAW, CAPPED, MASKED, WEIGHTS = range(4)  # what qk_matmul_output_mode asks for
 Given = Mapping[str, Tensor]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.positions.rotary import Rotary
+from core.attention.positions.rotary import Rotary
 from tests.cases import each
 
 B, T, S, H, D = 2, 5, 7, 6, 8

@@ -9,7 +9,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import (
 )
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.kernels import kda
+from core.attention.kernels import gla
 from core.attention.kernels.delta import delta_rule, unit
 from tests.cases import each
 from tests.oracles.test_kernels import GRADIENT, B, D, H, S, T, heads, same
@@ -127,8 +127,8 @@ def test_kda_in_segments_is_kda_at_once(monkeypatch):
     )
     past, results = torch.randn(2, 3, 6, 5, dtype=torch.float64), []
     for segment in (64, 16):
-        monkeypatch.setattr(kda, "SEGMENT", segment)
-        out, state = kda.kimi_delta(q, k, v, decay, write, 8, past=past)
+        monkeypatch.setattr(gla, "SEGMENT", segment)
+        out, state = gla.kimi_delta(q, k, v, decay, write, 8, past=past)
         grads = torch.autograd.grad(out.square().sum() + state.sum(), (q, k, v))
         results.append((out, state, *grads))
     torch.testing.assert_close(*results)

@@ -6,8 +6,7 @@ import torch
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen
 from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
 
-from core.positions.grid_rotary import GridRotary
-from core.positions.rotary import Rotary
+from core.attention.positions.rotary import GridRotary, Rotary
 from tests.cases import each
 from tests.oracles.places import agree
 

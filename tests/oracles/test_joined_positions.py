@@ -9,9 +9,9 @@ from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama as llama
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.cost import attention_cost
-from core.positions import enters
-from core.positions.bias import alibi_slopes
+from core.attention.cost import attention_cost
+from core.attention.positions import enters
+from core.attention.positions.relative import alibi_slopes
 from tests.cases import each
 
 B, T, S, C, H = 2, 5, 7, 42, 3

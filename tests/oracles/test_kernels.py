@@ -15,11 +15,10 @@ from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttenti
 from transformers.models.nystromformer.modeling_nystromformer import NystromformerSelfAttention
 
 from core.attention import Attention, AttentionConfig, Choice, attend
-from core.attention.kernels.linear import causal_linear_attention as ours_causal
-from core.attention.kernels.linear import elu_features
-from core.attention.kernels.linear import linear_attention as ours_linear
-from core.attention.kernels.performer import EPSILON, key_features, query_features
-from core.attention.kernels.retention import lightning_slopes, retain, retnet_slopes
+from core.attention.kernels.approximate import EPSILON, key_features, query_features
+from core.attention.kernels.implied import causal_linear_attention as ours_causal
+from core.attention.kernels.implied import elu_features, lightning_slopes, retain, retnet_slopes
+from core.attention.kernels.implied import linear_attention as ours_linear
 from tests.cases import each
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5

@@ -6,7 +6,7 @@ import torch
 from torch.nn.attention.flex_attention import create_mask
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.masks import build_mask
+from core.attention.masks import build_mask
 from tests.cases import each
 
 T, S = 17, 19

@@ -8,10 +8,9 @@ from torch.nn import functional as F
 from x_transformers.x_transformers import CoPE, DataDependentAlibi
 
 from core.attention import Attention, AttentionConfig, Choice
+from core.attention.positions.contextual import Cope, Forgetting, Typed
+from core.attention.positions.relative import Fire, Kerple
 from core.entries import ConfigError
-from core.positions.contextual import Cope, Forgetting
-from core.positions.functional import Fire, Kerple
-from core.positions.typed import Typed
 from tests.cases import each
 from tests.oracles.places import agree, cells, layer_of, share
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.attention.kernels.log_linear import log_linear, tree_levels
-from core.cost import attention_cost
+from core.attention.cost import attention_cost
+from core.attention.kernels.delta import log_linear, tree_levels
 from tests.cases import each
 from tests.drawn_costs import Case, taken
 from tests.oracles.test_kernels import B, D, H, S, T, heads, same

@@ -11,7 +11,7 @@ from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAtt
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.masks import build_mask
+from core.attention.masks import build_mask
 from tests.cases import each
 
 T, S = 13, 17

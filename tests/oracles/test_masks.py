@@ -6,7 +6,7 @@ from torch.nn.attention.flex_attention import create_block_mask, create_mask, fl
 from transformers import masking_utils as theirs
 
 from core.attention import Choice, ConfigError, attend
-from core.masks import build_mask
+from core.attention.masks import build_mask
 from tests.cases import each
 
 T, S, B = 7, 11, 2

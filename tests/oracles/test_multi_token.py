@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.positions.multi_token import MultiToken
+from core.attention.positions.contextual import MultiToken
 from tests.cases import each
 from tests.oracles.places import agree, cells
 

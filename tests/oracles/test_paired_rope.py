@@ -10,7 +10,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.phi3 import modeling_phi3 as phi3
 
 from core.attention import AttentionConfig, Choice, ConfigError
-from core.positions.paired_rotary import LongRope, PartialRotary, parse_factors, spread_factors
+from core.attention.positions.rotary import LongRope, PartialRotary, parse_factors, spread_factors
 from tests.cases import each
 from tests.oracles.places import agree, layer_of, share
 

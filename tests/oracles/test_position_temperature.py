@@ -7,7 +7,7 @@ from transformers import Llama4TextConfig
 from transformers.models.llama4.modeling_llama4 import Llama4TextAttention
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.positions.temperature import PositionTemperature
+from core.attention.positions.contextual import PositionTemperature
 from tests.cases import each
 from tests.oracles.places import agree, cells, share
 

@@ -9,10 +9,10 @@ from transformers.models.gptj import modeling_gptj as gptj
 from transformers.models.llama import modeling_llama as llama
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
-from core.positions.absolute import Learned, Sinusoidal, sinusoids
-from core.positions.bias import Alibi, alibi_slopes
-from core.positions.rotary import Rotary
-from core.score_block import ScoreBlock
+from core.attention.positions.absolute import Learned, Sinusoidal, sinusoids
+from core.attention.positions.relative import Alibi, alibi_slopes
+from core.attention.positions.rotary import Rotary
+from core.attention.score_block import ScoreBlock
 from tests.cases import each
 
 

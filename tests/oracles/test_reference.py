@@ -3,8 +3,8 @@
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, attend
+from core.attention.positions.relative import alibi_slopes
 from core.attention.reference import attention, rotate
-from core.positions.bias import alibi_slopes
 from tests.cases import each
 
 B, T, S, H, D = 3, 5, 7, 2, 6  # distinct, so that a matrix turned round does not fit

@@ -10,8 +10,7 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2Ber
 from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as conformer
 
 from core.attention import AttentionConfig, Choice, ConfigError
-from core.positions.bias import T5, bucket
-from core.positions.relative import Deberta, Shaw, TransformerXL
+from core.attention.positions.relative import T5, Deberta, Shaw, TransformerXL, bucket
 from tests.cases import each
 from tests.oracles.places import agree, cells, layer_of, share
 

@@ -11,10 +11,9 @@ from transformers.models.gptj import modeling_gptj as gptj
 from transformers.models.llama import modeling_llama as llama
 
 from core.attention import AttentionConfig, Choice, ConfigError
+from core.attention.positions import POSITIONS
+from core.attention.positions.rotary import DynamicNtk, Linear, Llama3, Rotary, Yarn
 from core.entries import complete, find
-from core.positions import POSITIONS
-from core.positions.rotary import Rotary
-from core.positions.scaled_rotary import DynamicNtk, Linear, Llama3, Yarn
 from tests.cases import each
 from tests.oracles.places import agree, layer_of, share
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.positions.selective import Selective
+from core.attention.positions.contextual import Selective
 from tests.cases import each
 from tests.oracles.places import agree, cells
 

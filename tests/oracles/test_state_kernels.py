@@ -12,11 +12,15 @@ from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk_scan
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.kernels.delta import delta_rule, unit
-from core.attention.kernels.gla import STRONGEST, by_halves, decay_products, gated_linear
-from core.attention.kernels.kda import kimi_delta
-from core.attention.kernels.ssd import state_space
-from core.cost import attention_cost
+from core.attention.cost import attention_cost
+from core.attention.kernels.delta import delta_rule, state_space, unit
+from core.attention.kernels.gla import (
+    STRONGEST,
+    by_halves,
+    decay_products,
+    gated_linear,
+    kimi_delta,
+)
 from tests.cases import each
 from tests.drawn_costs import Case, taken
 from tests.oracles.test_gated_delta import delta_recurrence

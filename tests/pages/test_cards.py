@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from core.cards import CARDS, card
+from core.models.cards import CARDS, card
 from dashboard.draw.formats import byte_size
 from dashboard.views.cards import text
 from dashboard.views.cards.controls import COMPARED, name

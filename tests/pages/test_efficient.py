@@ -9,9 +9,7 @@ import torch
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Measurement
-from core.cost import attention_cost
-from core.kernel_error import output_error
+from core.attention.cost import Measurement, attention_cost, output_error
 from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
 from dashboard.views.efficient.compute import Result, start_race

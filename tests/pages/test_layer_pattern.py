@@ -3,8 +3,8 @@
 import pytest
 
 from core.attention import AttentionConfig, Choice, ConfigError
-from core.cards import CARDS
 from core.models import ModelConfig
+from core.models.cards import CARDS
 from core.runs.runs import list_runs
 from core.training.config import card_recipe
 from core.training.sweeps import buildable

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.attention import AXES, Choice
-from core.masks import COMPOSITIONS, build_mask
+from core.attention.masks import COMPOSITIONS, build_mask
 from dashboard.draw.formats import percent
 from dashboard.views.masks import compute, page
 from dashboard.widgets.guide import SHOW

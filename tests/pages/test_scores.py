@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.attention import AXES, Choice
-from core.score_properties import score_properties
+from core.attention.properties import score_properties
 from dashboard.draw.formats import duration, number
 from dashboard.views.scores import compute, controls, measurement, text
 from dashboard.views.scores.page import most_different_query

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, heads_that_divide
-from core.positions import POSITIONS, Position
-from core.positions.absolute import Learned
-from core.score_block import ScoreBlock
+from core.attention.positions import POSITIONS
+from core.attention.positions.absolute import Learned
+from core.attention.positions.rotary import Position
+from core.attention.score_block import ScoreBlock
 from tests.cases import each
 
 B, T, S, C, H = 2, 5, 11, 24, 3

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.indexing import find_indexer
-from core.masks import indexer_loss, selection
+from core.attention.layer import find_indexer
+from core.attention.masks.content import indexer_loss, selection
+from core.attention.score_block import ScoreBlock
 from core.models import ModelConfig
-from core.score_block import ScoreBlock
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from core.training.loop import indexer_losses, one_step, prepare, train

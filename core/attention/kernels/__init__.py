@@ -1,21 +1,12 @@
 """Kernels: how the weights, or an approximation, are computed. Exact returns every step; the others save memory."""
 
-from core.attention.kernels.base import SAME
-from core.attention.kernels.chunked import CHUNKED
+from core.attention.kernels.approximate import LINFORMER, NSA, NYSTROM, PERFORMER
 from core.attention.kernels.costs import exact_cost
-from core.attention.kernels.delta import DELTA, GATED_DELTA
-from core.attention.kernels.exact import AttentionInputs, Steps, empty_steps, exact
-from core.attention.kernels.fused import FUSED, fused, why_not_fused
-from core.attention.kernels.gla import GLA
-from core.attention.kernels.kda import KDA
-from core.attention.kernels.linear import LINEAR
-from core.attention.kernels.log_linear import LOG_LINEAR
-from core.attention.kernels.lowrank import LINFORMER, NYSTROM
-from core.attention.kernels.native_sparse import NSA
-from core.attention.kernels.performer import PERFORMER
-from core.attention.kernels.retention import RETENTION
-from core.attention.kernels.sparse import BLOCK_SPARSE, LOCAL
-from core.attention.kernels.ssd import SSD
+from core.attention.kernels.delta import DELTA, GATED_DELTA, LOG_LINEAR, SSD
+from core.attention.kernels.exact import SAME, exact
+from core.attention.kernels.gla import GLA, KDA
+from core.attention.kernels.implied import LINEAR, RETENTION
+from core.attention.kernels.softmax import BLOCK_SPARSE, CHUNKED, FUSED, LOCAL
 from core.entries import Axis, Entry
 
 EXACT = Entry(
@@ -55,5 +46,3 @@ KERNELS = Axis(
     NSA,
     KDA,
 )
-
-__all__ = ["KERNELS", "AttentionInputs", "Steps", "empty_steps", "exact", "fused", "why_not_fused"]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from math import log
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from core.attention.kernels.base import product_of, to_float32
-from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied_costs import power_of_two
-from core.attention.kernels.refusals import (
+from core.attention.basics import split_heads
+from core.attention.kernels.costs import linear_cost, power_of_two, retention_cost
+from core.attention.kernels.exact import (
+    AttentionInputs,
     Reason,
+    Steps,
+    and_parts,
     combines_heads,
     drops_weights,
     enters_scores,
@@ -22,9 +25,12 @@ from core.attention.kernels.refusals import (
     multiplies_weights,
     not_product,
     not_softmax,
+    product_of,
     refuse_when,
+    to_float32,
 )
-from core.entries import ConfigError
+from core.attention.score_block import eager_cache
+from core.entries import ConfigError, Entry, LayerConfig, Param
 
 IMPLIED = frozenset(
     {"implied"}
@@ -156,3 +162,367 @@ def steps(
         state=state if inputs.carries else None,
         implied=True,
     )
+
+
+# What the kernels with learned gates share: gates from the keys' own x, and the sizes at which they start.
+
+
+RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
+
+
+class StateKernel(nn.Module):
+    """A kernel whose state is changed from token to token, by gates that are computed from the keys' own x.
+
+    A subclass has a `key`, computes its `gates`, and the output from them; q and k are prepared by `prepare`.
+    """
+
+    key: str
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__()
+        if config is None:
+            raise ConfigError(
+                f"kernel = {self.key} has learned gates; take Attention(config), or kernel = linear."
+            )
+        self.chunk = int(config.kernel["chunk"])
+
+    def gates(self, context: Tensor) -> tuple[Tensor, ...]:
+        """The gates of every key, (B, H, S) or (B, H, S, D) each, of which 0 leaves the state as it is."""
+        raise NotImplementedError
+
+    def real_gates(self, context: Tensor, real: Tensor | None) -> tuple[Tensor, ...]:
+        """The gates, 0 for the keys that are not real."""
+        if real is None:
+            return self.gates(context)
+        gates = self.gates(context.masked_fill(~real[:, 0].mT, 0.0))
+        return tuple(gate * (real[:, 0] if gate.dim() == 3 else real.mT) for gate in gates)
+
+    def query_gates(self, x: Tensor | None) -> tuple[Tensor, ...]:
+        """Further gates of every query, from its own x; none for most kernels."""
+        return ()
+
+    def prepare(self, q: Tensor, k: Tensor, scale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """q times the score's scale, and k, as the rule takes them."""
+        return q * scale, k
+
+    def output(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        gates: tuple[Tensor, ...],
+        chunk: int,
+        offset: int,
+        past: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, H, T, E), linear in v where there is no `past`, and the state after the last key, if there is one alone.
+
+        Queries begin at position `offset` of the keys given; `past` is the state before these.
+        """
+        raise NotImplementedError
+
+    @full_precision
+    def forward(self, inputs: AttentionInputs) -> Steps:
+        block = inputs.block
+        if block.context is None:
+            raise ConfigError(
+                f"kernel = {self.key} computes its gates from the keys' x, which is not given here; "
+                "give it, or take kernel = retention."
+            )
+        dtype = next(self.parameters()).dtype  # autocast may give x in half precision
+        x, context = None if block.x is None else block.x.to(dtype), block.context.to(dtype)
+        real, offset = real_keys(inputs, self.key), block.offset
+        q, k, scale = scaled_qk(inputs)
+        q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
+        gates = (*self.real_gates(context, real), *self.query_gates(x))
+        v, chunk = to_float32(inputs.v), chunk_length(inputs, self.chunk)
+
+        def weights() -> Tensor:
+            """The output is linear in v, so that the identity for v gives the weights."""
+            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(
+                *k.shape[:2], -1, -1
+            )
+            return self.output(q, k, identity, gates, chunk, offset, None)[0]
+
+        out, state = self.output(q, k, v, gates, chunk, offset, inputs.past)
+        return steps(inputs, out, weights, state)
+
+
+def initial_rates(heads: int) -> nn.Parameter:
+    """log A of each head, the rate of decay in α = e^(−A·step)."""
+    return nn.Parameter(torch.empty(heads).uniform_(*RATES).log())
+
+
+def initial_steps(bias: Tensor) -> None:
+    """Fill the bias of a gate so that its softplus, the step, lies between 0.001 and 0.1."""
+    with torch.no_grad():
+        step = torch.empty_like(bias).uniform_(*map(log, STEPS)).exp()
+        bias.copy_(step.expm1().log())  # the inverse of softplus
+
+
+def head_gate(layer: nn.Module, context: Tensor) -> Tensor:
+    """What a linear map of x to one number a head gives, (B, H, S), in at least fp32."""
+    return to_float32(layer(context)).mT
+
+
+def channel_gate(layer: nn.Module, context: Tensor, num_heads: int) -> Tensor:
+    """What a map of x to one number a channel of each head gives, (B, H, S, D), in at least fp32."""
+    return to_float32(split_heads(layer(context), num_heads))
+
+
+def softplus_decay(log_rate: Tensor, gate: Tensor) -> Tensor:
+    """log α = −e^A softplus(gate), for A of each head and a gate (B, H, S) or (B, H, S, D)."""
+    rate = to_float32(log_rate).exp().view(-1, *(1,) * (gate.dim() - 2))
+    return F.softplus(gate).mul_(-rate)
+
+
+class LowRank(nn.Module):
+    """A linear map of x to every channel of every head, (B, S, H · D), through `rank` numbers."""
+
+    def __init__(self, config: LayerConfig, rank: int) -> None:
+        super().__init__()
+        self.down = nn.Linear(config.d_model, rank, bias=False)
+        self.up = nn.Linear(rank, config.score_heads * config.qk_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.down(x))
+
+
+# Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed once.
+
+
+CHUNK = Param("chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens in a block under a causal mask")
+
+
+def elu_features(x: Tensor) -> Tensor:
+    """φ(x) = elu(x) + 1, above zero everywhere. Katharopoulos 2020, equation 7."""
+    return F.elu(x).add_(1.0)
+
+
+def with_ones(v: Tensor) -> Tensor:
+    """v with a column of ones, whose weighted sum is the sum of the weights."""
+    return F.pad(v, (0, 1), value=1.0)
+
+
+def divided(sums: Tensor) -> Tensor:
+    """The weighted sum of v over the sum of the weights, from sums of `with_ones`; zeros where nothing is visible."""
+    total = sums[..., -1:]
+    unseen = total <= torch.finfo(sums.dtype).tiny
+    return (sums[..., :-1] / total.masked_fill(unseen, 1.0)).masked_fill(unseen, 0.0)
+
+
+def linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor) -> Tensor:
+    """Every query sees every key. features (B, H, T, R) and (B, H, S, R), v (B, H, S, E): O(T·R·E) time."""
+    total = features_q @ features_k.sum(2).unsqueeze(-1)
+    total = total.masked_fill(total <= torch.finfo(total.dtype).tiny, 1.0)  # nothing visible: 0 / 1
+    return (features_q @ (features_k.mT @ v)).div_(total)
+
+
+def causal_linear_attention(
+    features_q: Tensor,
+    features_k: Tensor,
+    v: Tensor,
+    chunk: int,
+    offset: int = 0,
+    past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The output, where query i, at position offset + i, sees keys j ≤ offset + i, and the state after the last key.
+
+    O(T·(chunk + R)·E) time: within a chunk weights are computed, chunk × chunk; earlier chunks enter through one state
+    of R × (E + 1), the sum over their keys and those of `past`. A running sum of T such states would be far slower than
+    the quadratic form.
+    """
+    queries = features_q.shape[2]
+    q, k, v = in_chunks(
+        features_q, features_k, with_ones(v), chunk, offset
+    )  # (B, H, n, chunk, R or E + 1)
+    inside = (q @ k.mT).tril() @ v
+    start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past
+    states = torch.cat((start[:, :, None], k.mT @ v), 2).cumsum(
+        2
+    )  # before each chunk, and after the last
+    sums = inside.add_(q @ states[:, :, :-1]).flatten(2, 3)[:, :, offset : offset + queries]
+    return divided(sums), states[:, :, -1].clone()
+
+
+def implied_weights(features_q: Tensor, features_k: Tensor, allowed: Tensor | None) -> Tensor:
+    """The weights, (B, H, T, S), that the sums imply; the output does not need them."""
+    weights = features_q @ features_k.mT
+    weights = weights if allowed is None else weights.masked_fill(~allowed, 0.0)
+    return divided(torch.cat((weights, weights.sum(-1, keepdim=True)), -1))
+
+
+class Features:
+    """A kernel of feature maps φ(q) and φ(k); causal sums are computed in chunks."""
+
+    def __init__(self, config: LayerConfig) -> None:
+        self.causal = config is not None and any(
+            part.key == "causal" for part in and_parts(config.mask)
+        )
+        self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
+
+    @full_precision
+    def __call__(self, inputs: AttentionInputs) -> Steps:
+        real = real_keys(inputs, "linear")
+        q, k = split_scale(inputs)
+        return self.summed(inputs, elu_features(q), elu_features(k), real)
+
+    def summed(
+        self, inputs: AttentionInputs, features_q: Tensor, features_k: Tensor, real: Tensor | None
+    ) -> Steps:
+        if real is not None:
+            features_k = features_k.masked_fill(~real.mT, 0.0)
+        v, state = to_float32(inputs.v), None
+        if self.causal:
+            out, state = causal_linear_attention(
+                features_q,
+                features_k,
+                v,
+                chunk_length(inputs, self.chunk),
+                inputs.block.offset,
+                inputs.past,
+            )
+        else:
+            out = linear_attention(features_q, features_k, v)
+        return steps(
+            inputs,
+            out,
+            lambda: implied_weights(features_q, features_k, inputs.joined_mask()),
+            state,
+        )
+
+
+LINEAR = Entry(
+    "linear",
+    "Linear",
+    Features,
+    r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
+    r"\quad \phi(x) = \text{elu}(x) + 1",
+    "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
+    "from those of softmax.",
+    "Katharopoulos et al.",
+    2020,
+    "https://arxiv.org/abs/2006.16236",
+    (CHUNK,),
+    short="elu + 1",
+    traits=IMPLIED | STATE,
+    cost=linear_cost,
+    refuse=needs_plain_rows("linear", *CAUSAL),
+)
+
+
+# Retention: scores that decay with distance are the weights, unnormalised, so that one state sums up all keys before.
+
+
+def retnet_slopes(num_heads: int) -> Tensor:
+    """−log γ with γ_h = 1 − 2^(−5−h), h from 0. Sun 2023, section 2.2."""
+    return -torch.log1p(-(2.0 ** -(5.0 + torch.arange(num_heads, dtype=torch.float64))))
+
+
+def lightning_slopes(num_heads: int) -> Tensor:
+    """2^(−8h/H), h from 1. MiniMax-01, section 2.2.1."""
+    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1, dtype=torch.float64) / num_heads)
+
+
+SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
+
+
+@eager_cache(maxsize=32)
+def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The slopes by that rule, (H, 1, 1), rounded from fp64. Cached: never change the result."""
+    with torch.inference_mode(False):
+        return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
+
+
+def retain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    slopes: Tensor,
+    chunk: int,
+    offset: int = 0,
+    past: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks, and the state at the last key: the sum with k_jᵀ for q_i·k_j.
+
+    slopes (H, 1, 1); queries begin at position `offset`; `past` is the state before the first key.
+    """
+    queries, keys = q.shape[2], k.shape[2]
+    q, k, v = in_chunks(q, k, v, chunk, offset)
+    position = torch.arange(chunk, dtype=slopes.dtype, device=q.device)  # within a chunk
+    rate = slopes.unsqueeze(1)  # (H, 1, 1, 1), beside n, chunk, chunk
+    out = ((q @ k.mT) * decay(rate, position[:, None] - position)) @ v
+    starts = chunk * torch.arange(k.shape[2], dtype=slopes.dtype, device=q.device)
+    filled = (keys - starts).clamp(0, chunk)[:, None, None]  # the keys of each chunk
+    until = torch.exp(-rate * (filled - 1 - position[:, None]).clamp(min=0))
+    states, state = states_before((k * until).mT @ v, torch.exp(-rate * filled)[None], past)
+    out = out + (q * torch.exp(-rate * (position + 1)[:, None])) @ states
+    return out.flatten(2, 3)[:, :, offset : offset + queries], state
+
+
+def decay(slopes: Tensor, distance: Tensor) -> Tensor:
+    """e^(−slope·distance) where distance ≥ 0, else 0."""
+    return torch.exp(-slopes * distance.clamp(min=0)) * (distance >= 0)
+
+
+class Retention:
+    def __init__(self, config: LayerConfig) -> None:
+        if config is None:
+            raise ConfigError(
+                "kernel = retention needs a decay for each head; take Attention(config), or kernel = "
+                "linear."
+            )
+        self.chunk, self.rule, self.heads = (
+            int(config.kernel["chunk"]),
+            str(config.kernel["decay"]),
+            config.score_heads,
+        )
+
+    @full_precision
+    def __call__(self, inputs: AttentionInputs) -> Steps:
+        real = real_keys(inputs, "retention")
+        q, k, scale = scaled_qk(inputs)
+        k, v, slopes = (
+            k * scale,
+            to_float32(inputs.v),
+            slopes_of(self.rule, self.heads, q.dtype, q.device),
+        )
+        if real is not None:
+            k = k.masked_fill(~real.mT, 0.0)
+        out, state = retain(
+            q, k, v, slopes, chunk_length(inputs, self.chunk), inputs.block.offset, inputs.past
+        )
+        return steps(
+            inputs,
+            out,
+            lambda: (q @ k.mT) * decay(slopes, (inputs.block.i - inputs.block.j).to(q.dtype)),
+            state,
+        )
+
+
+RETENTION = Entry(
+    "retention",
+    "Retention",
+    Retention,
+    r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
+    "Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows may "
+    "have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
+    "Sun et al.",
+    2023,
+    "https://arxiv.org/abs/2307.08621",
+    (
+        Param(
+            "decay",
+            "Decay",
+            "retnet",
+            choices=("retnet", "lightning"),
+            labels=("RetNet", "Lightning"),
+            meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope",
+        ),
+        CHUNK,
+    ),
+    short="γ^(i−j)·s",
+    traits=IMPLIED | STATE | {"own positions"},
+    cost=retention_cost,
+    refuse=needs_plain_rows("retention", *CAUSAL),
+)

@@ -1,12 +1,15 @@
 """Presets: published mechanisms in order of year, each a choice on all six axes."""
 
-from core.attention.presets.base import AXIS_NAMES, Preset
-from core.attention.presets.early import RECURRENT, TRANSFORMERS
-from core.attention.presets.long import LONG
-from core.attention.presets.selective import SELECTIVE
-from core.attention.presets.today import TODAY
-from core.attention.presets.variants import VARIANTS
-from core.entries import ConfigError, quote
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from core.attention.config import AXES, AttentionConfig, entry
+from core.attention.presets.base import Preset
+from core.attention.presets.early import LONG, RECURRENT, TRANSFORMERS, VARIANTS
+from core.attention.presets.recent import SELECTIVE, TODAY
+from core.entries import Choice, ConfigError, complete, quote
 
 PRESETS: tuple[Preset, ...] = tuple(
     sorted(
@@ -14,8 +17,6 @@ PRESETS: tuple[Preset, ...] = tuple(
         key=lambda item: item.year,
     )
 )
-
-__all__ = ["AXIS_NAMES", "PRESETS", "Preset", "preset"]
 
 
 def preset(key: str) -> Preset:
@@ -26,3 +27,71 @@ def preset(key: str) -> Preset:
     raise ConfigError(
         f"preset = {quote(key)}; expected one of {', '.join(p.key for p in PRESETS)}."
     )
+
+
+# Choices and attentions in words: for lists, legends and the layers of a diagram.
+
+
+TELLING = (
+    "kernel",
+    "mask",
+    "position",
+    "normalizer",
+    "score",
+    "projection",
+)  # what distinguishes best, first
+ABSENT = {
+    "mask": "full",
+    "position": "no positions",
+}  # what the choice "none" is, beside attentions with another
+
+
+def choice_name(axis: str, choice: Choice) -> str:
+    """An entry's name with its parts and its changed parameters: "Local window (window 3)"."""
+    usual = dict(complete(Choice(choice.key), AXES[axis], axis).params)
+    more = [choice_name(axis, part) for part in choice.parts]
+    more += [f"{name} {value}" for name, value in choice.params if usual.get(name) != value]
+    return entry(axis, choice.key).name + (f" ({', '.join(more)})" if more else "")
+
+
+def attention_name(config: AttentionConfig) -> str:
+    """The name of the equal preset, else of the choices that are not the defaults."""
+    for item in PRESETS:
+        try:
+            if item.config(config.d_model, config.num_heads) == replace(config, dropout=0.0):
+                return item.name
+        except ConfigError:
+            continue
+    plain = AttentionConfig(config.d_model, config.num_heads)
+    names = [
+        choice_name(axis, getattr(config, axis))
+        for axis in AXES
+        if getattr(config, axis) != getattr(plain, axis)
+    ]
+    return ", ".join(names) or entry("score", config.score.key).name
+
+
+def distinct_names(configs: Sequence[AttentionConfig]) -> tuple[str, ...]:
+    """Each attention in as few words as distinguish it from the others, such as "causal local" and "full".
+
+    It is named on as few axes as it takes, those that change what attention sees first; "" where all are the same.
+    """
+    axes: list[str] = []
+    for axis in TELLING:
+        before, after = (
+            len({tuple(getattr(config, name) for name in names) for config in configs})
+            for names in (axes, [*axes, axis])
+        )
+        axes += [axis] * (after > before)
+    return tuple(", ".join(_part(axis, config, configs) for axis in axes) for config in configs)
+
+
+def _part(axis: str, config: AttentionConfig, configs: Sequence[AttentionConfig]) -> str:
+    """A choice by its entry's name, with its parameters where another attention has the same entry."""
+    choice: Choice = getattr(config, axis)
+    if choice.key == "none":
+        return ABSENT[axis]
+    same = {other for one in configs if (other := getattr(one, axis)).key == choice.key}
+    name = choice_name(axis, choice) if len(same) > 1 else entry(axis, choice.key).name
+    word = name.split()[0]
+    return name[0].lower() + name[1:] if word[1:].islower() else name  # RoPE and ALiBi stay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.attention.presets.base import VASWANI, Preset
+from core.attention.presets.base import VASWANI, Preset, share_heads
 from core.entries import Choice
 
 
@@ -175,5 +175,291 @@ TRANSFORMERS: tuple[Preset, ...] = (
             ("mask", "causal"),
         ),
         "All query heads share one head of keys and values, so the cache of a decoder is H times smaller.",
+    ),
+)
+
+
+# 2020 to 2022: text to text, long texts, and positions that rotate vectors or subtract a penalty.
+
+
+PLAIN = Choice.of("multi_head", bias=False)
+
+LONG: tuple[Preset, ...] = (
+    Preset(
+        "t5",
+        "T5",
+        "Raffel et al.",
+        2020,
+        "https://arxiv.org/abs/1910.10683",
+        (("projection", PLAIN), ("score", "dot"), ("position", "t5")),
+        "Each range of distances has one learned bias. Scores are not divided by √D; smaller initial weights "
+        "replace that.",
+    ),
+    Preset(
+        "qk_norm",
+        "Query-key normalization",
+        "Henry et al.",
+        2020,
+        "https://arxiv.org/abs/2010.04245",
+        (("score", "cosine"), ("position", "sinusoidal")),
+        "The score is the cosine of query and key, times a learned number (here one for each head).",
+    ),
+    Preset(
+        "longformer",
+        "Longformer",
+        "Beltagy et al.",
+        2020,
+        "https://arxiv.org/abs/2004.05150",
+        (("position", "learned"), ("mask", "global_window"), ("kernel", "block_sparse")),
+        "Every token attends to a window, and a few global tokens attend to all, so cost grows linearly with T "
+        "(windows of 512 in the paper).",
+    ),
+    Preset(
+        "bigbird",
+        "BigBird",
+        "Zaheer et al.",
+        2020,
+        "https://arxiv.org/abs/2007.14062",
+        (("position", "learned"), ("mask", "bigbird"), ("kernel", "block_sparse")),
+        "A window, the two ends and a few random blocks. The paper proves that this can express what full "
+        "attention can.",
+    ),
+    Preset(
+        "linformer",
+        "Linformer",
+        "Wang et al.",
+        2020,
+        "https://arxiv.org/abs/2006.04768",
+        (("position", "learned"), ("kernel", "linformer")),
+        "Keys and values of a long text are projected to a few before the scores are computed.",
+    ),
+    Preset(
+        "linear",
+        "Linear Transformer",
+        "Katharopoulos et al.",
+        2020,
+        "https://arxiv.org/abs/2006.16236",
+        (("position", "sinusoidal"), ("mask", "causal"), ("kernel", "linear")),
+        "Without the exponential, sums over earlier tokens can be updated token by token, so it decodes like a "
+        "recurrent network.",
+    ),
+    Preset(
+        "deberta",
+        "DeBERTa",
+        "He et al.",
+        2021,
+        "https://arxiv.org/abs/2006.03654",
+        (("position", "deberta"),),
+        "Each token has one vector for content and one for position; the score adds content to content, content to "
+        "position and position to content.",
+    ),
+    Preset(
+        "performer",
+        "Performer",
+        "Choromanski et al.",
+        2021,
+        "https://arxiv.org/abs/2009.14794",
+        (("position", "learned"), ("kernel", "performer")),
+        "Random features approximate softmax without bias, at a cost that grows linearly with T.",
+    ),
+    Preset(
+        "nystrom",
+        "Nyströmformer",
+        "Xiong et al.",
+        2021,
+        "https://arxiv.org/abs/2102.03902",
+        (("position", "learned"), ("kernel", "nystrom")),
+        "A few landmarks replace all queries and all keys.",
+    ),
+    Preset(
+        "roformer",
+        "RoFormer",
+        "Su et al.",
+        2021,
+        "https://arxiv.org/abs/2104.09864",
+        (("position", "rope"),),
+        "Queries and keys are rotated by their position, so a score depends on the distance only. Most later "
+        "language models use it.",
+    ),
+    Preset(
+        "gptj",
+        "GPT-J",
+        "Wang and Komatsuzaki",
+        2021,
+        "https://github.com/kingoflolz/mesh-transformer-jax",
+        (
+            ("projection", PLAIN),
+            ("position", Choice.of("rope", layout="interleaved", share=0.25)),
+            ("mask", "causal"),
+        ),
+        "A quarter of the dimensions of each head is rotated; the rest has no position.",
+    ),
+    Preset(
+        "swin_v2",
+        "Swin V2",
+        "Liu et al.",
+        2021,
+        "https://arxiv.org/abs/2111.09883",
+        (("score", "cosine"), ("position", "none"), ("mask", "block")),
+        "Cosine scores keep a few patches from getting most of the weight in deep image models. Its network for "
+        "positions inside a window is left out here.",
+    ),
+    Preset(
+        "alibi",
+        "ALiBi, BLOOM",
+        "Press et al.",
+        2022,
+        "https://arxiv.org/abs/2108.12409",
+        (("position", "alibi"), ("mask", "causal")),
+        "A penalty grows with the distance, and no position vectors are added. A model trained on short texts can "
+        "read longer ones.",
+    ),
+    Preset(
+        "palm",
+        "PaLM",
+        "Chowdhery et al.",
+        2022,
+        "https://arxiv.org/abs/2204.02311",
+        (
+            ("projection", Choice.of("multi_query", bias=False)),
+            ("position", "rope"),
+            ("mask", "causal"),
+        ),
+        "All query heads share one head of keys and values, in a model of 540 billion parameters.",
+    ),
+    Preset(
+        "gpt_neox",
+        "GPT-NeoX",
+        "Black et al.",
+        2022,
+        "https://arxiv.org/abs/2204.06745",
+        (("position", Choice.of("rope", share=0.25)), ("mask", "causal")),
+        "A quarter of the dimensions of each head is rotated, in pairs of m and m + D/2 instead of neighbours.",
+    ),
+)
+
+
+# 2020 to 2025: one change each to the Transformer, in its scores, its positions or how scores become weights.
+
+
+VARIANTS: tuple[Preset, ...] = (
+    Preset(
+        "talking_heads",
+        "Talking-heads attention",
+        "Shazeer et al.",
+        2020,
+        "https://arxiv.org/abs/2003.02436",
+        (("projection", PLAIN), ("position", "sinusoidal"), ("normalizer", "talking_heads")),
+        "Heads are no longer computed apart: before and after the softmax each one reads all others.",
+    ),
+    Preset(
+        "longrope",
+        "LongRoPE, Phi-3",
+        "Ding et al.",
+        2024,
+        "https://arxiv.org/abs/2402.13753",
+        (
+            ("projection", PLAIN),
+            ("position", Choice.of("longrope", stretch=32.0, original=4096)),
+            ("mask", "causal"),
+        ),
+        "A search finds how much slower each pair of dimensions must rotate in texts that are many times longer. "
+        "The lists that it found for each model are left out here.",
+    ),
+    Preset(
+        "p_rope",
+        "p-RoPE",
+        "Barbero et al.",
+        2024,
+        "https://arxiv.org/abs/2410.06205",
+        (("projection", PLAIN), ("position", "p_rope"), ("mask", "causal")),
+        "The slowest rotations of RoPE are left out, as trained models use them for content and not for position.",
+    ),
+    Preset(
+        "rope_vit",
+        "RoPE-ViT, axial",
+        "Heo et al.",
+        2024,
+        "https://arxiv.org/abs/2403.13298",
+        (("position", Choice.of("grid_rope", base=100.0)),),
+        "A vision transformer rotates queries and keys by the row and the column of each patch, so it also reads "
+        "pictures larger than those it was trained on.",
+    ),
+    Preset(
+        "selective",
+        "Selective attention",
+        "Leviathan et al.",
+        2024,
+        "https://arxiv.org/abs/2410.02703",
+        (("projection", PLAIN), ("position", "selective"), ("mask", "causal")),
+        "A token can remove an earlier one from the context of all later tokens, so a decoder may forget it.",
+    ),
+    Preset(
+        "ngpt",
+        "nGPT",
+        "Loshchilov et al.",
+        2024,
+        "https://arxiv.org/abs/2410.01131",
+        (
+            ("projection", PLAIN),
+            ("score", "unit_vectors"),
+            ("position", "rope"),
+            ("mask", "causal"),
+        ),
+        "Queries and keys have length 1. In the paper all vectors of the model have, and its weights too.",
+    ),
+    Preset(
+        "llama4_global",
+        "Llama 4, global layers",
+        "Meta",
+        2025,
+        "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+        (("position", "position_temperature"), ("mask", "causal")),
+        "Every fourth layer attends to all tokens without positions. Only the scores grow with the position, after "
+        "each 8,192 tokens (here after each).",
+        heads=8,
+        fit=share_heads(5, bias=False),
+    ),
+    Preset(
+        "ssmax",
+        "Scalable-Softmax",
+        "Nakanishi",
+        2025,
+        "https://arxiv.org/abs/2501.19399",
+        (
+            ("projection", PLAIN),
+            ("position", "rope"),
+            ("mask", "causal"),
+            ("normalizer", "scalable_softmax"),
+        ),
+        "Scores grow with the logarithm of the number of keys, so the weights of a long text do not become flat.",
+    ),
+    Preset(
+        "multi_token",
+        "Multi-token attention",
+        "Golovneva et al.",
+        2025,
+        "https://arxiv.org/abs/2504.00927",
+        (
+            ("projection", PLAIN),
+            ("position", Choice.of("and", Choice("rope"), Choice("multi_token"))),
+            ("mask", "causal"),
+        ),
+        "A score no longer depends on one query and one key alone, so words that stand together can be looked for "
+        "together. The mixing of heads and the norm after it are left out here.",
+    ),
+    Preset(
+        "softpick",
+        "Softpick",
+        "Zuhri et al.",
+        2025,
+        "https://arxiv.org/abs/2504.20966",
+        (
+            ("projection", PLAIN),
+            ("position", "rope"),
+            ("mask", "causal"),
+            ("normalizer", "softpick"),
+        ),
+        "A row may give no weight at all, so no token becomes the sink of heads that have nothing to read.",
     ),
 )

@@ -1,14 +1,15 @@
 """Projections: where q, k and v come from, and how the heads become one output again."""
 
-from core.attention.basics import MultiHead
-from core.attention.projections.convolved import SHORT_CONV
-from core.attention.projections.differential import DIFFERENTIAL, Differential
-from core.attention.projections.factored import GROUPED_TIED, TENSOR_PRODUCT
-from core.attention.projections.gated import GATED
-from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, GroupedQuery
-from core.attention.projections.latent import LATENT, Latent
-from core.attention.projections.multi_head import IDENTITY, MULTI_HEAD
-from core.attention.projections.values import EXCLUSIVE, KEYS_AS_VALUES
+from core.attention.projections.combined import DIFFERENTIAL, GATED, SHORT_CONV
+from core.attention.projections.low_rank import GROUPED_TIED, LATENT, TENSOR_PRODUCT
+from core.attention.projections.multi_head import (
+    EXCLUSIVE,
+    GROUPED_QUERY,
+    IDENTITY,
+    KEYS_AS_VALUES,
+    MULTI_HEAD,
+    MULTI_QUERY,
+)
 from core.entries import Axis
 
 # build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
@@ -28,5 +29,3 @@ PROJECTIONS = Axis(
     EXCLUSIVE,
     SHORT_CONV,
 )
-
-__all__ = ["PROJECTIONS", "Differential", "GroupedQuery", "Latent", "MultiHead"]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from core.attention import AttentionConfig
-from core.benchmark import exponent, race
+from core.attention.cost import exponent, race
 from core.claims.base import (
     Claim,
     ClaimSettings,

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Attention
+from core.attention.masks.patterns import Mask, causal
+from core.attention.score_block import ScoreBlock
 from core.claims.base import (
     Claim,
     ClaimSettings,
@@ -29,11 +31,9 @@ from core.claims.base import (
 from core.claims.experiment import fit, trained
 from core.claims.sources import JAIN, XIAO
 from core.entries import Param
-from core.masks.patterns import Mask, causal
 from core.models import Model, ModelConfig
-from core.models.hierarchical import Level
+from core.models.recurrent import Level
 from core.ranks import kendall
-from core.score_block import ScoreBlock
 from core.seeding import seeded_normal, seeded_rng
 from core.tasks import Batch, Task, TaskConfig, make_task
 from core.training.config import RunConfig

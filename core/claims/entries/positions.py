@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
+from core.attention.positions.absolute import sinusoids
+from core.attention.properties import shift_error, sinusoid_shift
 from core.claims.base import (
     Claim,
     ClaimSettings,
@@ -27,8 +29,6 @@ from core.claims.experiment import Trained, fewest_seconds, fit, trained
 from core.claims.sources import PRESS, VASWANI, at
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig, build_model
-from core.positions.absolute import sinusoids
-from core.positions.measure import shift_error, sinusoid_shift
 from core.seeding import seeded_generator, seeded_layer, seeded_normal
 from core.tasks import TaskConfig
 from core.training.config import RunConfig

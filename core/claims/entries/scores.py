@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from core.attention import Attention, attend
-from core.attention.normalizers.sparse import TopK
+from core.attention.masks import make_mask
+from core.attention.normalizers import TopK
 from core.claims.base import (
     Claim,
     ClaimSettings,
@@ -32,7 +33,6 @@ from core.claims.base import (
 from core.claims.experiment import TEXT_BITS, Trained, trained
 from core.claims.sources import BRITZ, BRITZ_SIZES, GUPTA, VASWANI, YE, at
 from core.entries import Choice, Param
-from core.masks import make_mask
 from core.models import Model, ModelConfig
 from core.seeding import seeded_normal
 from core.tasks import Task, TaskConfig

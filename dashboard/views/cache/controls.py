@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.cards.cache_sizes import FORMS, MODELS, WINDOW
+from core.models.cards import FORMS, MODELS, WINDOW
 from core.pretrained.lab_decoder import SEEDED, TRAINED
 from dashboard.views.cache.compute import MOST_PROMPT, STEPS, Decoding
 from dashboard.views.cache.decoding import LIMIT, MOST, PROMPT

@@ -10,8 +10,8 @@ import numpy as np
 import streamlit as st
 
 from core.attention import Attention
-from core.cards import cache_sizes as sizes
-from core.cards.cache_sizes import FORMS, PublishedModel, Step, cache_bytes, intensity
+from core.models import cards as sizes
+from core.models.cards import FORMS, PublishedModel, Step, cache_bytes, intensity
 from core.pretrained.lab_decoder import TRAINED, load_lab_decoder
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure

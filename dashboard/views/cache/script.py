@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.cards.cache_sizes import FORMS, MODELS, cache_bytes, decoding_step
+from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.cache import decoding
 from dashboard.views.cache.compute import MOST_PROMPT, NAMES, STEPS, Decoding
@@ -116,7 +116,7 @@ def size(controls: SizeControls, machine: MachineControls) -> Script:
         1e12 * machine.speed,
     )
     code = f"""
-from core.cards.cache_sizes import FORMS, MODELS, cache_bytes, decoding_step
+from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
 
 model, lengths = MODELS[{controls.model!r}], {source_of(list(LENGTHS))}
 sizes = {{FORMS[form].name: [cache_bytes(model, FORMS[form], length, {controls.number_bytes}) for length in lengths]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from core.cards import CARDS, ModelCard, card
+from core.models.cards import CARDS, card
+from core.models.cards.base import ModelCard
 
 LENGTHS = tuple(2**power for power in range(10, 21))  # 1k to 1M tokens
 SHORT, LONG = 8192, 131072

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.cards import CARDS, card
+from core.models.cards import CARDS, card
 from dashboard.widgets.params import BOUND
 
 FIRST, COMPARED = "gemma3", ("llama3", "deepseek_v32", "qwen3_next")

@@ -9,7 +9,8 @@ from itertools import groupby
 
 import streamlit as st
 
-from core.cards import KINDS, Kind, ModelCard, card
+from core.models.cards import card
+from core.models.cards.base import KINDS, Kind, ModelCard
 from dashboard.draw.curves import size_figure
 from dashboard.draw.formats import byte_size, operations
 from dashboard.draw.palette import CATEGORIES, PICK, Theme

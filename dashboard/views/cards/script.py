@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.cards import card
+from core.models.cards import card
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.cards.compute import LENGTHS, LONG, curves
 from dashboard.views.cards.controls import Controls
@@ -33,7 +33,7 @@ def script(controls: Controls) -> Script:
     one, tokens = card(controls.model), read(card(controls.model))
     length = min(LONG, one.longest or LONG)
     code = f"""
-from core.cards import card
+from core.models.cards import card
 
 one = card({one.key!r})
 for layer, count in one.distinct.items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
-from core.cards import AttentionLayer, ModelCard, card
+from core.models.cards import card
+from core.models.cards.base import AttentionLayer, ModelCard
 from dashboard.draw.formats import byte_size, operations, percent
 from dashboard.runtime.mechanism_codec import to_text
 from dashboard.views.cards.compute import LONG, SHORT, cache

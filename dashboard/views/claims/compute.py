@@ -11,8 +11,7 @@ from core.claims import shipped as shipping
 from core.claims.base import Claim, Figure, Results, Verdict, verdict
 from core.claims.run import Group, find_group
 from core.claims.shipped import Shipped
-from core.entries import ConfigError
-from core.params import Value
+from core.entries import ConfigError, Value
 from core.runs.folder import Status
 from core.training.seed_stats import SeedStats, seed_stats
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import streamlit as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
-from core.cards import CARDS, card
-from core.masks import COMPOSITIONS
+from core.attention.masks import COMPOSITIONS
+from core.models.cards import CARDS, card
 from dashboard.views.compare.controls import (
     CONTROLS,
     FEWEST,

@@ -11,9 +11,8 @@ import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, ConfigError, Entry, entry
-from core.attention.kernels import exact
-from core.benchmark import Measurement, race
-from core.cost import ClosedFormCost, closed_form_cost
+from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost, race
+from core.attention.kernels.exact import exact
 from core.pretrained import PretrainedError
 from dashboard.draw.formats import MINUS, byte_size, duration, number, operations
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core import analysis
-from core.cost import closed_form_cost
+from core.attention.cost import closed_form_cost
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.views.compare.compute import MOST_TOKENS, MapResult, Tokens
 from dashboard.views.compare.controls import Controls
@@ -18,7 +18,7 @@ TOKENS = {
 }
 MAPS = "The same head under every mechanism: its weights, and the difference of two."
 COSTS = """Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.
-core.benchmark.race(configs, [{length}]) measures time and memory here."""
+core.attention.cost.race(configs, [{length}]) measures time and memory here."""
 DRAW = """
 from core.show import show_maps
 
@@ -55,7 +55,7 @@ for name, config in configs.items():
 {difference}"""
     costs = f"""
 from core.analysis import entropy, mean_distance
-from core.cost import closed_form_cost
+from core.attention.cost import closed_form_cost
 
 measures = {{name: (float(entropy(each[None].numpy()).mean()), float(mean_distance(each[None].numpy())[0]))
             for name, each in weights.items()}}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Measurement
+from core.attention.cost import Measurement
 from core.seeding import seeded_layer
 from core.sentence import embed
 from dashboard.runtime.racing import Race, machine

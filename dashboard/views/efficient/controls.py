@@ -10,7 +10,7 @@ import streamlit as st
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
-from core.benchmark import CPU, CUDA, Limits, devices
+from core.attention.cost import CPU, CUDA, Limits, devices
 from core.entries import complete
 from dashboard.draw.formats import byte_size
 from dashboard.widgets.panels import plain

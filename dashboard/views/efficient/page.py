@@ -12,9 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError
-from core.benchmark import race
-from core.cost import attention_cost
-from core.kernel_error import output_error
+from core.attention.cost import attention_cost, output_error, race
 from core.sentence import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number
 from dashboard.draw.multiples import Tile, multiples

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import AttentionConfig, Choice
-from core.cost import attention_cost
-from core.kernel_error import output_error
+from core.attention.cost import attention_cost, output_error
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.efficient.compute import D_MODEL, HEADS, SEED, Implied, Result
@@ -31,7 +30,7 @@ points = [point for point in saved if point["name"] in configs and not point["sk
 MEASURE = """
 from dataclasses import asdict
 
-from core.benchmark import race
+from core.attention.cost import race
 
 reports = race(configs, {lengths}, rounds={rounds}, backward={backward}, device={device!r})
 points = [asdict(point) for report in reports for point in report.points if not point.skipped]
@@ -47,8 +46,8 @@ alt.Chart(pd.DataFrame(points)).mark_line(point=True).encode(
     x=alt.X("length", scale=alt.Scale(type="log")), y=alt.Y("{}", scale=alt.Scale(type="log")), color="name")
 """
 COST = f"""
-from core.cost import attention_cost
-from core.kernel_error import output_error
+from core.attention.cost import attention_cost
+from core.attention.cost import output_error
 
 costs = {{}}
 for key, config in configs.items():

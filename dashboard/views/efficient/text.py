@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.benchmark import Measurement, exponent
-from core.cost import attention_cost
+from core.attention.cost import Measurement, attention_cost, exponent
 from dashboard.draw.formats import byte_size, duration, number, operations, percent
 from dashboard.views.efficient.compute import Result
 from dashboard.views.efficient.controls import BANDED, ENTRIES, HEADS, ROUNDS, SIZE

@@ -10,7 +10,8 @@ from einops import rearrange
 
 from core import analysis
 from core.attention import Attention, AttentionConfig, Choice, LayerSteps
-from core.attention.projections import Differential, MultiHead
+from core.attention.basics import MultiHead
+from core.attention.projections.combined import Differential
 from core.seeding import pooled_layer, seeded_layer, seeded_normal
 from core.sentence import embed
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core import analysis
 from core.attention import AttentionConfig, attend
-from core.attention.projections.differential import lambda_init
+from core.attention.projections.combined import lambda_init
 from core.pretrained import Pretrained, layer_qkv
 from dashboard.runtime.cache import cached, shared
 from dashboard.views.heads import compute

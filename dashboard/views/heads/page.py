@@ -13,7 +13,10 @@ import streamlit as st
 
 from core.analysis import overlap
 from core.attention import ConfigError, entry
-from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
+from core.attention.basics import MultiHead
+from core.attention.projections.combined import Differential
+from core.attention.projections.low_rank import Latent
+from core.attention.projections.multi_head import GroupedQuery
 from core.pretrained import PretrainedError
 from dashboard.draw import formats
 from dashboard.draw.formats import MINUS, byte_size, number

@@ -92,7 +92,7 @@ print(stored, "bytes of keys and values for", length, "tokens")
 }
 SUBTRACT = {
     "minilm": """
-from core.attention.projections.differential import lambda_init
+from core.attention.projections.combined import lambda_init
 
 halves = zip(q[:, {head}, None].chunk(2, -1), k[:, {head}, None].chunk(2, -1))  # of the head's query and key
 first, second = (attend(*half, v[:, {head}, None]).weights[0, 0] for half in halves)  # (T, T)

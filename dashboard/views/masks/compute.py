@@ -8,8 +8,10 @@ import numpy as np
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice, LayerSteps, entry
-from core.masks import COMPOSITIONS, Drawing, build_mask, layers_needed
-from core.masks.selection import Selection, selection
+from core.attention.masks import COMPOSITIONS, build_mask
+from core.attention.masks.content import Selection, selection
+from core.attention.masks.layouts import Drawing
+from core.attention.masks.patterns import layers_needed
 from core.seeding import seeded_layer
 from core.sentence import embed, labels, tokenize
 

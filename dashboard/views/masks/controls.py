@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, entry
-from core.masks import COMPOSITIONS
+from core.attention.masks import COMPOSITIONS
 from core.sentence import tokenize
 from dashboard.draw import page_views
 from dashboard.views.masks.compute import HEADS

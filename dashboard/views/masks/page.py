@@ -10,7 +10,8 @@ import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError, entry
-from core.masks import Rule, build_mask, make_mask
+from core.attention.masks import build_mask, make_mask
+from core.attention.masks.patterns import Rule
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink

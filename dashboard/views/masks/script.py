@@ -24,7 +24,7 @@ def script(controls: Controls, effect: MaskEffect) -> Script:
 import torch
 
 from core.attention import AttentionConfig, Choice
-from core.masks import layers_needed
+from core.attention.masks import layers_needed
 from core.seeding import seeded_layer
 from core.sentence import embed, labels
 

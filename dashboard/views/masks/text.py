@@ -6,7 +6,7 @@ import numpy as np
 
 from core import analysis
 from core.attention import Choice, entry
-from core.formula import parse
+from core.attention.formula import parse
 from dashboard.draw.formats import coloured, latex, name, number, percent
 from dashboard.draw.scripts import source_of
 from dashboard.views.masks.compute import (

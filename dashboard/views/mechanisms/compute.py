@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from core.attention import Attention, AttentionConfig, LayerSteps
-from core.attention.compatible import example, needs
+from core.attention.config import example, needs
 from core.seeding import seeded_layer
 from core.sentence import embed, labels, tokenize
 

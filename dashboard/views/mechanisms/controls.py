@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.attention import AXES, AttentionConfig, ConfigError, Entry, entry
-from core.attention.compatible import example, needs
+from core.attention.config import example, needs
 from core.entries import Value
 from dashboard.views.mechanisms.compute import BASELINE
 from dashboard.widgets.panels import plain

@@ -11,7 +11,7 @@ import streamlit as st
 
 from core import analysis
 from core.attention import AXES, ConfigError, Entry, Param, entry
-from core.attention.compatible import example, refusals
+from core.attention.config import example, refusals
 from core.entries import complete
 from core.seeding import seeded_layer
 from dashboard.draw.formats import number, rule

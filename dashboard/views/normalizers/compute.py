@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core import analysis
 from core.attention import AttentionConfig, Choice, entry
-from core.attention.normalizers import Normalizer
+from core.attention.basics import Normalizer
 from core.seeding import seeded_layer
 from core.sentence import SENTENCE, embed, labels, tokenize
 

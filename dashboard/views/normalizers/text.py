@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from core.attention import Choice, entry
-from core.attention.normalizers import Entmax, Hard, Normalizer, Sigmoid, Softmax, TopK
-from core.attention.normalizers.soft import SoftmaxWithSink
+from core.attention.basics import Normalizer, Softmax
+from core.attention.normalizers import Entmax, Hard, Sigmoid, SoftmaxWithSink, TopK
 from dashboard.draw.formats import coloured, latex, name, number
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.scripts import source_of

@@ -18,7 +18,7 @@ from core.attention import (
     heads_that_divide,
     preset,
 )
-from core.masks import COMPOSITIONS
+from core.attention.masks import COMPOSITIONS
 from dashboard.views.one_query import matrices, session
 from dashboard.views.one_query.controls import (
     Controls,

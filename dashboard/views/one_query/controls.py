@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
-from core.masks import MASKS
+from core.attention.masks import MASKS
 from core.sentence import tokenize
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
-from core.positions import enters
+from core.attention.positions import enters
 from dashboard.draw.formats import added, coloured, latex, listed, name
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.step_view import Reading

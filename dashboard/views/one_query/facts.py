@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from core.attention import AttentionConfig, entry
-from core.positions import entries_of
+from core.attention.positions import entries_of
 from dashboard.draw.formats import number
 from dashboard.draw.step_view import MAP_CELLS, Reading
 from dashboard.views.one_query.compute import KEYS, Scaling

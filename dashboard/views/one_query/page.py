@@ -19,7 +19,7 @@ from core.attention import (
     entry,
     reference,
 )
-from core.attention.kernels import exact
+from core.attention.kernels.exact import exact
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.sentence import SENTENCE, labels, tokenize

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
-from core.positions import enters
+from core.attention.positions import enters
 from dashboard.draw.step_view import Reading, StageTexts
 
 FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core.attention import AttentionConfig
-from core.positions import measure
+from core.attention import properties as measure
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number
 from dashboard.draw.multiples import Tile, multiples

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import AttentionConfig, Choice, LayerSteps
-from core.positions import entries_of, measure
-from core.positions.compose import Joined
+from core.attention import AttentionConfig, Choice, LayerSteps, properties
+from core.attention.positions import Joined, entries_of
 from core.seeding import seeded_generator, seeded_layer
 from core.sentence import embed
 
@@ -84,13 +83,15 @@ def added_vectors(
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     """What is added at each position, (T, C); at most as many positions as the encoding's table has."""
     longest = dict(config.position.params).get("max_len", positions)
-    return measure.additive_table(
+    return properties.additive_table(
         seeded_layer(config, seed).position, min(positions, int(longest)), config.d_model
     )
 
 
 def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    return measure.rotation_matrices(seeded_layer(config, seed).position, positions, config.qk_dim)
+    return properties.rotation_matrices(
+        seeded_layer(config, seed).position, positions, config.qk_dim
+    )
 
 
 def unscaled(config: AttentionConfig) -> AttentionConfig | None:
@@ -197,15 +198,15 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fitted, len(table) - fitted)]
     rows, maps = [], {}
     for k in shifts:
-        closed, fit = measure.sinusoid_shift(table[k]), measure.fit_shift(table[:fitted], k)
+        closed, fit = properties.sinusoid_shift(table[k]), properties.fit_shift(table[:fitted], k)
         maps[k] = closed, fit
         rows.append(
             (
                 k,
-                measure.shift_error(closed, table, k),
-                measure.shift_error(fit, table[:fitted], k),
-                measure.shift_error(fit, table[fitted:], k),
-                measure.shift_error(torch.eye(config.d_model), table, k),
+                properties.shift_error(closed, table, k),
+                properties.shift_error(fit, table[:fitted], k),
+                properties.shift_error(fit, table[fitted:], k),
+                properties.shift_error(torch.eye(config.d_model), table, k),
             )
         )
     if shift not in maps:

@@ -9,7 +9,7 @@ from functools import partial
 import streamlit as st
 
 from core.attention import AttentionConfig
-from core.positions import Position
+from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
 from dashboard.draw.formats import number
 from dashboard.runtime.cache import cached

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.attention import AttentionConfig
-from core.positions import measure
+from core.attention import properties as measure
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text

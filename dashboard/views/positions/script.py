@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from core.attention import AttentionConfig
-from core.positions import measure
+from core.attention import AttentionConfig, properties
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute, rotation
@@ -37,12 +36,12 @@ change = (shuffled.merged[0, back] - ordered.merged[0]).norm(dim=-1) / ordered.m
 print(dict(zip(tokens, change.tolist())))
 """,
     "added": """
-from core.positions.measure import additive_table
+from core.attention.properties import additive_table
 
 words, places = x[0], additive_table(layer.position, len(tokens), {d_model})  # (T, C)
 """,
     "table": """
-from core.positions.measure import additive_table, cosines
+from core.attention.properties import additive_table, cosines
 
 table = additive_table(layer.position, {rows}, {d_model})  # (T, C)
 similarity = cosines(table)  # (T, T)
@@ -50,7 +49,7 @@ by_distance = [float(similarity.diagonal(distance).mean()) for distance in range
 print(by_distance)
 """,
     "rotations": """
-from core.positions.measure import alignment, rotation_matrices, rotation_pairs
+from core.attention.properties import alignment, rotation_matrices, rotation_pairs
 
 rotations = rotation_matrices(layer.position, {positions}, config.qk_dim){cut}  # (T, D, D)
 pairs = rotation_pairs(rotations)
@@ -67,7 +66,7 @@ by_distance = [[float(change.diagonal(distance).mean()) for distance in distance
 print("mean change in each head", [each[0] for each in by_distance], "of the farthest key")
 """,
     "linear": """
-from core.positions.measure import additive_table, fit_shift, shift_error, sinusoid_shift
+from core.attention.properties import additive_table, fit_shift, shift_error, sinusoid_shift
 
 table, shift = additive_table(layer.position, {table_rows}, {d_model}), {shift}  # (T, C)
 fit_length = {fit_length}  # the other positions are held out
@@ -227,7 +226,7 @@ def _added(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarr
 
 def _table(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
     table = cached(compute.table_of, config, controls.seed, controls.positions)
-    return {"table": table.numpy(), "by_distance": _by_distance(measure.cosines(table).numpy())}
+    return {"table": table.numpy(), "by_distance": _by_distance(properties.cosines(table).numpy())}
 
 
 def _rotations(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
@@ -235,8 +234,8 @@ def _rotations(controls: Controls, config: AttentionConfig) -> Mapping[str, np.n
         : rotation.row_length(config)
     ]
     return {
-        "wavelengths": np.array([pair.wavelength for pair in measure.rotation_pairs(rotations)]),
-        "by_distance": _by_distance(measure.alignment(rotations).numpy()),
+        "wavelengths": np.array([pair.wavelength for pair in properties.rotation_pairs(rotations)]),
+        "by_distance": _by_distance(properties.alignment(rotations).numpy()),
     }
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from core.attention import AttentionConfig, Choice, ConfigError, entry
+from core.attention.cost import Work, peak_bytes, workload
+from core.attention.properties import score_properties
 from core.attention.scores import Score
-from core.benchmark import Work, peak_bytes, workload
 from core.plugins import describe
-from core.score_properties import score_properties
 from core.seeding import seeded_layer
 from core.sentence import embed
 from dashboard.runtime.racing import ONE_AT_A_TIME

@@ -11,7 +11,7 @@ import streamlit as st
 import torch
 
 from core.attention import AXES, Choice, entry
-from core.score_properties import randomized_score, score_properties
+from core.attention.properties import randomized_score, score_properties
 from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
 from dashboard.draw.palette import Ink
 from dashboard.runtime.cache import cached, remembered, shared

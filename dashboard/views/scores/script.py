@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import AttentionConfig
-from core.score_properties import score_properties
+from core.attention.properties import score_properties
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.cache import cached
 from dashboard.views.scores import measurement
@@ -20,7 +20,7 @@ MEASURE = f"""
 import json
 
 from core.attention import Choice
-from core.score_properties import score_properties
+from core.attention.properties import score_properties
 
 properties = [score_properties(Choice(config.score.key), {SEED}) for config in configs]
 ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]

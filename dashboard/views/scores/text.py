@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import Choice, entry
-from core.score_properties import PROBE_DIMS, PROBE_TOKENS, ScoreProperties
+from core.attention.properties import PROBE_DIMS, PROBE_TOKENS, ScoreProperties
 from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.scripts import source_of

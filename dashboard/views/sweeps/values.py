@@ -7,8 +7,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from core.attention import AXES, PRESETS, ConfigError
-from core.cards import CARDS
 from core.entries import quote
+from core.models.cards import CARDS
 from core.models.config import RECURRENT, STACKED
 from core.tasks import make_task, task_entry
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError, entry, preset
-from core.attention.names import distinct_names
+from core.attention.presets import distinct_names
 from core.models import ModelConfig
 from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED

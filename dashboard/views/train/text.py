@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.models import sentence_spans
-from core.models.titles import NAMES
+from core.models.model_summary import NAMES
 from core.runs.folder import Status
 from core.tasks import Task, task_entry
 from core.training.config import RunConfig

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 
 from core.models import Model, ModelConfig, build_model
-from core.models.activations import record_outputs
-from core.models.model_summary import Part, summarize
-from core.models.outline import with_layers
+from core.models.model_summary import Part, record_outputs, summarize, with_layers
 from core.seeding import seeded_rng
 from core.tasks import Task, TaskConfig, make_task
 from core.trace import AttentionTrace, Kind

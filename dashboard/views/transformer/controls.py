@@ -8,9 +8,9 @@ from typing import Any
 import streamlit as st
 
 from core.attention import ConfigError, heads_that_divide
+from core.attention.positions import POSITIONS
 from core.models import ModelConfig
 from core.models.config import STACKED
-from core.positions import POSITIONS
 from core.runs.runs import Run, find_run, list_runs
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME

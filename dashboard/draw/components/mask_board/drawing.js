@@ -1,4 +1,4 @@
-// A drawing as text and back, as core.masks.Drawing writes it: "3x3:4.6.7", a row's bits in hexadecimal digits.
+// A drawing as text and back, as core.attention.masks.Drawing writes it: "3x3:4.6.7", a row's bits in hexadecimal digits.
 
 /** @param {string} text @returns {Uint8Array[]} rows of 0 and 1 */
 export function readDrawing(text) {

@@ -1,0 +1,752 @@
+"""Kernels with exact's own weights: fused, block by block (chunked), and only what the mask shows (local, block-sparse)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from core.attention.kernels.costs import (
+    FLOAT,
+    chunked_bytes,
+    exact_bytes,
+    flops,
+    fused_bytes,
+    fused_cost,
+    kernel_cost,
+    output_bytes,
+)
+from core.attention.kernels.exact import (
+    PLAIN,
+    SAME,
+    AttentionInputs,
+    Steps,
+    adds_values,
+    combines_heads,
+    compute_scores,
+    exact,
+    multiplies_weights,
+    not_softmax,
+    product_of,
+    ranks_keys,
+    refuse_when,
+    slice_inputs,
+    spans,
+    to_float32,
+    whole_rows,
+)
+from core.attention.masks import make_mask
+from core.attention.score_block import ALL, ScoreBlock
+from core.entries import Area, Choice, Cost, Entry, LayerConfig, Param
+
+# PyTorch's fused attention.
+
+
+def fused(inputs: AttentionInputs) -> Steps:
+    """F.scaled_dot_product_attention: exact's output in O(T) memory, without the intermediate steps.
+
+    A NaN or infinity in k or v reaches rows whose mask hides it; the layer clears padding before.
+    """
+    q, k, v, bias = inputs.q, inputs.k, inputs.v, inputs.bias()
+    scale, temperature = inputs.score.scale, inputs.normalizer.temperature
+    square = inputs.block.offset == 0 and q.shape[2] == k.shape[2]
+    is_causal = inputs.causal and square and bias is None
+    sees_all = inputs.causal and inputs.block.low >= 0  # as the last token does
+    mask = None if is_causal or sees_all else inputs.joined_mask()
+    attn_mask = mask
+    if bias is not None:
+        attn_mask = (
+            bias / temperature
+            if mask is None
+            else (bias / temperature).masked_fill(~mask, float("-inf"))
+        )
+        attn_mask = attn_mask.to(q.dtype)
+        attn_mask = (
+            attn_mask if attn_mask.dim() == 4 else attn_mask[None]
+        )  # PyTorch expands one of three dimensions
+    ready_q, ready_k = product_of(inputs).prepare(q, k)
+    if isinstance(scale, Tensor):  # one number a head, which the function below does not take
+        ready_q, scale = ready_q * scale, 1.0
+    narrower = max(
+        0, ready_k.shape[-1] - v.shape[-1]
+    )  # PyTorch's CPU kernel takes values of the keys' size alone
+    values = F.pad(v, (0, narrower)) if narrower else v
+    out = F.scaled_dot_product_attention(
+        ready_q,
+        ready_k,
+        values,
+        attn_mask=attn_mask,
+        dropout_p=inputs.dropout,
+        is_causal=is_causal,
+        scale=scale / temperature,
+    )[..., : v.shape[-1]]
+    if (
+        mask is not None and q.device.type != "cpu"
+    ):  # only PyTorch's CPU kernels are known to give zeros here
+        out = out.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return Steps(q, k, v, inputs.score.scale, bias, mask, out)
+
+
+def fused_token(
+    q: Float[Tensor, "B H 1 D"],
+    k: Float[Tensor, "B G S D"],
+    v: Float[Tensor, "B G S E"],
+    scale: float,
+) -> Float[Tensor, "B H 1 E"]:
+    """One token of causal attention by scaled dot products: it sees all S keys, so a step of decoding needs no mask.
+
+    The H / G heads that share a head of keys are computed as so many queries of it, which repeats no key.
+    """
+    batch, heads, _, size = q.shape
+    groups = q.reshape(batch, k.shape[1], heads // k.shape[1], size)
+    return F.scaled_dot_product_attention(groups, k, v, scale=scale).reshape(
+        batch, heads, 1, v.shape[-1]
+    )
+
+
+def why_not_fused(config: LayerConfig) -> str | None:
+    """The reason why F.scaled_dot_product_attention cannot compute these choices, or None when it can."""
+    return refuse_when("fused", *PLAIN)(config)
+
+
+FUSED = Entry(
+    "fused",
+    "Fused",
+    lambda config: fused,
+    r"O(T S D)\ \text{time},\ O(T + S)\ \text{memory}",
+    "The same output, computed block by block without storing the weights.",
+    "Dao et al.",
+    2022,
+    "https://arxiv.org/abs/2205.14135",
+    short="tile by tile",
+    traits=SAME,
+    cost=fused_cost,
+    refuse=why_not_fused,
+)
+
+
+# Plans: the stretches of keys that each block of queries can see; the mask hides all others.
+
+
+Reach = tuple[
+    float, float
+]  # how many keys before and after its own position a query may see at most
+EVERYTHING: Reach = (math.inf, math.inf)
+NOTHING = (
+    slice(0, 1),
+)  # for queries that see no key: one key, which the mask hides, so that they give zeros
+
+
+def reach(mask: Choice) -> Reach:
+    """A bound on how far a query sees: that of the narrowest part of an `and`, of the widest of an `or`."""
+    if mask.key in ("and", "or"):
+        pick = min if mask.key == "and" else max
+        before, after = zip(*map(reach, mask.parts), strict=True)
+        return pick(before), pick(after)
+    band = BANDS.get(mask.key)
+    return band(mask) if band else EVERYTHING
+
+
+def _number(mask: Choice, *names: str) -> int:
+    return math.prod(int(mask[name]) for name in names)
+
+
+BANDS: dict[str, Callable[[Choice], Reach]] = {
+    "causal": lambda mask: (math.inf, 0),
+    "local": lambda mask: (_number(mask, "window"),) * 2,
+    "causal_local": lambda mask: (_number(mask, "lookback"), 0),
+    "dilated": lambda mask: (_number(mask, "window", "dilation"),) * 2,
+    "block": lambda mask: (_number(mask, "size") - 1,) * 2,
+    "chunked": lambda mask: (_number(mask, "size") - 1, 0),
+}
+
+
+@dataclass(frozen=True)
+class MaskGeometry:
+    """The numbers of queries and keys, the first query's position, and the mask on some rows and all columns."""
+
+    queries: int
+    keys: int
+    offset: int
+    allowed: Callable[[slice], Tensor | None]
+    fixed: bool = True  # the mask depends on positions alone, not on the numbers of this call
+
+    @classmethod
+    def of(cls, inputs: AttentionInputs) -> MaskGeometry:
+        q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
+        reads_content = mask is not None and any(
+            getattr(part, "reads_content", False) for part in mask.modules()
+        )
+        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not reads_content
+        return cls(
+            q.shape[2],
+            k.shape[2],
+            inputs.block.offset,
+            lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(),
+            fixed,
+        )
+
+
+Stretch = tuple[slice, ...]
+Plan = Callable[
+    [MaskGeometry, int], list[Stretch]
+]  # the stretches of keys of each block of queries
+
+
+@dataclass(frozen=True)
+class Band:
+    """Keys from `before` a block's first query to `after` its last."""
+
+    before: float
+    after: float
+
+    def __call__(self, geometry: MaskGeometry, size: int) -> list[Stretch]:
+        plan: list[Stretch] = []
+        for rows in spans(geometry.queries, size):
+            start = max(0, geometry.offset + rows.start - self.before)
+            stop = min(geometry.keys, geometry.offset + rows.stop + self.after)
+            plan.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
+        return plan
+
+
+class Touched:
+    """The blocks in which a mask shows a cell; cached for the last lengths, since computing them reads every cell."""
+
+    CACHE_SIZE = 8
+
+    def __init__(self) -> None:
+        self.cache: dict[tuple[int, ...], list[Stretch]] = {}
+
+    def __call__(self, geometry: MaskGeometry, size: int) -> list[Stretch]:
+        if not geometry.fixed:
+            return touched_blocks(geometry, size)
+        key = (geometry.queries, geometry.keys, geometry.offset)
+        if key not in self.cache:
+            if len(self.cache) >= self.CACHE_SIZE:
+                self.cache.pop(next(iter(self.cache)))
+            self.cache[key] = touched_blocks(geometry, size)
+        return self.cache[key]
+
+
+def touched_blocks(geometry: MaskGeometry, size: int) -> list[Stretch]:
+    """For each block of queries, the whole blocks of keys of which a query may see one."""
+    keys = geometry.keys
+    plan: list[Stretch] = []
+    for rows in spans(geometry.queries, size):
+        allowed = geometry.allowed(rows)
+        if allowed is None:
+            plan.append((slice(0, keys),))
+            continue
+        visible = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
+        blocks = (
+            F.pad(visible, (0, -keys % size))
+            .unflatten(0, (-1, size))
+            .any(1)
+            .nonzero()
+            .flatten()
+            .tolist()
+        )
+        plan.append(merge_blocks(blocks, size, keys) or NOTHING)
+    return plan
+
+
+GAPLESS = (
+    "none",
+    "causal",
+    "local",
+    "causal_local",
+)  # masks that show every key within their reach
+
+
+def visible_blocks(mask: Choice, geometry: MaskGeometry, size: int, real: int) -> list[Stretch]:
+    """`touched_blocks` of a mask of positions alone, with `real` keys before padding; closed form where possible."""
+    if mask.key not in GAPLESS:
+        return touched_blocks(geometry, size)
+    band = Band(*reach(mask))(replace(geometry, keys=real), size)
+    return [
+        stretch if stretch is NOTHING else whole_blocks(stretch[0], size, geometry.keys)
+        for stretch in band
+    ]
+
+
+def whole_blocks(keys: slice, size: int, length: int) -> Stretch:
+    """The stretch of all blocks that these keys touch."""
+    return (slice(keys.start // size * size, min(-(-keys.stop // size) * size, length)),)
+
+
+def merge_blocks(blocks: list[int], size: int, length: int) -> Stretch:
+    """Neighbouring blocks as one stretch."""
+    stretches: list[slice] = []
+    for block in blocks:
+        start, stop = block * size, min((block + 1) * size, length)
+        if stretches and stretches[-1].stop == start:
+            start = stretches.pop().start
+        stretches.append(slice(start, stop))
+    return tuple(stretches)
+
+
+# The cost of the kernels that compute blocks of the score matrix, in closed form; costs.py says what is counted.
+
+
+def gathered_cost(
+    config: LayerConfig, area: Area, plan: list[Stretch], fused: bool, mask_reads: int = 1
+) -> Cost:
+    """The cost where each block of queries and its keys of the plan are computed at once, exact or fused."""
+    size = int(config.kernel["block"])
+    areas, blocks = gathered_areas(area, size, plan), -(-area.queries // size)
+    peak = max(fused_bytes(config, each) if fused else exact_bytes(config, each) for each in areas)
+    copied_keys = max(
+        (sum(part.stop - part.start for part in keys) for keys in plan if len(keys) > 1), default=0
+    )
+    copies = (
+        FLOAT * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim) * copied_keys
+    )
+    out, last_out = (
+        output_bytes(config, area.queries),
+        output_bytes(config, min(size, area.queries)),
+    )
+    held = max(2 * out, out * (blocks - 1) / blocks + last_out * fused + peak + copies)
+    return kernel_cost(config, area, total_flops(config, areas, mask_reads), held)
+
+
+@lru_cache(maxsize=256)
+def chunked_cost(config: LayerConfig, area: Area) -> Cost:
+    """The output, the logarithm of each row's sum, and one block; blocks that the mask hides are skipped."""
+    size, rows = int(config.kernel["block"]), min(int(config.kernel["block"]), area.queries)
+    areas = block_areas(area, size, blocks_seen(config, area))
+    out, block_out = output_bytes(config, area.queries), output_bytes(config, rows)
+    logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
+    peak = max((chunked_bytes(config, each) for each in areas), default=0.0)
+    return kernel_cost(
+        config,
+        area,
+        total_flops(config, areas),
+        out + logarithms + block_out + max(peak, block_out),
+    )
+
+
+def total_flops(config: LayerConfig, areas: Counter[Area], mask_reads: int = 1) -> float:
+    return sum(count * flops(config, area, mask_reads) for area, count in areas.items())
+
+
+def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
+    """The blocks of keys that a mask lets each block of queries see; keys from `area.real` on are padding."""
+    real = area.keys if area.real is None else area.real
+    whole = ScoreBlock.whole(
+        area.queries,
+        area.keys,
+        num_heads=config.score_heads,
+        key_mask=torch.arange(area.keys)[None] < real,
+    )
+    mask = None if config.mask.key == "none" else make_mask(config.mask, config)
+
+    def allowed(rows: slice) -> torch.Tensor | None:
+        block = whole.part(rows)
+        if mask is None:
+            return None if area.real is None else block.key_mask
+        return mask(block) if area.real is None else mask(block) & block.key_mask
+
+    geometry = MaskGeometry(area.queries, area.keys, 0, allowed)
+    return visible_blocks(config.mask, geometry, int(config.kernel["block"]), real)
+
+
+def rectangle(area: Area, rows: slice, first_key: int, last_key: int, keys: int) -> Area:
+    """The area of some queries and of so many keys, between the first and the last."""
+    return Area(
+        rows.stop - rows.start,
+        keys,
+        rows.start - last_key,
+        rows.stop - 1 - first_key,
+        area.masked,
+        area.real,
+    )
+
+
+def gathered_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
+    """How often each area occurs among the blocks of queries, each with all its keys of the plan."""
+    return Counter(
+        rectangle(
+            area,
+            rows,
+            keys[0].start,
+            keys[-1].stop - 1,
+            sum(part.stop - part.start for part in keys),
+        )
+        for rows, keys in zip(spans(area.queries, size), plan, strict=True)
+    )
+
+
+def block_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
+    """How often each area occurs among the square blocks of the plan.
+
+    Whole blocks differ only by their distance from the diagonal. Those of one row and stretch lie on consecutive
+    diagonals, so `change` counts +1 where they begin and −1 after their end, and its running sum is the number of
+    blocks on each diagonal. Blocks at the ends, which may be smaller, are counted one by one.
+    """
+    counts: Counter[Area] = Counter()
+    change: Counter[int] = Counter()
+    for index, (rows, keys) in enumerate(zip(spans(area.queries, size), plan, strict=True)):
+        for stretch in () if keys is NOTHING else keys:
+            first, last = stretch.start // size, stretch.stop // size
+            if rows.stop - rows.start == size:
+                change[index - last + 1] += 1
+                change[index - first + 1] -= 1
+                first = last
+            for start in range(first * size, stretch.stop, size):
+                stop = min(start + size, stretch.stop)
+                counts[rectangle(area, rows, start, stop - 1, stop - start)] += 1
+    blocks = 0
+    for diagonal in range(min(change, default=0), max(change, default=0)):
+        blocks += change[diagonal]
+        if blocks:
+            rows = slice(diagonal * size, (diagonal + 1) * size)
+            counts[rectangle(area, rows, 0, size - 1, size)] += blocks
+    return counts
+
+
+# Softmax attention block by block, forward and backward, without ever holding a matrix of T × S.
+
+
+INFINITY = float("inf")
+BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys in a block")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The inputs in blocks of `size` queries and keys; `seed` drops the same weights forward and backward."""
+
+    inputs: AttentionInputs
+    size: int
+    seed: int = 0
+
+    def scores(self, q: Tensor, k: Tensor, v: Tensor, rows: slice, columns: slice) -> Tensor | None:
+        """The masked scores of a block, (B, H, t, s), over the temperature; None where all of it is masked."""
+        part = slice_inputs(self.inputs, rows, columns, q, k, v)
+        allowed = part.joined_mask()
+        if allowed is not None and not torch.compiler.is_compiling() and not bool(allowed.any()):
+            return None  # one graph for all masks cannot leave out a block
+        scores = to_float32(compute_scores(part)[-1]) / part.normalizer.temperature
+        return scores if allowed is None else scores.masked_fill(~allowed, -INFINITY)
+
+    def dropout_factor(self, weights: Tensor, rows: slice, columns: slice) -> Tensor:
+        """1 / (1 − dropout) where a weight stays, 0 where it is dropped."""
+        generator = torch.Generator(weights.device).manual_seed(
+            hash((self.seed, rows.start, columns.start))
+        )
+        uniform = torch.rand(
+            weights.shape, generator=generator, device=weights.device, dtype=weights.dtype
+        )
+        return (uniform >= self.inputs.dropout).to(weights.dtype) / (1.0 - self.inputs.dropout)
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
+        """`read` are the position's tables, then the learned tensors."""
+        out = q.new_empty(*q.shape[:3], v.shape[-1])
+        norm = to_float32(
+            q.new_empty(*q.shape[:3], 1)
+        )  # log of each row's sum: weights = e^(scores − norm)
+        for rows in spans(q.shape[2], blocks.size):
+            out[:, :, rows], norm[:, :, rows] = _rows(blocks, q[:, :, rows], k, v, rows)
+        ctx.blocks = blocks
+        ctx.save_for_backward(q, k, v, out, norm, *read)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, norm, *read = ctx.saved_tensors
+        blocks, learned = with_leaves(ctx.blocks, read)
+        grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
+        delta = (to_float32(grad) * out).sum(
+            -1, keepdim=True
+        )  # Σ_j w_ij ∂w_ij, of the softmax's gradient
+        for rows in spans(q.shape[2], blocks.size):
+            row = (to_float32(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
+            for columns in spans(k.shape[2], blocks.size):
+                _add_block(blocks, (q, k, v), learned, grads, row, rows, columns)
+        return None, *(
+            total.to(x.dtype) for total, x in zip(grads, (q, k, v, *learned), strict=True)
+        )
+
+
+def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
+    """The blocks with detached tables, at which the gradient of a block ends, and all learned tensors."""
+    inputs, count = blocks.inputs, len(blocks.inputs.block.tables)
+    tables = [table.detach().requires_grad_() for table in read[:count]]
+    block = replace(inputs.block, tables=tuple(tables))
+    return replace(blocks, inputs=replace(inputs, block=block)), [*tables, *read[count:]]
+
+
+def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    """The output of some queries, and the logarithm of each one's sum (+∞ for a row that sees no key)."""
+    top = to_float32(q.new_full((*q.shape[:3], 1), -INFINITY))
+    total, out = torch.zeros_like(top), to_float32(q.new_zeros(*q.shape[:3], v.shape[-1]))
+    for columns in spans(k.shape[2], blocks.size):
+        values = v[:, :, columns]
+        scores = blocks.scores(q, k[:, :, columns], values, rows, columns)
+        if scores is None:
+            continue
+        highest = torch.maximum(top, scores.amax(-1, keepdim=True))
+        safe = highest.masked_fill(highest == -INFINITY, 0.0)  # −∞ − (−∞) would be NaN
+        weights, fade = (scores - safe).exp_(), (top - safe).exp_()
+        total = total * fade + weights.sum(-1, keepdim=True)
+        if blocks.inputs.dropout:
+            weights = weights * blocks.dropout_factor(weights, rows, columns)
+        added = weights @ to_float32(values)
+        out = out * fade + added if torch.is_grad_enabled() else out.mul_(fade).add_(added)
+        top = highest
+        del scores, weights  # free their memory before the next block
+    unseen = total == 0
+    norm = (top + total.log()).masked_fill(unseen, INFINITY)
+    return out / total.masked_fill(unseen, 1.0), norm
+
+
+def _add_block(
+    blocks: Blocks,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    learned: list[Tensor],
+    grads: list[Tensor],
+    row: tuple[Tensor, Tensor, Tensor],
+    rows: slice,
+    columns: slice,
+) -> None:
+    """Add the gradients of one block to those of q, k, v and the learned tensors."""
+    values, (grad, norm, delta) = qkv[2][:, :, columns], row
+    q, k = (x.detach().requires_grad_() for x in (qkv[0][:, :, rows], qkv[1][:, :, columns]))
+    with torch.enable_grad():
+        scores = blocks.scores(q, k, values, rows, columns)
+    if scores is None:
+        return
+    weights = (scores.detach() - norm).exp_()
+    weights_grad, dropped = grad @ to_float32(values).mT, weights
+    if blocks.inputs.dropout:
+        factor = blocks.dropout_factor(weights, rows, columns)
+        weights_grad, dropped = weights_grad * factor, weights * factor
+    grads[2][:, :, columns] += dropped.mT @ grad
+    parts = torch.autograd.grad(
+        scores, [q, k, *learned], weights * (weights_grad - delta), allow_unused=True
+    )
+    for total, part in zip(
+        (grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:]), parts, strict=True
+    ):
+        if part is not None:
+            total += part
+
+
+def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
+    """The tensors beside q and k that the scores read and that require gradients: weights, the bias, x and context."""
+    modules = [
+        module for module in (inputs.score, inputs.position, inputs.mask) if module is not None
+    ]
+    weights = [weight for module in modules for weight in module.parameters()]
+    tensors = (*weights, inputs.call_bias, inputs.block.x, inputs.block.context)
+    unique = {
+        id(x): x for x in tensors if x is not None and x.requires_grad
+    }  # the context may be x
+    return list(unique.values())
+
+
+def chunked(inputs: AttentionInputs, size: int) -> Steps:
+    """Exact's output in memory that does not grow with T · S, backward too; time is still O(T·S·D).
+
+    A compiled graph has the same blocks, and saves them for its backward; an exported one computes the whole matrix.
+    """
+    if torch.compiler.is_exporting():
+        return exact(inputs)
+    q, k, v = inputs.q, inputs.k, inputs.v
+    seed = int(torch.randint(2**31, ())) if inputs.dropout else 0
+    blocks = Blocks(inputs, size, seed)
+    if torch.compiler.is_compiling() and not inputs.dropout:
+        outs = [_rows(blocks, q[:, :, rows], k, v, rows)[0] for rows in spans(q.shape[2], size)]
+        out = torch.cat(outs, dim=2).to(q.dtype)
+    else:
+        out = _Chunked.apply(blocks, q, k, v, *inputs.block.tables, *learned_tensors(inputs))
+    return Steps(q, k, v, inputs.score.scale, None, None, out)
+
+
+def _build(config: LayerConfig) -> Callable[[AttentionInputs], Steps]:
+    return partial(chunked, size=int(config.kernel["block"] if config else BLOCK.default))
+
+
+CHUNKED = Entry(
+    "chunked",
+    "Chunked",
+    _build,
+    r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
+    r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
+    "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
+    "blocks, so memory does not grow with T.",
+    "Rabe & Staats",
+    2021,
+    "https://arxiv.org/abs/2112.05682",
+    (BLOCK,),
+    short="{block} keys at a time",
+    traits=SAME,
+    cost=chunked_cost,
+    refuse=refuse_when(
+        "chunked",
+        not_softmax,
+        adds_values,
+        whole_rows,
+        ranks_keys,
+        multiplies_weights,
+        combines_heads,
+    ),
+)
+
+
+Solve = Callable[[AttentionInputs], Steps]
+SPARSE_BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries in a block")
+
+
+class Stretches:
+    """Keys or values by stretch; split once, so that the backward pass of a stretch does not make whole gradients."""
+
+    def __init__(self, x: Tensor, size: int) -> None:
+        self.x, self.size = x, size
+        self.blocks = x.split(size, dim=2) if x.requires_grad else ()
+
+    def __getitem__(self, columns: slice) -> Tensor:
+        if not self.blocks:
+            return self.x[:, :, columns]
+        first, last = columns.start // self.size, -(-columns.stop // self.size)
+        start = columns.start - first * self.size
+        return torch.cat(self.blocks[first:last], dim=2)[
+            :, :, start : start + columns.stop - columns.start
+        ]
+
+
+def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve = fused) -> Steps:
+    """Exact's output from the planned keys alone; the mask must hide all others.
+
+    An exported graph is for any length and any mask, so it computes the whole matrix.
+    """
+    if torch.compiler.is_exporting():
+        return solve(inputs)
+    q, k, v = inputs.q, inputs.k, inputs.v
+    keys, values = Stretches(k, size), Stretches(v, size)
+    planned = zip(
+        spans(q.shape[2], size),
+        q.split(size, dim=2),
+        plan(MaskGeometry.of(inputs), size),
+        strict=True,
+    )
+    outs = [
+        solve(restrict(inputs, rows, part_q, keys, values, seen)).out
+        for rows, part_q, seen in planned
+    ]
+    return Steps(q, k, v, inputs.score.scale, None, None, torch.cat(outs, dim=2))
+
+
+def restrict(
+    inputs: AttentionInputs,
+    rows: slice,
+    q: Tensor,
+    keys: Stretches,
+    values: Stretches,
+    seen: Stretch,
+) -> AttentionInputs:
+    """The inputs restricted to some queries and the stretches of keys that they see."""
+    if len(seen) == 1:
+        return slice_inputs(inputs, rows, seen[0], q, keys[seen[0]], values[seen[0]])
+    columns = torch.cat(
+        [torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen]
+    )
+    k, v = (torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values))
+    return slice_inputs(inputs, rows, columns, q, k, v)
+
+
+class PlannedKernel:
+    """A kernel that follows a plan. Without a config, as in attend, the fused kernel can do all choices.
+
+    A mask that reads content is computed once, for the plan and for the attention.
+    """
+
+    def __init__(self, config: LayerConfig, plan: Plan) -> None:
+        self.size, self.plan = int(config.kernel["block"] if config else SPARSE_BLOCK.default), plan
+        self.solve: Solve = exact if config and why_not_fused(config) else fused
+        self.mask_once = config is not None and computes_mask_once(config)
+
+    def __call__(self, inputs: AttentionInputs) -> Steps:
+        if self.mask_once:
+            block = replace(inputs.block, key_mask=None)
+            inputs = replace(inputs, block=block, mask=None, call_mask=inputs.joined_mask())
+        return attend_planned(inputs, self.size, self.plan, self.solve)
+
+
+def computes_mask_once(config: LayerConfig) -> bool:
+    """Whether the mask reads content, and does no more than hide keys."""
+    return config.has("mask", "reads content") and not config.has("mask", "reweighs")
+
+
+def _local(config: LayerConfig) -> PlannedKernel:
+    """The whole row is in reach where the mask has no band, and in attend, whose mask is any matrix."""
+    before, after = reach(config.mask) if config else EVERYTHING
+    return PlannedKernel(config, Band(before, after))
+
+
+def _block_sparse(config: LayerConfig) -> PlannedKernel:
+    return PlannedKernel(config, Touched())
+
+
+@lru_cache(maxsize=256)
+def _local_cost(config: LayerConfig, area: Area) -> Cost:
+    geometry = MaskGeometry(area.queries, area.keys, 0, lambda rows: None)
+    met = Band(*reach(config.mask))(geometry, int(config.kernel["block"]))
+    return gathered_cost(config, area, met, why_not_fused(config) is None)
+
+
+@lru_cache(maxsize=256)
+def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
+    """A mask that reads content may show anything, so every block counts; one that multiplies weights, too, is computed
+    for the plan and once more."""
+    every: list[Stretch] = [(slice(0, area.keys),)] * -(
+        -area.queries // int(config.kernel["block"])
+    )
+    content, masks = config.has("mask", "reads content"), 1
+    if content and not computes_mask_once(config):
+        masks = 2
+    met = every if content else blocks_seen(config, area)
+    return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
+
+
+LOCAL = Entry(
+    "local",
+    "Local band",
+    _local,
+    r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
+    "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
+    "Beltagy et al.",
+    2020,
+    "https://arxiv.org/abs/2004.05150",
+    (SPARSE_BLOCK,),
+    short="only the band",
+    traits=SAME,
+    cost=_local_cost,
+    refuse=refuse_when("local", whole_rows, ranks_keys),
+)
+BLOCK_SPARSE = Entry(
+    "block_sparse",
+    "Block-sparse",
+    _block_sparse,
+    r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
+    "Only the blocks of the score matrix that have an allowed cell are computed.",
+    "Child et al.",
+    2019,
+    "https://arxiv.org/abs/1904.10509",
+    (SPARSE_BLOCK,),
+    short="only blocks with allowed cells",
+    traits=SAME | {"reads mask"},
+    cost=_block_sparse_cost,
+    refuse=refuse_when("block_sparse", whole_rows),
+)

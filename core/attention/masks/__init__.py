@@ -1,0 +1,128 @@
+"""Masks: which query i may attend to which key j, True = may attend; and, or, not compose them."""
+
+from __future__ import annotations
+
+from operator import and_, or_
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from core.attention.masks.content import CONTENT, LUONG
+from core.attention.masks.layouts import DRAWN, LAYOUTS, SPARSE
+from core.attention.masks.patterns import PATTERNS, Combined, Inverted, Mask
+from core.attention.score_block import ScoreBlock
+from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
+
+_COMPOSE = "Composition of masks, cell by cell."
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """The sum of the parts' FLOPs; the bytes of the largest part and of two joined masks."""
+    parts = [
+        find(MASKS, "mask", part.key).cost(config.with_(mask=part), area)
+        for part in config.mask.parts
+    ]
+    output = max(part.output for part in parts)
+    return Cost(
+        sum(part.flops for part in parts), max(part.bytes for part in parts) + 2 * output, output
+    )
+
+
+COMPOSED: tuple[Entry, ...] = (
+    Entry(
+        "and",
+        "And",
+        lambda config, parts: Combined(parts, and_),
+        r"m_1 \wedge m_2",
+        "A cell is allowed where every part allows it. " + _COMPOSE,
+        "",
+        2017,
+        cost=_cost,
+    ),
+    Entry(
+        "or",
+        "Or",
+        lambda config, parts: Combined(parts, or_),
+        r"m_1 \vee m_2",
+        "A cell is allowed where at least one part allows it. " + _COMPOSE,
+        "",
+        2017,
+        cost=_cost,
+    ),
+    Entry(
+        "not",
+        "Not",
+        lambda config, parts: Inverted(parts[0]),
+        r"\neg m",
+        "A cell is allowed where the part forbids it. " + _COMPOSE,
+        "",
+        2017,
+        cost=_cost,
+    ),
+)
+
+# build(config or None, parts, **params) -> Mask. Traits: "reweighs" for a mask that also multiplies the weights,
+# "learned" for one with weights of its own, "reads content" for one that depends on the numbers of a call, "whole rows"
+# for one that compares all keys of a row, "causal" for one that shows no later key though positions do not tell which
+# it shows, "reads length" for one that is another mask in a longer text.
+MASKS = Axis(*PATTERNS, *LAYOUTS, *SPARSE, *CONTENT, *LUONG, *DRAWN, *COMPOSED)
+COMPOSITIONS = tuple(item.key for item in COMPOSED)  # the masks that are made of other masks
+_TAKES = {
+    "and": (1, "one or more parts"),
+    "or": (1, "one or more parts"),
+    "not": (1, "exactly one part"),
+}
+
+
+def check_parts(choice: Choice) -> None:
+    """ConfigError when a composition has too few or too many parts, or one that it cannot contain."""
+    least, takes = _TAKES.get(choice.key, (0, "no parts"))
+    count = len(choice.parts)
+    if count < least or (count > least and choice.key not in ("and", "or")):
+        raise ConfigError(f"mask = {choice.key} takes {takes}; got {count}.")
+    for part in choice.parts:
+        check_parts(part)
+        if choice.key != "and" and (bad := _weight_factor_mask(part)):
+            raise ConfigError(
+                f"mask = {choice.key} only combines allowed cells, and its part {bad} also multiplies "
+                f"the weights; take mask = and with {bad}, or mask = local instead."
+            )
+
+
+def _weight_factor_mask(choice: Choice) -> str | None:
+    """The key of the first mask in the choice that multiplies weights."""
+    if "reweighs" in find(MASKS, "mask", choice.key).traits:
+        return choice.key
+    return next((key for part in choice.parts if (key := _weight_factor_mask(part))), None)
+
+
+def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:
+    """The mask of a choice; one with weights needs the config for its sizes."""
+    check_parts(choice)
+    parts = tuple(make_mask(part, config) for part in choice.parts)
+    return find(MASKS, "mask", choice.key).build(config, parts, **choice.kwargs)
+
+
+def build_mask(
+    choice: Choice,
+    num_queries: int,
+    num_keys: int,
+    *,
+    key_mask: Bool[Tensor, "B S"] | None = None,
+    offset: int = 0,
+    num_heads: int = 1,
+    device: torch.device | str = "cpu",
+) -> Tensor | None:
+    """The mask of a choice as a matrix, bool, broadcastable to (B, H, T, S); None where every key is visible.
+
+    True = may attend. `offset` is the position of query 0 among the keys: 0 aligns causal masks top-left, S − T
+    bottom-right (a cache). ConfigError for a mask that reads content (local_p, moba), which has no matrix without it.
+    """
+    block = ScoreBlock.whole(
+        num_queries, num_keys, num_heads=num_heads, offset=offset, key_mask=key_mask, device=device
+    )
+    if choice.key == "none":
+        return block.key_mask
+    allowed = make_mask(complete(choice, MASKS, "mask"))(block)
+    return allowed if block.key_mask is None else allowed & block.key_mask

@@ -1,0 +1,446 @@
+"""Masks chosen by content: the best blocks (MoBA), the best keys by an indexer (DeepSeek), a window that moves (Luong)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from core.attention.masks.patterns import LONGEST, Mask, causal
+from core.attention.positions.rotary import plain_frequencies, rotate_pairs, tables_of_pairs
+from core.attention.score_block import ScoreBlock
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+
+# What a mask that reads content has chosen, and the loss by which DeepSeek trains its indexer.
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A mask's choice, averaged over the rows that see a key: keys a query, and how well they were chosen."""
+
+    keys: float  # keys that a query may attend to
+    recall: float  # the share of the keys of the largest full weights that are among them, 0 to 1
+    weight: float  # the share of full attention's weight that is on them, 0 to 1
+
+
+def selection(
+    allowed: Bool[Tensor, "... T S"], full: Float[Tensor, "B H T S"], count: int
+) -> Selection:
+    """The mask `allowed` (True = may attend) held against `full`, the weights of the same layer without it.
+
+    Recall is over the `count` keys of each row that have the largest full weights (all above 0 where there are fewer).
+    """
+    allowed = allowed.expand(full.shape)
+    top = top_cells(full, full > 0, count)
+    rows = top.any(-1)
+    if not rows.any():
+        return Selection(0.0, 0.0, 0.0)
+    numbers = (
+        allowed.sum(-1).float(),
+        (top & allowed).sum(-1) / top.sum(-1).clamp(min=1),
+        (full * allowed).sum(-1) / full.sum(-1).clamp(min=torch.finfo(full.dtype).tiny),
+    )
+    keys, recall, weight = (number[rows].mean().item() for number in numbers)
+    return Selection(keys, recall, weight)
+
+
+def top_cells(
+    scores: Float[Tensor, "... T S"], candidates: Bool[Tensor, ...], count: int
+) -> Bool[Tensor, "... T S"]:
+    """In each row the `count` candidates of the highest scores, of equal ones the earlier; all where there are fewer.
+
+    The order is stable, so that every rectangle and every device agree where scores are equal, as zeros of a ReLU are.
+    """
+    if torch.compiler.is_exporting():  # a graph of any length has no branch on it
+        ranked = scores.masked_fill(~candidates, -torch.inf).argsort(
+            dim=-1, descending=True, stable=True
+        )
+        return (ranked.argsort(dim=-1) < count) & candidates
+    if count <= 0:
+        return torch.zeros_like(scores, dtype=torch.bool) & candidates
+    if count >= scores.shape[-1]:
+        return torch.ones_like(scores, dtype=torch.bool) & candidates
+    scores = scores.masked_fill(~candidates, -torch.inf)
+    least = scores.topk(count, sorted=False).values.amin(-1, keepdim=True)  # of the chosen ones
+    above, equal = scores > least, scores == least
+    free = count - above.sum(-1, keepdim=True)
+    return (above | (equal & (equal.cumsum(-1) <= free))) & candidates
+
+
+def indexer_loss(
+    index_scores: Float[Tensor, "B T S"],
+    weights: Float[Tensor, "B H T S"],
+    allowed: Bool[Tensor, ...],
+) -> Float[Tensor, ""]:
+    """Σ_s p_ts log(p_ts / softmax(I_t)_s), averaged over queries. DeepSeek-V3.2, section 2.1.
+
+    p is the weight that all heads together give to each key, summing to 1 in a row; it has no gradient. `allowed`,
+    broadcastable to (B, T, S), are the keys compared: all visible ones in the warm-up, then the selected ones alone.
+    """
+    target = weights.detach().sum(1) * allowed
+    target = target / target.sum(-1, keepdim=True).clamp(min=torch.finfo(target.dtype).tiny)
+    least = torch.finfo(index_scores.dtype).min
+    predicted = index_scores.masked_fill(~allowed, least).log_softmax(-1)
+    return F.kl_div(predicted, target, reduction="none").sum(-1).mean()
+
+
+# Masks that are chosen by content: the best blocks (MoBA), or the best keys by an indexer of its own (DeepSeek).
+
+
+EPSILON = 1e-6  # of the indexer's norm, as in DeepSeek's own code
+BASE = 10000.0  # of the indexer's rotation
+
+
+def block_means(x: Tensor, real: Tensor | None, size: int) -> tuple[Tensor, Tensor]:
+    """The mean of each of N blocks of x (B, H, S, D), (B, H, N, D), and the real keys in each, (B, 1, 1, N).
+
+    Keys that are not `real`, (B, S), count in no mean; a block without any has zeros.
+    """
+    numbers = torch.arange(x.shape[2], device=x.device) // size
+    weights = torch.ones_like(x[:, 0, :, 0]) if real is None else real.to(x.dtype)  # (B, S)
+    total = -(-x.shape[2] // size)
+    counts = weights.new_zeros(weights.shape[0], total).index_add(1, numbers, weights)
+    sums = x.new_zeros(*x.shape[:2], total, x.shape[3])
+    sums = sums.index_add(2, numbers, x if real is None else x * weights[:, None, :, None])
+    return sums / counts.clamp(min=1)[:, None, :, None], counts[:, None, None]
+
+
+class BlockTop(Mask):
+    """The query's own block, causally, and the earlier blocks of the highest q · mean(k). Lu 2025, section 2.2.
+
+    `blocks` counts the own one, as the paper's k does. Each head chooses for itself; padding counts in no mean. The
+    choice has no gradient: q and k learn through the keys that were chosen.
+    """
+
+    reads_content = True
+
+    def __init__(self, size: int, blocks: int) -> None:
+        super().__init__()
+        self.size, self.blocks = size, blocks
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        if block.q is None or block.keys is None:
+            raise ConfigError(
+                "mask = moba is computed from the queries and keys; take Attention(config), or mask = "
+                "chunked."
+            )
+        with torch.no_grad():
+            keys = block.keys.to(torch.promote_types(block.keys.dtype, torch.float32))
+            means, counts = block_means(keys, block.real, self.size)
+            own, numbers = block.i // self.size, torch.arange(means.shape[2], device=block.i.device)
+            earlier = (numbers < own) & (counts > 0)  # (…, T, N)
+            scores = block.q.to(means.dtype) @ means.mT  # (B, H, T, N)
+            selected = top_cells(scores, earlier, self.blocks - 1) | (numbers == own)
+        return selected[..., block.j[0] // self.size] & causal(block)
+
+
+class LightningIndexer(Mask):
+    """The `keys` keys up to the query of the highest I = Σ_h w_h ReLU(q_h · k). DeepSeek-V3.2, section 2.1.
+
+    q_h, w and k are small maps of x and of the context; k is normalized, and the first `share` of the dimensions of
+    q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps:
+    `indexer_loss` (selection.py) does, which the training loop adds.
+    """
+
+    reads_content = True
+
+    def __init__(self, d_model: int, heads: int, size: int, share: float, keys: int) -> None:
+        super().__init__()
+        self.heads, self.keys, self.rotated = heads, keys, 2 * int(size * share / 2)
+        self.query, self.key = (
+            nn.Linear(d_model, heads * size, False),
+            nn.Linear(d_model, size, False),
+        )
+        self.norm, self.weight = nn.LayerNorm(size, EPSILON), nn.Linear(d_model, heads, False)
+        self.scale = (size * heads) ** -0.5
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        with torch.no_grad():
+            candidates = torch.arange(block.num_keys, device=block.i.device) <= block.i  # (T, S)
+            if block.real is not None:
+                candidates = candidates & block.real[:, None]
+            selected = top_cells(self.index_scores(block), candidates, self.keys)
+        return selected[:, None, :, block.j[0]]
+
+    def index_scores(self, block: ScoreBlock) -> Tensor:
+        """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
+        if block.x is None or block.context is None:
+            raise ConfigError(
+                "mask = lightning reads the layer's inputs, which are not given here; take "
+                "Attention(config), or mask = causal_local."
+            )
+        x = block.x[:, block.i[:, 0] - block.offset]
+        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, h, T, d)
+        q = self.rotate(q, block.i[:, 0]).transpose(1, 2)  # (B, T, h, d)
+        k = self.norm(self.key(block.context))
+        k = self.rotate(k, torch.arange(k.shape[1], device=k.device))  # (B, S, d)
+        scores = (q.flatten(1, 2) @ k.mT).unflatten(1, (-1, self.heads)).relu()  # (B, T, h, S)
+        return (self.weight(x)[:, :, None] * self.scale @ scores).squeeze(2)
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (…, T, d) with its first dimensions rotated by T positions, in the halves layout."""
+        if not self.rotated:
+            return x
+        frequencies = plain_frequencies(BASE, self.rotated).to(
+            x.device, torch.promote_types(x.dtype, torch.float32)
+        )
+        angles = positions[:, None] * frequencies
+        tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
+        turned = rotate_pairs(x[..., : self.rotated], *tables, "halves")
+        return torch.cat((turned, x[..., self.rotated :]), dim=-1)
+
+
+def moba(config: LayerConfig | None, parts: tuple[Mask, ...], size: int, blocks: int) -> Mask:
+    return BlockTop(size, blocks)
+
+
+def lightning(
+    config: LayerConfig | None,
+    parts: tuple[Mask, ...],
+    heads: int,
+    size: int,
+    share: float,
+    keys: int,
+) -> Mask:
+    if config is None:
+        raise ConfigError(
+            "mask = lightning has weights, whose sizes come from an AttentionConfig; take "
+            "Attention(config), or mask = causal_local."
+        )
+    return LightningIndexer(config.d_model, heads, size, share, keys)
+
+
+def _moba_cost(config: LayerConfig, area: Area) -> Cost:
+    """Each query with the mean of each block; then the ranks of the blocks, and a bool for each cell and head."""
+    heads, dim, blocks = (
+        config.score_heads,
+        config.qk_dim,
+        -(-area.keys // int(config.mask["size"])),
+    )
+    means, ranks = 4 * heads * blocks * dim, heads * area.queries * blocks
+    cells = heads * area.cells
+    padded = 4 * heads * area.keys * dim if area.real is not None else 0
+    return Cost(2.0 * ranks * dim, max(means + padded, means + 28 * ranks, 2 * cells), cells)
+
+
+def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
+    """The maps of the indexer, its scores, their weighted sum; then the ranks of all keys."""
+    mask, queries, keys = config.mask, area.queries, area.keys
+    heads, size = int(mask["heads"]), int(mask["size"])
+    maps = 2.0 * config.d_model * (queries * heads * (size + 1) + keys * size)
+    scores = 2.0 * area.cells * heads * (size + 1)
+    return Cost(maps + scores, max(8 * heads * area.cells, 28 * area.cells), area.cells)
+
+
+CONTENT: tuple[Entry, ...] = (
+    Entry(
+        "moba",
+        "MoBA",
+        moba,
+        r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
+        "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
+        "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
+        "the chosen keys.",
+        "Lu et al.",
+        2025,
+        "https://arxiv.org/abs/2502.13189",
+        (
+            Param("size", "Block", 2, 1, LONGEST, 1, meaning="tokens in a block"),
+            Param(
+                "blocks",
+                "Blocks",
+                2,
+                1,
+                64,
+                1,
+                meaning="number k of blocks that a query attends to, its own included",
+            ),
+        ),
+        "own and best of blocks of {size}, {blocks} in all",
+        traits=frozenset({"reads content", "whole rows", "causal"}),
+        cost=_moba_cost,
+    ),
+    Entry(
+        "lightning",
+        "Lightning indexer (DSA)",
+        lightning,
+        r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
+        r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
+        "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
+        "a loss of its own (a Kullback–Leibler divergence) trains the indexer to predict the weights that attention "
+        "to all earlier keys would have.",
+        "DeepSeek-AI",
+        2025,
+        "https://arxiv.org/abs/2512.02556",
+        (
+            Param(
+                "keys",
+                "Keys",
+                4,
+                1,
+                4096,
+                1,
+                meaning="number k of keys that a query attends to (2,048 in the paper)",
+            ),
+            Param(
+                "heads",
+                "Index heads",
+                2,
+                1,
+                128,
+                1,
+                meaning="heads of the indexer; its keys are shared by all",
+            ),
+            Param(
+                "size",
+                "Index size",
+                8,
+                1,
+                256,
+                1,
+                meaning="dimensions of the indexer's queries and keys",
+            ),
+            Param(
+                "share",
+                "Rotary share",
+                0.5,
+                0.0,
+                1.0,
+                0.05,
+                meaning="share of those dimensions that are rotated by position, in whole pairs",
+            ),
+        ),
+        "{keys} best of j ≤ i",
+        traits=frozenset({"learned", "reads content", "whole rows", "causal"}),
+        cost=_lightning_cost,
+    ),
+)
+
+
+class Window(Mask):
+    """|j − p| ≤ D, with the weights times exp(−(j − p)² / 2σ²), σ = D / 2: rows then sum to less than 1."""
+
+    def __init__(self, window: int, gaussian: bool) -> None:
+        super().__init__()
+        self.window, self.gaussian = window, gaussian
+
+    def centre(self, block: ScoreBlock) -> Tensor:
+        """The position p of each query, broadcastable to (B, H, T, 1)."""
+        raise NotImplementedError
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        centre = self.centre(block)
+        return (block.j >= centre - self.window) & (block.j <= centre + self.window)
+
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
+        if not self.gaussian:
+            return None
+        deviations = (block.j - self.centre(block)) / (self.window / 2)
+        return torch.exp(-deviations.square() / 2).to(block.dtype)
+
+
+class Monotonic(Window):
+    """p = i: input and output are assumed to be aligned (local-m)."""
+
+    def centre(self, block: ScoreBlock) -> Tensor:
+        return block.i
+
+
+class Predictive(Window):
+    """p = S · σ(vᵀ tanh(W q)), predicted from each query (local-p); W (H, D, D) and v (H, D) are learned.
+
+    S is the end of the real keys, so that padding does not move p. The window has no gradient; W and v learn through
+    the Gaussian.
+    """
+
+    reads_content = True
+
+    def __init__(self, window: int, num_heads: int, dim: int) -> None:
+        super().__init__(window, gaussian=True)
+        bound = dim**-0.5
+        self.weight = nn.Parameter(torch.empty(num_heads, dim, dim).uniform_(-bound, bound))
+        self.vector = nn.Parameter(torch.empty(num_heads, dim).uniform_(-bound, bound))
+
+    def centre(self, block: ScoreBlock) -> Tensor:
+        if block.q is None:
+            raise ConfigError(
+                "mask = local_p is computed from the queries; take Attention(config), or mask = local_m."
+            )
+        precise = torch.promote_types(
+            block.q.dtype, torch.float32
+        )  # S times a share in half precision is off by keys
+        hidden = torch.tanh(block.q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
+        share = torch.sigmoid(
+            (hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True)
+        )  # (B, H, T, 1)
+        ends = block.ends if isinstance(block.ends, int) else block.ends[:, None]
+        return ends * share
+
+
+def local_p(config: LayerConfig, parts: tuple[Mask, ...], window: int) -> Mask:
+    if config is None:
+        raise ConfigError(
+            "mask = local_p has weights, whose sizes come from an AttentionConfig; take "
+            "Attention(config), or mask = local_m."
+        )
+    return Predictive(window, config.score_heads, config.qk_dim)
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """A small network, and a window for each head."""
+    heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
+    return Cost(
+        2.0 * heads * area.queries * dim**2, max(8 * heads * area.queries * dim, 3 * cells), cells
+    )
+
+
+_PAPER = ("Luong et al.", 2015, "https://arxiv.org/abs/1508.04025")
+_WINDOW = Param(
+    "window",
+    "Window D",
+    2,
+    1,
+    512,
+    1,
+    meaning="number of keys on each side of the position p; σ of the Gaussian is half of it",
+)
+
+LUONG: tuple[Entry, ...] = (
+    Entry(
+        "local_m",
+        "Luong local-m",
+        lambda config, parts, **params: Monotonic(**params),
+        r"|j - p_i| \le D,\quad p_i = i",
+        "A query attends to a window of ±D around its own position, as if input and output had the same order.",
+        *_PAPER,
+        (
+            _WINDOW,
+            Param(
+                "gaussian",
+                "Gaussian",
+                False,
+                meaning="whether weights are multiplied by exp(−(j − p)² / 2σ²), as in local-p; in the "
+                "paper they are not",
+            ),
+        ),
+        "|j − i| ≤ {window}",
+        traits=frozenset({"reweighs"}),
+    ),
+    Entry(
+        "local_p",
+        "Luong local-p",
+        local_p,
+        r"|j - p_i| \le D,\quad p_i = S\,\sigma(v^\top \tanh(W q_i)),\quad "
+        r"w_{ij} \leftarrow w_{ij}\, e^{-(j - p_i)^2 / 2\sigma^2},\ \sigma = D / 2",
+        "A learned function of the query predicts a position p. The query attends to a window around p, in which "
+        "weights are multiplied by a Gaussian.",
+        *_PAPER,
+        (_WINDOW,),
+        "|j − p| ≤ {window}",
+        traits=frozenset({"reweighs", "learned", "reads content", "reads length"}),
+        cost=_cost,
+    ),
+)

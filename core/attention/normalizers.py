@@ -1,0 +1,689 @@
+"""Normalizers: how scores become weights, which are 0 wherever the mask lets nothing be seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from core.attention.basics import Normalizer, Softmax
+from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
+
+# What the entries of all normalizers share: the parameter `temperature`, and the memory of their matrices.
+
+
+TEMPERATURE = Param(
+    "temperature",
+    "Temperature",
+    1.0,
+    0.01,
+    100.0,
+    0.01,
+    meaning="number τ that every score is divided by first",
+)
+
+
+def matrices(plain: float, masked: float) -> Callable[[LayerConfig, Area], Cost]:
+    """The `cost` of an entry that holds so many matrices beside the scores, without and with a mask.
+
+    A temperature other than 1 takes one more.
+    """
+
+    def cost(config: LayerConfig, area: Area) -> Cost:
+        scores = 4.0 * config.score_heads * area.cells
+        count = (masked if area.masked else plain) + (config.normalizer["temperature"] != 1.0)
+        return Cost(0.0, count * scores + (area.cells if area.masked else 0), scores)
+
+    return cost
+
+
+# Normalizers by the exponential: softmax, of capped scores or by length, and rows that may sum to less than 1.
+
+
+SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
+
+
+class Softcap(Softmax):
+    """Softmax of c·tanh(s/c), so that no score leaves (−c, c). Gemma 2, section 2."""
+
+    def __init__(self, temperature: float, cap: float) -> None:
+        super().__init__(temperature)
+        self.cap = cap
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:  # a hidden NaN in tanh gives a NaN gradient, since NaN · 0 is NaN
+            scores = scores.masked_fill(~mask, 0.0)
+        return super().prepare(self.cap * torch.tanh(scores / self.cap), mask)
+
+
+class ScalableSoftmax(Softmax):
+    """Softmax of c·log(n)·s with one learned c a head and n the number of keys seen. Nakanishi 2025.
+
+    A softmax of n scores becomes flatter as n grows; the factor log n grows with it. The paper writes s for c.
+    """
+
+    def __init__(self, temperature: float, num_heads: int, start: float) -> None:
+        super().__init__(temperature)
+        self.factor = nn.Parameter(torch.full((num_heads,), start))
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:  # a hidden NaN would reach the gradient of c
+            scores = scores.masked_fill(~mask, 0.0)
+        factor = self.factor.to(scores.dtype)[:, None, None] * log_of_keys(scores, mask)
+        return super().prepare(scores, mask) * factor
+
+
+class SoftmaxWithSink(Normalizer):
+    """e^s / (e^b + Σ e^s): a sink without a value takes a share, so that the keys' weights sum to less than 1."""
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), self.sink_score(scores))
+        return (scores - total).exp()
+
+    def sink_score(self, scores: Tensor) -> Tensor:
+        """The score b of the sink, broadcastable to (B, H, T, 1)."""
+        raise NotImplementedError
+
+
+class SoftmaxOne(SoftmaxWithSink):
+    """e^s / (1 + Σ e^s), which is b = 0."""
+
+    def sink_score(self, scores: Tensor) -> Tensor:
+        return scores.new_zeros(())
+
+
+class Sink(SoftmaxWithSink):
+    """e^s / (e^b + Σ e^s) with one learned b a head. gpt-oss, section 2.1."""
+
+    def __init__(self, temperature: float, num_heads: int, start: float) -> None:
+        super().__init__(temperature)
+        self.sink = nn.Parameter(torch.full((num_heads,), start))
+
+    def sink_score(self, scores: Tensor) -> Tensor:
+        return self.sink.to(scores.dtype)[:, None, None]
+
+
+class Sigmoid(Normalizer):
+    """σ(s + b − log S) of each cell alone; −log S makes rows sum to about 1 at first. Ramapuram 2024, section 3.
+
+    S counts the keys that the query may see. The paper takes the sequence's length, which is the same without a mask;
+    with one, a row would depend on padding, and on keys that a decoder has not read yet.
+    """
+
+    def __init__(self, temperature: float, bias: float, by_length: bool) -> None:
+        super().__init__(temperature)
+        self.bias, self.by_length = bias, by_length
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        shifted = super().prepare(scores, mask) + self.bias
+        return shifted - log_of_keys(scores, mask) if self.by_length else shifted
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        return scores.sigmoid()
+
+
+def log_of_keys(scores: Tensor, mask: Tensor | None) -> float | Tensor:
+    """log of the number of keys that each query may see; 0 where it sees none."""
+    keys = scores.shape[-1]
+    if mask is None:
+        return math.log(max(keys, 1))
+    visible = mask.expand(*mask.shape[:-1], keys).sum(-1, keepdim=True)
+    return visible.clamp(min=1).to(scores.dtype).log()
+
+
+SOFTMAX = Entry(
+    "softmax",
+    "Softmax",
+    lambda config: Softmax(**config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
+    "Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
+    "Bahdanau et al.",
+    2014,
+    "https://arxiv.org/abs/1409.0473",
+    (TEMPERATURE,),
+    "eˢ / Σ eˢ",
+    traits=SUMS_TO_ONE | {"softmax"},
+    cost=matrices(1, 2),
+)
+
+SOFTCAP = Entry(
+    "softcap",
+    "Softcap",
+    lambda config: Softcap(**config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
+    "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.",
+    "Gemma Team",
+    2024,
+    "https://arxiv.org/abs/2408.00118",
+    (
+        TEMPERATURE,
+        Param(
+            "cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="limit c of the scores; 50 in Gemma 2"
+        ),
+    ),
+    "softmax(c·tanh(s / c))",
+    traits=SUMS_TO_ONE,
+    cost=matrices(2, 3),
+)
+
+SCALABLE_SOFTMAX = Entry(
+    "scalable_softmax",
+    "Scalable softmax",
+    lambda config: ScalableSoftmax(num_heads=config.score_heads, **config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
+    "Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a learned "
+    "number of the head. So a softmax over many keys does not become flat.",
+    "Nakanishi",
+    2025,
+    "https://arxiv.org/abs/2501.19399",
+    (
+        TEMPERATURE,
+        Param(
+            "start",
+            "Initial factor",
+            0.5,
+            0.0,
+            4.0,
+            0.05,
+            meaning="initial value of c in every head; with c·log n = 1 it is softmax",
+        ),
+    ),
+    "softmax(c·log n·s)",
+    traits=SUMS_TO_ONE,
+    cost=matrices(2, 3),
+)
+
+SOFTMAX_ONE = Entry(
+    "softmax_one",
+    "Softmax-one",
+    lambda config: SoftmaxOne(**config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
+    "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
+    "Miller",
+    2023,
+    "https://www.evanmiller.org/attention-is-off-by-one.html",
+    (TEMPERATURE,),
+    "eˢ / (1 + Σ eˢ)",
+    traits=AT_MOST_ONE,
+    cost=matrices(2, 3),
+)
+
+SINK = Entry(
+    "sink",
+    "Sink",
+    lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
+    "Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its weight goes "
+    "to no key.",
+    "OpenAI",
+    2025,
+    "https://arxiv.org/abs/2508.10925",
+    (
+        TEMPERATURE,
+        Param(
+            "start",
+            "Initial sink",
+            0.0,
+            -20.0,
+            20.0,
+            0.5,
+            meaning="initial value of b in every head",
+        ),
+    ),
+    "eˢ / (eᵇ + Σ eˢ)",
+    traits=AT_MOST_ONE,
+    cost=matrices(2, 3),
+)
+
+SIGMOID = Entry(
+    "sigmoid",
+    "Sigmoid",
+    lambda config: Sigmoid(**config.normalizer.kwargs),
+    r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
+    "Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, for the S "
+    "keys that a query may attend to, makes the first sums about 1.",
+    "Ramapuram et al.",
+    2024,
+    "https://arxiv.org/abs/2409.04431",
+    (
+        TEMPERATURE,
+        Param(
+            "bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="number that is added to every score"
+        ),
+        Param(
+            "by_length",
+            "− log S",
+            True,
+            meaning="whether the logarithm of the number of keys is subtracted",
+        ),
+    ),
+    "σ(s + b − log S)",
+    cost=matrices(2, 3),
+)
+
+
+# Normalizers that give exact zeros: the α-entmax family, of which sparsemax is α = 2, and softmax of the k largest.
+
+
+BLOCK = 2**17  # floats solved at a time: a block fits a core's cache, up to 3 × faster on long rows
+MOST_STEPS = 40  # each step divides excess · slope by 4 or more, so 22 bring 1,024² below the precision of fp32
+
+
+def solved_threshold(z: Tensor, power: float) -> Tensor:
+    """τ with Σ max(z − τ, 0)^power = 1, by Newton's steps; z (rows, S) in [−1, 0], its largest 0.
+
+    The sum is convex and falls with τ, so steps from below never pass the solution. By Jensen's inequality τ is at
+    least mean(z) − S^(−1/power), and at least −1, where the largest z alone gives 1.
+    """
+    tau = (z.mean(-1, keepdim=True) - z.shape[-1] ** (-1.0 / power)).clamp_(min=-1.0)
+    close = 8 * torch.finfo(z.dtype).eps
+    gap, total, compiling = (
+        torch.empty_like(z),
+        torch.empty_like(tau),
+        torch.compiler.is_compiling(),
+    )
+    for _ in range(MOST_STEPS):
+        torch.sub(z, tau, out=gap).clamp_(min=0.0)
+        if power == 1.0:
+            torch.sum(gap, -1, keepdim=True, out=total)
+            slope = gap.sign_().sum(-1, keepdim=True)
+        elif power == 2.0:
+            slope = gap.sum(-1, keepdim=True)
+            torch.sum(gap.square_(), -1, keepdim=True, out=total)
+        else:
+            inner = gap.pow(power - 1.0)
+            slope = inner.sum(-1, keepdim=True)
+            torch.sum(inner.mul_(gap), -1, keepdim=True, out=total)
+        excess = total.sub_(1.0)
+        # A NaN row counts as converged. A compiled graph takes every step.
+        far = compiling or bool((excess > close).any())
+        tau.addcdiv_(excess, slope, value=1.0 / power)
+        if not far:
+            break
+    return tau
+
+
+def sorted_threshold(z: Tensor, power: float) -> Tensor:
+    """The same τ for power 1 or 2, in closed form from the k largest, for the right k. z (rows, S), its largest 0."""
+    largest = z.sort(-1, descending=True).values
+    count = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
+    total = largest.cumsum(-1)
+    if power == 1.0:
+        return (
+            (total - 1.0).div_(count).amax(-1, keepdim=True)
+        )  # the right k has the largest (Σ z − 1) / k
+    inside = total.square().sub_(count * (largest.square().cumsum(-1) - 1.0))
+    roots = total.sub_(inside.clamp_(min=0.0).sqrt_()).div_(count)
+    return roots.masked_fill_(roots > largest, -1.0).amax(-1, keepdim=True)
+
+
+def entmax_rows(scores: Tensor, power: float) -> Tensor:
+    """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
+    z = (scores - scores.amax(-1, keepdim=True)).contiguous()
+    z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # a score lower by 1 gets no weight
+    whole = (
+        torch.compiler.is_compiling() or z.device.type != "cpu"
+    )  # a graph is one for all lengths; a GPU would wait
+    if power in (1.0, 2.0) and whole:
+        gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
+        return gap if power == 1.0 else gap.square_()
+    rows = z.view(-1, z.shape[-1])
+    for block in (rows,) if whole else rows.split(max(1, BLOCK // z.shape[-1])):
+        gap = block.sub_(solved_threshold(block, power)).clamp_(min=0.0)
+        if power != 1.0:
+            gap.square_() if power == 2.0 else gap.pow_(power)
+    return z
+
+
+class _Entmax(torch.autograd.Function):
+    """∂w_j/∂s_m = g_j (1[j = m] − g_m / Σ g) with g = w^(2 − α). Peters 2019, proposition 2."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores: Tensor, power: float) -> Tensor:
+        return entmax_rows(scores, power)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        ctx.power = inputs[1]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (weights,) = ctx.saved_tensors
+        if ctx.power == 1.0:
+            inner = weights.sign()
+        else:
+            inner = weights.sqrt() if ctx.power == 2.0 else weights.pow(1.0 - 1.0 / ctx.power)
+        out = grad * inner
+        shared = out.sum(-1, keepdim=True).div_(inner.sum(-1, keepdim=True))
+        return out.addcmul_(inner, shared, value=-1.0), None
+
+
+class Entmax(Normalizer):
+    """The α-entmax: argmax of ⟨w, s⟩ + Tsallis α-entropy on the simplex. Peters 2019, equation 10."""
+
+    def __init__(self, temperature: float = 1.0, alpha: float = 2.0) -> None:
+        super().__init__(temperature)
+        self.alpha = alpha
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        if not scores.numel():
+            return scores
+        weights: Tensor = _Entmax.apply(scores, 1.0 / (self.alpha - 1.0))  # type: ignore[no-untyped-call]
+        return weights
+
+
+class TopK(Normalizer):
+    """Softmax of a row's k largest scores, and of those equal to the k-th, so that the keys' order does not matter."""
+
+    def __init__(self, temperature: float, k: int) -> None:
+        super().__init__(temperature)
+        self.k = k
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        keys = scores.shape[-1]
+        if not torch.compiler.is_compiling() and self.k >= keys:
+            return scores.softmax(-1)
+        kth = scores.detach().topk(min(self.k, keys), dim=-1).values[..., -1:]
+        return scores.masked_fill(scores < kth, float("-inf")).softmax(-1)
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """A copy of the scores becomes the weights, which are solved some at a time."""
+    cost = matrices(1, 2)(config, area)
+    scores = 4 * config.score_heads * area.cells
+    power = config.normalizer.key == "entmax" and config.normalizer["alpha"] not in (1.5, 2.0)
+    return cost + Cost(bytes=(1 + power) * min(scores, 4 * BLOCK))
+
+
+_PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
+
+SPARSEMAX = Entry(
+    "sparsemax",
+    "Sparsemax",
+    lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
+    r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
+    "The weights are the nearest point of the simplex to the scores. Keys with a score below the row's threshold t "
+    "get weight 0.",
+    "Martins and Astudillo",
+    2016,
+    "https://arxiv.org/abs/1602.02068",
+    (TEMPERATURE,),
+    "max(s − t, 0)",
+    traits=SUMS_TO_ONE,
+    cost=_cost,
+)
+
+ENTMAX15 = Entry(
+    "entmax15",
+    "Entmax 1.5",
+    lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
+    r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
+    "Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
+    *_PETERS,
+    (TEMPERATURE,),
+    "max(s/2 − t, 0)²",
+    traits=SUMS_TO_ONE,
+    cost=_cost,
+)
+
+ENTMAX = Entry(
+    "entmax",
+    "Entmax α",
+    lambda config: Entmax(**config.normalizer.kwargs),
+    r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
+    r",\quad \textstyle\sum_m w_{im} = 1",
+    "A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights of 0.",
+    *_PETERS,
+    (
+        TEMPERATURE,
+        Param(
+            "alpha",
+            "α",
+            1.25,
+            1.05,
+            2.0,
+            0.05,
+            meaning="how sparse the weights are: 1.5 is entmax 1.5, 2 is sparsemax",
+        ),
+    ),
+    "max((α − 1)s − t, 0)^(1/(α − 1))",
+    traits=SUMS_TO_ONE,
+    cost=_cost,
+)
+
+TOP_K = Entry(
+    "top_k",
+    "Top-k",
+    lambda config: TopK(**config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
+    "Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to the "
+    "k-th largest are included.",
+    "Zhao et al.",
+    2019,
+    "https://arxiv.org/abs/1912.11637",
+    (
+        TEMPERATURE,
+        Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight"),
+    ),
+    "softmax of the k largest",
+    traits=SUMS_TO_ONE,
+    cost=matrices(2, 3),
+)
+
+
+# Softpick: a softmax whose weights can be exactly 0, and whose row may sum to less than 1.
+
+
+EPSILON = 1e-8  # in the denominator, as in the authors' code: a row of zeros gets weights of 0
+
+
+class Softpick(Normalizer):
+    """max(0, eˢ − 1) / (Σ |eˢ − 1| + ε) over the visible keys. Zuhri 2025.
+
+    Both sides are divided by e^m before ε is added, m the largest score of a row or 0, so that nothing overflows. A
+    negative score gets weight 0, but stays in the sum, so it has a gradient wherever another key has weight.
+    """
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        if not scores.numel():
+            return scores
+        highest = scores.detach().amax(-1, keepdim=True).clamp(min=0.0)
+        excess = (scores - highest).exp() - (-highest).exp()  # (eˢ − 1) / e^m
+        excess = excess.masked_fill(
+            scores == torch.finfo(scores.dtype).min, 0.0
+        )  # masked: not in the sum
+        return excess.relu() / (excess.abs().sum(-1, keepdim=True) + EPSILON)
+
+
+SOFTPICK = Entry(
+    "softpick",
+    "Softpick",
+    lambda config: Softpick(**config.normalizer.kwargs),
+    r"w_{ij} = \frac{\max(0,\, e^{s_{ij}/\tau} - 1)}{\sum_m \lvert e^{s_{im}/\tau} - 1 \rvert}",
+    "A key with a negative score gets weight 0, and a row of negative scores gives no weight at all. So a head does "
+    "not need a token that takes the weight it does not use.",
+    "Zuhri et al.",
+    2025,
+    "https://arxiv.org/abs/2504.20966",
+    (TEMPERATURE,),
+    "max(0, eˢ − 1) / Σ |eˢ − 1|",
+    traits=AT_MOST_ONE,
+    cost=matrices(3, 4),
+)
+
+
+# The hardest normalizer: the largest score takes the whole row.
+
+
+STRAIGHT_THROUGH, NONE = "straight_through", "none"
+
+
+class _StraightThrough(torch.autograd.Function):
+    """Returns `hard`, and passes the gradient to `soft` as if that had been returned. Bengio 2013."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(hard: Tensor, soft: Tensor) -> Tensor:
+        return hard.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad
+
+
+class Hard(Normalizer):
+    """1 for the largest score of a row, shared by those that tie for it.
+
+    Its gradient is zero wherever it is defined. "straight_through" takes that of the softmax instead, "none" gives
+    queries and keys no gradient.
+    """
+
+    def __init__(self, temperature: float, gradient: str) -> None:
+        super().__init__(temperature)
+        self.gradient = gradient
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        if not scores.numel():
+            return scores
+        first = (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)
+        hard = first / first.sum(-1, keepdim=True)
+        if self.gradient == NONE:
+            return hard
+        weights: Tensor = _StraightThrough.apply(hard, scores.softmax(-1))  # type: ignore[no-untyped-call]
+        return weights
+
+
+def _hard_cost(config: LayerConfig, area: Area) -> Cost:
+    """The straight-through gradient holds the softmax and a copy too."""
+    plain = 2 if config.normalizer["gradient"] == NONE else 4
+    return matrices(plain, plain + 1)(config, area)
+
+
+HARD = Entry(
+    "hard",
+    "Hard",
+    lambda config: Hard(**config.normalizer.kwargs),
+    r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
+    "The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
+    "taken. Training uses the gradient of a softmax with this temperature.",
+    "Xu et al.",
+    2015,
+    "https://arxiv.org/abs/1502.03044",
+    (
+        TEMPERATURE,
+        Param(
+            "gradient",
+            "Gradient",
+            STRAIGHT_THROUGH,
+            choices=(STRAIGHT_THROUGH, NONE),
+            meaning="whether scores get the gradient of a softmax, or none",
+            labels=("Of the softmax (straight-through)", "None"),
+        ),
+    ),
+    "1 for the largest",
+    traits=SUMS_TO_ONE | {"hard"},
+    cost=_hard_cost,
+)
+
+
+# Talking heads: heads exchange their scores before the softmax and their weights after it.
+
+
+class TalkingHeads(Normalizer):
+    """P_w softmax(P_l s), where both P (H, H) mix the H heads of a cell. Shazeer 2020.
+
+    A masked score counts as 0 in the mix and a masked weight stays exactly 0, also where masks differ between heads. A
+    row sums to what its row of P_w sums to, and weights may be negative. Before training each head is mixed with a
+    share of the mean of all heads, so that rows sum to 1 at first.
+    """
+
+    def __init__(self, temperature: float, num_heads: int, mix: float) -> None:
+        super().__init__(temperature)
+        start = (1.0 - mix) * torch.eye(num_heads) + mix / num_heads
+        self.before, self.after = nn.Parameter(start), nn.Parameter(start.clone())
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        visible = scores if mask is None else scores.masked_fill(~mask, 0.0)
+        return mix_heads(super().prepare(visible, mask), self.before)
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        weights = scores.softmax(-1).masked_fill(scores == torch.finfo(scores.dtype).min, 0.0)
+        return mix_heads(weights, self.after)
+
+
+def mix_heads(
+    x: Float[Tensor, "B H T S"], matrix: Float[Tensor, "G H"]
+) -> Float[Tensor, "B G T S"]:
+    """Head g of the result is Σ_h matrix[g, h] · head h."""
+    return torch.einsum("gh,bhts->bgts", matrix.to(x.dtype), x)
+
+
+def _talking_cost(config: LayerConfig, area: Area) -> Cost:
+    """Two products of H × H with all cells; one head is only multiplied by a number."""
+    held, heads = matrices(3, 4)(config, area), config.score_heads
+    return Cost(4.0 * heads**2 * area.cells if heads > 1 else 0.0, held.bytes, held.output)
+
+
+TALKING_HEADS = Entry(
+    "talking_heads",
+    "Talking heads",
+    lambda config: TalkingHeads(num_heads=config.score_heads, **config.normalizer.kwargs),
+    r"w_{hij} = \sum_g P^w_{hg}\, \mathrm{softmax}_j\Big(\textstyle\sum_{g'} P^l_{gg'}\, s_{g'ij}/\tau\Big)",
+    "A learned matrix mixes the scores of all heads before the softmax, and another mixes their weights after it. A "
+    "weight may be negative, and a row may have any sum.",
+    "Shazeer et al.",
+    2020,
+    "https://arxiv.org/abs/2003.02436",
+    (
+        TEMPERATURE,
+        Param(
+            "mix",
+            "Initial mixing",
+            0.25,
+            0.0,
+            1.0,
+            0.05,
+            meaning="share of the mean of all heads in each head before training; with 0 each head begins "
+            "alone",
+        ),
+    ),
+    "P·softmax(P·s)",
+    traits=frozenset({"mixes heads"}),
+    cost=_talking_cost,
+)
+
+
+# build(config) -> Normalizer: module with forward(scores, mask) -> weights. Traits: "softmax" for the plain one, which
+# fused and chunked kernels can compute; "sums to one" and "at most one" say what a row's weights add up to (neither:
+# anything); "hard" where the gradient is not that of what was computed; "mixes heads" where a head's weights depend on
+# those of other heads and may be negative. None reads more than the keys that may be seen,
+# so a kernel may leave the others out.
+NORMALIZERS = Axis(
+    SOFTMAX,
+    SOFTCAP,
+    SCALABLE_SOFTMAX,
+    SOFTMAX_ONE,
+    SINK,
+    SIGMOID,
+    SOFTPICK,
+    SPARSEMAX,
+    ENTMAX15,
+    ENTMAX,
+    TOP_K,
+    HARD,
+    TALKING_HEADS,
+)

@@ -1,0 +1,194 @@
+"""Positions: how order enters. An encoding adds to x, rotates q and k, or changes the scores (and what they bring)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+from torch import Tensor, nn
+
+from core.attention.positions.absolute import LEARNED, NONE, SINUSOIDAL
+from core.attention.positions.contextual import (
+    COPE,
+    FORGETTING,
+    FORMULA,
+    MULTI_TOKEN,
+    POSITION_TEMPERATURE,
+    SELECTIVE,
+)
+from core.attention.positions.relative import (
+    ALIBI,
+    DEBERTA,
+    FIRE,
+    KERPLE,
+    SHAW,
+    T5_BUCKETS,
+    TRANSFORMER_XL,
+)
+from core.attention.positions.rotary import (
+    GRID_ROPE,
+    LINEAR_ROPE,
+    LLAMA3_ROPE,
+    LONG_ROPE,
+    NTK_ROPE,
+    P_ROPE,
+    ROPE,
+    YARN,
+    Position,
+)
+from core.attention.score_block import ScoreBlock
+from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find
+
+# Several positions at once: rotations one after the other, biases added, then the changes of the scores.
+
+
+class Joined(Position):
+    """Every part acts where it acts alone, in the order of the parts."""
+
+    def __init__(self, parts: Sequence[Position]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.table_count = sum(part.table_count for part in parts)
+
+    def positions(self) -> Iterator[Position]:
+        return (part for part in self.parts if isinstance(part, Position))
+
+    def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
+        return reduce(
+            lambda rotated, part: part.rotate(rotated, offset, length), self.positions(), x
+        )
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        return tuple(table for part in self.positions() for table in part.tables(block))
+
+    def bias(self, block: ScoreBlock) -> Tensor | None:
+        biases: list[Tensor] = []
+        tables = iter(block.tables)
+        for part in self.positions():
+            own = tuple(table for _, table in zip(range(part.table_count), tables, strict=False))
+            if (bias := part.bias(replace(block, tables=own))) is not None:
+                biases.append(bias)
+        return reduce(add, biases) if biases else None
+
+    def adjust(self, scores: Tensor, block: ScoreBlock) -> Tensor:
+        return reduce(lambda adjusted, part: part.adjust(adjusted, block), self.positions(), scores)
+
+    def values(self, weights: Tensor, block: ScoreBlock) -> Tensor | None:
+        values = [
+            value for part in self.positions() if (value := part.values(weights, block)) is not None
+        ]
+        return reduce(add, values) if values else None
+
+
+def entries_of(choice: Choice) -> list[Entry]:
+    """The entry of a position, or of each part of a joined one."""
+    return [find(POSITIONS, "position", leaf.key) for leaf in choice.leaves()]
+
+
+def enters(choice: Choice) -> frozenset[str]:
+    """Where a position acts, with all that it joins: "x", "q, k", "scores"; nothing for none."""
+    return frozenset(item.enters for item in entries_of(choice)) - {""}
+
+
+def _build(config: LayerConfig) -> Position:
+    return Joined(
+        [
+            find(POSITIONS, "position", part.key).build(config.with_(position=part))
+            for part in config.position.parts
+        ]
+    )
+
+
+def _refuse(config: LayerConfig) -> str | None:
+    if len(config.position.parts) < 2:
+        return f"position = and joins two or more positions; got {len(config.position.parts)}; take two, or one alone."
+    for part in config.position.parts:
+        if part.parts:
+            return "position = and joins single positions; take the parts of the inner one instead of it."
+        if "x" in enters(part):
+            return (
+                f"position = and joins what rotates queries and keys or changes scores, and position = {part.key} "
+                "is added to x; take position = rope in its place."
+            )
+        try:
+            config.with_(position=part)
+        except ConfigError as error:
+            return f"position = and has the part {part.key}. {error}"
+    return None
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """The parts that change scores, one after the other: their FLOPs and outputs, and the bytes of the largest."""
+    costs = [
+        find(POSITIONS, "position", part.key).cost(config.with_(position=part), area)
+        for part in config.position.parts
+        if "scores" in enters(part)
+    ]
+    output = sum(cost.output for cost in costs)
+    return Cost(
+        sum(cost.flops for cost in costs),
+        max((cost.bytes for cost in costs), default=0.0) + output,
+        output,
+    )
+
+
+def _tables_cost(config: LayerConfig, area: Area) -> Cost:
+    return sum(
+        (
+            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
+            for part in config.position.parts
+        ),
+        Cost(),
+    )
+
+
+JOINED = Entry(
+    "and",
+    "Two positions",
+    _build,
+    r"p_2 \circ p_1",
+    "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
+    "",
+    2024,
+    "",
+    short="both",
+    enters="scores",
+    parts=(Choice("rope"), Choice("formula")),
+    cost=_cost,
+    tables=_tables_cost,
+    refuse=_refuse,
+)
+
+# build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
+# way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
+# other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
+# vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
+POSITIONS = Axis(
+    NONE,
+    SINUSOIDAL,
+    LEARNED,
+    SHAW,
+    TRANSFORMER_XL,
+    T5_BUCKETS,
+    ROPE,
+    P_ROPE,
+    LINEAR_ROPE,
+    NTK_ROPE,
+    YARN,
+    LONG_ROPE,
+    LLAMA3_ROPE,
+    GRID_ROPE,
+    DEBERTA,
+    ALIBI,
+    KERPLE,
+    FIRE,
+    COPE,
+    FORGETTING,
+    SELECTIVE,
+    MULTI_TOKEN,
+    POSITION_TEMPERATURE,
+    FORMULA,
+    JOINED,
+)

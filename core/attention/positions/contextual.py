@@ -1,0 +1,463 @@
+"""Positions that change scores by what tokens say, or by a rule: CoPE, forgetting, multi-token, selective, a formula."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from core.attention.formula import Formula, parse
+from core.attention.positions.relative import require
+from core.attention.positions.rotary import Position
+from core.attention.score_block import ScoreBlock
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+
+# Positions that are read from the content itself: CoPE (Golovneva 2024) and the forgetting gate (Lin 2025).
+
+
+class Cope(Position):
+    """qᵢᵀ e[pᵢⱼ], pᵢⱼ = Σ σ(sᵢₘ) over m from j to i: a position counted in gated keys. Golovneva 2024, section 4.
+
+    p is fractional, so e is interpolated between its two neighbours; a key after the query, or padding, counts 0.
+    """
+
+    def __init__(self, qk_dim: int, places: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(places, qk_dim).normal_(std=0.02))
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        q = require(block, "q", "cope")
+        counted = block.j <= block.i
+        if block.key_mask is not None:
+            counted = counted & block.key_mask
+        precise = scores.to(
+            torch.promote_types(scores.dtype, torch.float32)
+        )  # a sum over many keys
+        gates = precise.sigmoid().masked_fill(~counted, 0.0)
+        position = (
+            gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
+        )  # (B, H, T, S), from j to the end
+        below = position.floor()
+        share = position - below
+        products = q @ self.table.mT  # (B, H, T, places)
+        bias = (
+            products.gather(-1, below.long()) * (1 - share)
+            + products.gather(-1, position.ceil().long()) * share
+        )
+        return scores + bias.to(scores.dtype)
+
+
+class Forgetting(Position):
+    """Σ log fₗ over l from j + 1 to i, fₗ = σ(wᵀxₗ + b) a head. Lin 2025, section 3.
+
+    For a key after its query the gates between them count likewise (a causal mask hides it). There are gates for keys
+    only, so queries past the last key add none, and decoding with a cache agrees with the whole run. Padding keys have
+    no gate.
+    """
+
+    table_count = 1
+
+    def __init__(self, d_model: int, num_heads: int, start: float) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, num_heads)
+        nn.init.constant_(self.gate.bias, start)
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """The cumulative log of the forget gates up to each key, (B, H, Sx)."""
+        gates = self.gate(require(block, "context", "forgetting")).mT
+        precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
+        logs = F.logsigmoid(gates.to(precise))
+        return (
+            (logs if block.real is None else logs.masked_fill(~block.real[:, None], 0.0)).cumsum(
+                -1
+            ),
+        )
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        context = require(block, "context", "forgetting")
+        (total,) = block.tables or self.tables(block)
+        at_query = total[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
+        between = at_query[..., :, None] - total[..., block.j.flatten()][..., None, :]
+        return -between.abs().to(context.dtype)
+
+
+def _cope_cost(config: LayerConfig, area: Area) -> Cost:
+    """The products of queries and table; then gates, positions, their two neighbours and a share, each a matrix."""
+    heads = config.score_heads
+    products = heads * area.queries * int(config.position["places"])
+    return Cost(2.0 * products * config.qk_dim, 36 * heads * area.cells + 4 * products)
+
+
+def _forgetting_cost(config: LayerConfig, area: Area) -> Cost:
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, 3 * bias, bias)
+
+
+def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
+    gates = config.score_heads * area.keys
+    return Cost(2.0 * gates * config.d_model, 12 * gates, 4 * gates)
+
+
+COPE = Entry(
+    "cope",
+    "CoPE",
+    lambda config: Cope(config.qk_dim, **config.position.kwargs),
+    r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
+    "The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
+    "Golovneva et al.",
+    2024,
+    "https://arxiv.org/abs/2405.18719",
+    (
+        Param(
+            "places",
+            "Places",
+            64,
+            2,
+            4096,
+            1,
+            meaning="number of vectors in the table; larger positions share the last one",
+        ),
+    ),
+    short="+ q·e[Σσ(s)]",
+    enters="scores",
+    traits=frozenset({"adjusts", "whole rows"}),
+    cost=_cope_cost,
+)
+FORGETTING = Entry(
+    "forgetting",
+    "Forgetting gate",
+    lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
+    r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
+    "Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to the "
+    "score.",
+    "Lin et al.",
+    2025,
+    "https://arxiv.org/abs/2503.02130",
+    (
+        Param(
+            "start",
+            "Initial bias",
+            0.0,
+            -5.0,
+            8.0,
+            0.5,
+            meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993",
+        ),
+    ),
+    short="Σ log f",
+    enters="scores",
+    traits=frozenset({"reads x"}),
+    cost=_forgetting_cost,
+    tables=_forgetting_tables,
+)
+
+
+# Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one.
+
+
+class Selective(Position):
+    """sᵢⱼ − Σ max(0, s¹ₘⱼ) over the queries m with j < m < i, s¹ the scores of the first head. Leviathan 2024.
+
+    A token never says it of itself, of a later token or, with `keep_first`, of the first one. A padding query says
+    nothing; between two texts every query speaks, as only keys have a mask. A query may say it of a key that a mask
+    hides from it, which matters only under masks that show the key to a later query. All earlier queries are needed: a
+    layer with a cache computes the whole text again.
+    """
+
+    def __init__(self, keep_first: bool) -> None:
+        super().__init__()
+        self.keep_first = keep_first
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        require_rows(scores, block, "selective")
+        first = scores[:, 0].to(
+            torch.promote_types(scores.dtype, torch.float32)
+        )  # a sum over many queries
+        selected = first.relu().masked_fill(~self.selecting(block), 0.0)
+        before = F.pad(selected, (0, 0, 1, -1)).cumsum(-2)  # (B, T, S): of the rows before each
+        return scores - before[:, None].to(scores.dtype)
+
+    def selecting(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
+        """The cells in which a query may say that a key is no longer needed."""
+        cells = block.j < block.i
+        if self.keep_first:
+            cells = cells & (block.j > 0)
+        return cells if (rows := real_rows(block)) is None else cells & rows
+
+
+def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
+    """ConfigError unless the scores are of all queries, from the first on."""
+    if scores.shape[2] != block.num_queries:
+        raise ConfigError(
+            f"position = {owner} reads the scores of all earlier queries, which are not given here; "
+            "give the whole text, or take position = forgetting."
+        )
+
+
+def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"] | None:
+    """Which queries are no padding, where they are the tokens that the key mask speaks of; None for all of them."""
+    return block.real[:, block.i] if block.real is not None and block.owns_queries else None
+
+
+def needs_all_rows(config: LayerConfig) -> str | None:
+    """The `refuse` of a position that reads earlier rows: only the exact kernel holds them together."""
+    return (
+        None
+        if config.kernel.key == "exact"
+        else (
+            f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
+            f"{config.kernel.key} never holds them together; take kernel = exact, or position = forgetting."
+        )
+    )
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """The first head's scores, masked and summed, then the sums and all scores again."""
+    return Cost(0.0, 4 * area.cells * max(3, 1 + config.score_heads) + area.cells)
+
+
+SELECTIVE = Entry(
+    "selective",
+    "Selective",
+    lambda config: Selective(**config.position.kwargs),
+    r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
+    "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
+    "subtracted from the scores of all later queries.",
+    "Leviathan et al.",
+    2024,
+    "https://arxiv.org/abs/2410.02703",
+    (
+        Param(
+            "keep_first",
+            "Keep the first token",
+            True,
+            meaning="whether the first token can never be selected",
+        ),
+    ),
+    short="− Σ max(0, s¹)",
+    enters="scores",
+    traits=frozenset({"adjusts", "other rows"}),
+    cost=_cost,
+    refuse=needs_all_rows,
+)
+
+
+# Multi-token attention (Golovneva 2025): a score is mixed with those of neighbouring queries and keys.
+
+
+class MultiToken(Position):
+    """Σ θ_ab s of query i − a and key j + b, over a from 0 to c_q − 1 and |b| ≤ c_k / 2. Golovneva 2025, section 3.1.
+
+    Each head has its own θ, a convolution of the score matrix. Before it a score of a key after its query counts 0, as
+    in the authors' code, so no token sees a later one; so does any score of padding (of a padding key alone between two
+    texts, as only keys have a mask). All earlier queries are needed: a
+    layer with a cache computes the whole text again.
+    """
+
+    def __init__(self, num_heads: int, queries: int, keys: int, mix: float) -> None:
+        """θ starts with a share `mix` spread over all its cells, and the rest on the score itself."""
+        super().__init__()
+        theta = torch.full((num_heads, 1, queries, keys), mix / (queries * keys))
+        theta[:, :, -1, keys // 2] += 1.0 - mix  # the last row is that of the query itself
+        self.theta = nn.Parameter(theta)
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        require_rows(scores, block, "multi_token")
+        queries, keys = self.theta.shape[2:]
+        precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        around = F.pad(
+            precise.masked_fill(~self.counted(block), 0.0), (keys // 2, keys // 2, queries - 1, 0)
+        )
+        return F.conv2d(around, self.theta.to(around.dtype), groups=len(self.theta)).to(
+            scores.dtype
+        )
+
+    def counted(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
+        """The cells whose scores count: the key is not after its query, and neither is padding."""
+        cells = block.j <= block.i
+        cells = cells if block.key_mask is None else cells & block.key_mask
+        return cells if (rows := real_rows(block)) is None else cells & rows[:, None]
+
+
+def _refuse(config: LayerConfig) -> str | None:
+    if (keys := int(config.position["keys"])) % 2 == 0:
+        return (
+            f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even; take "
+            f"keys = {keys - 1} or {keys + 1}."
+        )
+    return needs_all_rows(config)
+
+
+def _multi_token_cost(config: LayerConfig, area: Area) -> Cost:
+    """A convolution a head, from a copy of the scores with zeros around it."""
+    queries, keys = int(config.position["queries"]), int(config.position["keys"])
+    around = 4 * config.score_heads * (area.queries + queries - 1) * (area.keys + keys - 1)
+    scores = 4 * config.score_heads * area.cells
+    return Cost(2.0 * queries * keys * config.score_heads * area.cells, scores + around)
+
+
+MULTI_TOKEN = Entry(
+    "multi_token",
+    "Multi-token",
+    lambda config: MultiToken(config.score_heads, **config.position.kwargs),
+    r"\sum_{0 \le a < c_q,\ |b| \le c_k/2} \theta^{h}_{ab}\, s_{i-a,\,j+b}",
+    "Each score is mixed with those of neighbouring keys and of the queries just before, so a token can be found by "
+    "several words that stand together.",
+    "Golovneva et al.",
+    2025,
+    "https://arxiv.org/abs/2504.00927",
+    (
+        Param(
+            "queries",
+            "Queries",
+            6,
+            1,
+            64,
+            1,
+            meaning="number of queries that are mixed: a token and those before it",
+        ),
+        Param(
+            "keys",
+            "Keys",
+            11,
+            1,
+            127,
+            2,
+            meaning="number of neighbouring keys that are mixed, an odd number",
+        ),
+        Param(
+            "mix",
+            "Initial mixing",
+            0.25,
+            0.0,
+            1.0,
+            0.05,
+            meaning="share of the mean of all neighbours in each score before training; with 0, as in the paper, each "
+            "score begins alone",
+        ),
+    ),
+    short="Σ θ·s around (i, j)",
+    enters="scores",
+    traits=frozenset({"adjusts", "other rows", "whole rows"}),
+    cost=_multi_token_cost,
+    refuse=_refuse,
+)
+
+
+# A temperature that falls with the position of the query, as in the layers of Llama 4 without rotation.
+
+
+class PositionTemperature(Position):
+    """sᵢⱼ · (1 + a·log(1 + ⌊(i + 1)/n⌋)): scores grow with the query's position, in steps of n positions. Llama 4.
+
+    Without it a softmax becomes flatter as a query sees more keys (Nakanishi 2025). The model multiplies the query,
+    which gives the same scores.
+    """
+
+    def __init__(self, growth: float, step: int) -> None:
+        super().__init__()
+        self.growth, self.step = growth, step
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        steps = torch.div(block.i + 1, self.step, rounding_mode="floor")  # (T, 1)
+        steps = steps.to(torch.promote_types(scores.dtype, torch.float32))
+        return scores * (1.0 + self.growth * steps.log1p()).to(scores.dtype)
+
+
+def _temperature_cost(config: LayerConfig, area: Area) -> Cost:
+    return Cost(0.0, 4 * config.score_heads * area.cells)
+
+
+POSITION_TEMPERATURE = Entry(
+    "position_temperature",
+    "Temperature by position",
+    lambda config: PositionTemperature(**config.position.kwargs),
+    r"s_{ij} \cdot \left(1 + a \log\left(1 + \left\lfloor \tfrac{i + 1}{n} \right\rfloor\right)\right)",
+    "Scores grow with the logarithm of the query's position, so a query that sees many keys still has large weights. "
+    "The positions of the keys have no effect.",
+    "Meta",
+    2025,
+    "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+    (
+        Param(
+            "growth",
+            "Growth a",
+            0.1,
+            0.0,
+            2.0,
+            0.05,
+            meaning="growth a of the scores with the logarithm of the position; 0.1 in Llama 4",
+        ),
+        Param(
+            "step",
+            "Step n",
+            1,
+            1,
+            65536,
+            1,
+            meaning="number of positions n with the same factor; 8,192 in Llama 4",
+        ),
+    ),
+    short="s·(1 + a·log(1 + i / {step}))",
+    enters="scores",
+    traits=frozenset({"adjusts"}),
+    cost=_temperature_cost,
+)
+
+
+class Typed(Position):
+    """New scores by a formula over score, i, j, h, T and S, after scale and before the mask."""
+
+    def __init__(self, formula: str) -> None:
+        super().__init__()
+        self.formula: Formula = parse(formula, "score")
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        return self.formula(block, scores)
+
+    def latex(self) -> str:
+        """The typed formula as an equation, which pages show instead of the entry's."""
+        return r"s_{ij} \leftarrow " + self.formula.latex()
+
+
+def _typed_cost(config: LayerConfig, area: Area) -> Cost:
+    """About three matrices at once."""
+    return Cost(0.0, 4 * config.score_heads * area.cells * 3)
+
+
+FORMULA = Entry(
+    "formula",
+    "Formula",
+    lambda config: Typed(**config.position.kwargs),
+    r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
+    "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
+    "T and S.",
+    "",
+    2024,
+    "",
+    (
+        Param(
+            "formula",
+            "Formula",
+            "score - 0.5*abs(i-j)",
+            parse=lambda text: parse(text, "score"),
+            meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
+            "log, sqrt and others",
+        ),
+    ),
+    short="{formula}",
+    enters="scores",
+    traits=frozenset({"adjusts"}),
+    cost=_typed_cost,
+)

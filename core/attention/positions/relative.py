@@ -1,0 +1,586 @@
+"""Positions by distance: biases (ALiBi, T5, KERPLE, FIRE), and vectors of the distance (Shaw, Transformer-XL, DeBERTa)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from core.attention.positions.absolute import sinusoids
+from core.attention.positions.rotary import Position
+from core.attention.score_block import ScoreBlock, dot_product_scale, eager_cache
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+
+# What position entries share: checked access to a block, and products with a table of vectors by distance.
+
+
+def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
+    """A tensor of the block (q, k, x or context); ConfigError names the position that needs it when it is None."""
+    tensor = getattr(block, name)
+    if tensor is None:
+        raise ConfigError(
+            f"position = {owner} reads {name}, which is not given here; give it, or take a position "
+            "that needs only distances (alibi, t5)."
+        )
+    return tensor
+
+
+def clipped_rows(block: ScoreBlock, most: int) -> tuple[Int[Tensor, "T S"], slice]:
+    """For each cell the row of a table of 2·most + 1 vectors, and the slice of rows that the block reads.
+
+    A cell reads row j − i, clipped to −most … most and counted from the slice's start.
+    """
+    rows = table_rows(-block.high, -block.low, most, 2 * most + 1)
+    return (block.j - block.i).clamp(-most, most) + (most - rows.start), rows
+
+
+def table_rows(low: int, high: int, zero: int, vectors: int) -> slice:
+    """The rows of a table for distances low … high, clipped at both ends; row `zero` is distance 0.
+
+    All rows in a compiled graph, which serves all lengths.
+    """
+    if torch.compiler.is_compiling():
+        return slice(0, vectors)
+    first, last = (min(max(distance + zero, 0), vectors - 1) for distance in (low, high))
+    return slice(first, last + 1)
+
+
+def gather_by_distance(
+    content: Float[Tensor, "B H T D"],
+    table: Float[Tensor, "H_ N D"],
+    row: Int[Tensor, "T S"],
+) -> Float[Tensor, "B H T S"]:
+    """contentᵢ · table[row of (i, j)]: each query's products with the N vectors, from which each cell takes one.
+
+    `table` is one for all heads, (1, N, D), or one a head, (H, N, D).
+    """
+    products = content @ table.mT  # (B, H, T, N)
+    return products.gather(-1, row.expand(*products.shape[:2], *row.shape))
+
+
+# Positions as a bias on the scores by distance: ALiBi (Press 2022), and T5's learned buckets (Raffel 2020).
+
+
+@eager_cache(maxsize=32)
+def alibi_slopes(
+    num_heads: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Float[Tensor, " H"]:
+    """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes.
+
+    Cached: never change the result.
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
+    with torch.inference_mode(False):
+        return torch.tensor(slopes, dtype=dtype, device=device)
+
+
+class Alibi(Position):
+    """−m_h · |i − j|: equal to Press's −m_h (i − j) wherever a causal mask lets it be seen, symmetric elsewhere."""
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        precise = torch.promote_types(block.dtype, torch.float32)
+        slopes = alibi_slopes(self.num_heads, precise, block.i.device)
+        return (-slopes[:, None, None] * (block.i - block.j).abs()).to(block.dtype)
+
+
+def _alibi_cost(config: LayerConfig, area: Area) -> Cost:
+    """Distances in whole numbers, then a bias."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, 8 * area.cells + max(8 * area.cells, bias), bias)
+
+
+ALIBI = Entry(
+    "alibi",
+    "ALiBi",
+    lambda config: Alibi(config.score_heads),
+    r"-m_h\,|i - j|,\quad m_h = 2^{-8(h+1)/H}",
+    "A penalty that grows linearly with the distance is subtracted from each score. Each head has its slope.",
+    "Press et al.",
+    2022,
+    "https://arxiv.org/abs/2108.12409",
+    short="− m·|i−j|",
+    enters="scores",
+    cost=_alibi_cost,
+)
+
+
+def bucket(
+    distance: Int[Tensor, "*cells"],
+    bidirectional: bool = True,
+    buckets: int = 32,
+    max_distance: int = 128,
+) -> Int[Tensor, "*cells"]:
+    """The bucket of j − i: half of them hold one distance each, the others grow logarithmically up to `max_distance`.
+
+    With `bidirectional`, keys after the query have separate buckets; without, they share that of distance 0.
+    """
+    first: Tensor | int = 0
+    if bidirectional:
+        buckets //= 2
+        first = (distance > 0) * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    # The clamp avoids log(0); always fp32, since another precision may move a boundary.
+    ratio = (distance.clamp(min=1).float() / exact).log() / math.log(max_distance / exact)
+    far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return first + torch.where(distance < exact, distance, far)
+
+
+class T5(Position):
+    """b[bucket(j − i)], one learned number a head and bucket. Raffel 2020, section 2.1 (T5's dot product has no √D)."""
+
+    def __init__(
+        self, d_model: int, num_heads: int, buckets: int, max_distance: int, bidirectional: bool
+    ) -> None:
+        super().__init__()
+        self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
+        self.table = nn.Parameter(torch.empty(buckets, num_heads).normal_(std=d_model**-0.5))
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        rows = bucket(block.j - block.i, self.bidirectional, self.buckets, self.max_distance)
+        return self.table[rows].permute(2, 0, 1).to(block.dtype)
+
+
+def _refuse_t5(config: LayerConfig) -> str | None:
+    buckets, farthest = int(config.position["buckets"]), int(config.position["max_distance"])
+    exact = buckets // 4 if config.position["bidirectional"] else buckets // 2
+    if farthest <= exact:
+        return (
+            f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
+            f"none up to max_distance = {farthest}; take max_distance ≥ {exact + 1}, or fewer buckets."
+        )
+    return None
+
+
+def _t5_cost(config: LayerConfig, area: Area) -> Cost:
+    """Buckets through logarithms, in matrices of T × S, then a bias."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, max(40 * area.cells, 8 * area.cells + bias), bias)
+
+
+T5_BUCKETS = Entry(
+    "t5",
+    "T5 buckets",
+    lambda config: T5(config.d_model, config.score_heads, **config.position.kwargs),
+    r"b_h[\mathrm{bucket}(j - i)]",
+    "Each head learns a bias for each short distance, and one for each range of long distances. The ranges grow with "
+    "the distance.",
+    "Raffel et al.",
+    2020,
+    "https://arxiv.org/abs/1910.10683",
+    (
+        Param(
+            "buckets", "Buckets", 32, 4, 256, 2, meaning="number of learned biases for each head"
+        ),
+        Param(
+            "max_distance",
+            "Farthest distance",
+            128,
+            2,
+            4096,
+            1,
+            meaning="distance from which all share one bucket",
+        ),
+        Param(
+            "bidirectional",
+            "Both directions",
+            True,
+            meaning="whether half of the buckets are for keys after the query; off in the decoder of T5",
+        ),
+    ),
+    short="+ b[bucket(j−i)]",
+    enters="scores",
+    refuse=_refuse_t5,
+    cost=_t5_cost,
+)
+
+
+# Biases that are a learned function of the distance: KERPLE (Chi 2022) and FIRE (Li 2024).
+
+
+FIRE_EPS = 1e-6  # the authors': keeps the ratio finite when c reaches 0
+
+
+class Kerple(Position):
+    """−r₁ log(1 + r₂|i − j|), or −r₁|i − j|^r₂ with r₂ ≤ 2: kernels of the distance. Chi 2022.
+
+    r₁ and r₂ are positive numbers a head, here a softplus (2σ for the exponent) of what is learned.
+    """
+
+    def __init__(self, num_heads: int, kernel: str) -> None:
+        super().__init__()
+        self.kernel = kernel
+        first = torch.empty(num_heads).uniform_(
+            0.05, 2.0
+        )  # the authors start r₁ in 0 … 2 and r₂ in 0 … 1
+        second = torch.empty(num_heads).uniform_(0.05, 1.0)
+        self.slope = nn.Parameter(first.expm1().log())  # the inverse of softplus
+        self.shape = nn.Parameter(second.expm1().log() if kernel == "log" else (second / 2).logit())
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        distance = (block.i - block.j).abs().to(self.slope.dtype)
+        slope = F.softplus(self.slope)[:, None, None]
+        if self.kernel == "log":
+            penalty = torch.log1p(F.softplus(self.shape)[:, None, None] * distance)
+        else:
+            penalty = distance ** (2 * self.shape.sigmoid()[:, None, None])
+        return (-slope * penalty).to(block.dtype)
+
+
+class Fire(Position):
+    """f(ψ(|i − j|) / ψ(max(i, L))), ψ(x) = log(c·x + 1), f a small network from 1 to H. Li 2024.
+
+    The distance is read relative to the query's position, so that a longer text gives no unseen input. c and the
+    threshold L = |m| · L₀ are learned.
+    """
+
+    def __init__(self, num_heads: int, hidden: int, threshold: float) -> None:
+        super().__init__()
+        self.threshold = threshold
+        self.network = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, num_heads))
+        self.stretch = nn.Parameter(torch.tensor(0.1))  # c, and below m: where the authors start
+        self.multiple = nn.Parameter(torch.tensor(1.0))
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        position = block.i.to(self.stretch.dtype)
+        longest = torch.maximum(position, (self.multiple * self.threshold).abs())  # (T, 1)
+        share = self.squeeze(position - block.j) / (self.squeeze(longest) + FIRE_EPS)
+        return self.network(share[..., None]).permute(2, 0, 1).to(block.dtype)
+
+    def squeeze(self, distance: Tensor) -> Tensor:
+        return torch.log1p((self.stretch * distance).abs())
+
+
+def _kerple_cost(config: LayerConfig, area: Area) -> Cost:
+    """Distances, and two matrices a head in the last step."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, 4 * area.cells + max(16 * area.cells, 2 * bias), bias)
+
+
+def _fire_cost(config: LayerConfig, area: Area) -> Cost:
+    """A network for each cell, with hidden numbers held before and after the ReLU."""
+    cells, hidden, bias = (
+        area.cells,
+        int(config.position["hidden"]),
+        4 * config.score_heads * area.cells,
+    )
+    return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)
+
+
+KERPLE = Entry(
+    "kerple",
+    "KERPLE",
+    lambda config: Kerple(config.score_heads, **config.position.kwargs),
+    r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
+    "A learned penalty, a logarithm or a power of the distance, is subtracted from each score.",
+    "Chi et al.",
+    2022,
+    "https://arxiv.org/abs/2205.09921",
+    (
+        Param(
+            "kernel",
+            "Kernel",
+            "log",
+            choices=("log", "power"),
+            labels=("Logarithm", "Power"),
+            meaning="shape of the penalty: r₁ log(1 + r₂ distance), or r₁ distance to the power r₂",
+        ),
+    ),
+    short="− kernel(|i−j|)",
+    enters="scores",
+    cost=_kerple_cost,
+)
+FIRE = Entry(
+    "fire",
+    "FIRE",
+    lambda config: Fire(config.score_heads, **config.position.kwargs),
+    r"f_\theta\!\left(\frac{\psi(|i - j|)}{\psi(\max(i, L))}\right)_h,\quad \psi(x) = \log(c\,x + 1)",
+    "A small network computes the bias from the distance divided by the query’s position, so its input stays between "
+    "0 and 1 in longer texts.",
+    "Li et al.",
+    2024,
+    "https://arxiv.org/abs/2310.04418",
+    (
+        Param("hidden", "Hidden size", 32, 1, 256, 1, meaning="width of the network"),
+        Param(
+            "threshold",
+            "Threshold L",
+            512.0,
+            1.0,
+            65536.0,
+            1.0,
+            meaning="position up to which all queries share one denominator; its initial value, as it is learned",
+        ),
+    ),
+    short="+ f(ψ|i−j| / ψ(i))",
+    enters="scores",
+    cost=_fire_cost,
+)
+
+
+class Shaw(Position):
+    """qᵢᵀ(kⱼ + aᴷ)/√D and Σ w (vⱼ + aⱽ), a = the vector of clip(j − i, ±K) for all heads. Shaw 2018, equations 3, 4.
+
+    The key side is a bias, divided by the same √D as the content; the value side is added to the output.
+    """
+
+    def __init__(self, qk_dim: int, v_dim: int, distance: int, values: bool) -> None:
+        super().__init__()
+        self.distance, self.scale = distance, dot_product_scale(qk_dim)
+        self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance + 1, qk_dim)))
+        self.value = (
+            nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance + 1, v_dim)))
+            if values
+            else None
+        )
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q = require(block, "q", "shaw")
+        row, read = clipped_rows(block, self.distance)
+        return gather_by_distance(q * self.scale, self.key[None, read], row)
+
+    def values(
+        self, weights: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T E"] | None:
+        if self.value is None:
+            return None
+        row, read = clipped_rows(block, self.distance)
+        vectors, row = self.value[read], row.expand(*weights.shape[:2], -1, -1)
+        by_distance = weights.new_zeros(*weights.shape[:3], len(vectors)).scatter_add(
+            -1, row, weights
+        )
+        return (
+            by_distance @ vectors
+        )  # the sum of weights at each distance, times that distance's vector
+
+
+class TransformerXL(Position):
+    """(uᵀkⱼ + (qᵢ + v)ᵀ W r) / √D with r the sinusoids of i − j. Dai 2019, section 3.3: its terms b, c and d."""
+
+    table_count = 1
+
+    def __init__(self, d_model: int, num_heads: int, qk_dim: int, base: float) -> None:
+        super().__init__()
+        self.d_model, self.base, self.scale = d_model, base, dot_product_scale(qk_dim)
+        self.project = nn.Linear(d_model, num_heads * qk_dim, bias=False)
+        self.content = nn.Parameter(torch.zeros(num_heads, qk_dim))  # u
+        self.place = nn.Parameter(torch.zeros(num_heads, qk_dim))  # v
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """W r of every distance i − j, (H, T + S − 1, D), the least first."""
+        q = require(block, "q", "transformer_xl")
+        distances = torch.arange(least(block), block.num_queries, dtype=torch.float64)
+        waves = sinusoids(distances, self.d_model, self.base).to(q)
+        return (rearrange(self.project(waves), "n (h d) -> h n d", h=len(self.place)),)
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q, k = require(block, "q", "transformer_xl"), require(block, "k", "transformer_xl")
+        (table,) = block.tables or self.tables(block)
+        first = least(block)
+        by_distance = gather_by_distance(
+            q + self.place[:, None],
+            table[:, block.low - first : block.high - first + 1],
+            block.i - block.j - block.low,
+        )
+        by_content = self.content[:, None] @ k.mT  # (B, H, 1, S): the same for every query
+        return (by_distance + by_content) * self.scale
+
+
+class Deberta(Position):
+    """(qᵢᵀkⱼ + qᵢᵀKʳ + kⱼᵀQʳ) / √(3D), Kʳ and Qʳ maps of the vector of clip(i − j). He 2021, equation 4.
+
+    The two new terms are a bias over √D, and `adjust` divides all three by √3. The index of Qʳ is i − j, as in the
+    authors' code; the paper's δ(j, i) only reverses the learned table.
+    """
+
+    table_count = 2
+
+    def __init__(self, d_model: int, num_heads: int, qk_dim: int, distance: int) -> None:
+        super().__init__()
+        self.distance, self.num_heads, self.scale = distance, num_heads, dot_product_scale(qk_dim)
+        self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance, d_model)))
+        self.key = nn.Linear(d_model, num_heads * qk_dim, bias=False)
+        self.query = nn.Linear(d_model, num_heads * qk_dim, bias=False)
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """Kʳ and Qʳ, (H, 2k, D) each."""
+        return tuple(
+            rearrange(turn(self.table), "n (h d) -> h n d", h=self.num_heads)
+            for turn in (self.key, self.query)
+        )
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q, k = require(block, "q", "deberta"), require(block, "k", "deberta")
+        read = table_rows(block.low, block.high, self.distance, 2 * self.distance)
+        row = (block.i - block.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
+        keys, queries = (table[:, read] for table in block.tables or self.tables(block))
+        content_to_place = gather_by_distance(q, keys, row)
+        place_to_content = gather_by_distance(k, queries, row.mT).mT
+        return (content_to_place + place_to_content) * self.scale
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        return scores * 3**-0.5
+
+
+def least(block: ScoreBlock) -> int:
+    """The least distance i − j of the whole matrix."""
+    return block.offset - block.num_keys + 1
+
+
+def _gathered_cost(config: LayerConfig, area: Area, vectors: int, contents: int) -> Cost:
+    """Products of so many contents and vectors, and a bias gathered from them by a matrix of distances."""
+    products = contents * vectors * config.score_heads
+    bias = 4 * config.score_heads * area.cells
+    return Cost(2.0 * products * config.qk_dim, 4 * products + 8 * area.cells + bias, bias)
+
+
+def _shaw_cost(config: LayerConfig, area: Area) -> Cost:
+    most = int(config.position["distance"])
+    read = table_rows(-area.high, -area.low, most, 2 * most + 1)
+    vectors = read.stop - read.start
+    keys = _gathered_cost(config, area, vectors, area.queries)
+    if not config.position["values"]:
+        return keys
+    sums = config.num_heads * area.queries * vectors
+    return Cost(
+        keys.flops + 2.0 * sums * config.v_dim,
+        max(keys.bytes, 8 * sums + 16 * area.cells),
+        keys.output,
+    )
+
+
+def _transformer_xl_cost(config: LayerConfig, area: Area) -> Cost:
+    met, cells = (
+        _gathered_cost(config, area, area.high - area.low + 1, area.queries),
+        config.score_heads * area.cells,
+    )
+    key_bias = 2.0 * config.score_heads * area.keys * config.qk_dim
+    return Cost(met.flops + key_bias, max(met.bytes, 12 * cells), met.output)
+
+
+def _transformer_xl_tables(config: LayerConfig, area: Area) -> Cost:
+    vectors, wide = area.high - area.low + 1, config.score_heads * config.qk_dim
+    return Cost(
+        2.0 * vectors * config.d_model * wide,
+        4 * vectors * max(wide + config.d_model, 6 * config.d_model),
+        4 * vectors * wide,
+    )
+
+
+def _deberta_cost(config: LayerConfig, area: Area) -> Cost:
+    most = int(config.position["distance"])
+    read = table_rows(area.low, area.high, most, 2 * most)
+    met = _gathered_cost(config, area, read.stop - read.start, area.queries + area.keys)
+    return Cost(met.flops, max(met.bytes, 4 * met.output), met.output)
+
+
+def _deberta_tables(config: LayerConfig, area: Area) -> Cost:
+    vectors, wide = 2 * int(config.position["distance"]), config.score_heads * config.qk_dim
+    return Cost(4.0 * vectors * config.d_model * wide, 8 * vectors * wide, 8 * vectors * wide)
+
+
+SHAW = Entry(
+    "shaw",
+    "Relative (Shaw)",
+    lambda config: Shaw(config.qk_dim, config.v_dim, **config.position.kwargs),
+    r"\frac{q_i^\top a^K_c}{\sqrt{D}},\quad o_i \mathrel{+}= \sum_j w_{ij}\,a^V_c,\quad c = \mathrm{clip}(j-i,\,\pm K)",
+    "Each distance, up to a largest one, has a learned vector that is added to the key, and another that is added to "
+    "the value.",
+    "Shaw et al.",
+    2018,
+    "https://arxiv.org/abs/1803.02155",
+    (
+        Param(
+            "distance",
+            "Farthest distance",
+            16,
+            1,
+            512,
+            1,
+            meaning="distance K; larger distances share the last vector",
+        ),
+        Param(
+            "values",
+            "Value term",
+            True,
+            meaning="whether a vector for the distance is also added to the value",
+        ),
+    ),
+    short="q·a[j−i]/√D",
+    enters="scores",
+    traits=frozenset({"values"}),
+    cost=_shaw_cost,
+)
+TRANSFORMER_XL = Entry(
+    "transformer_xl",
+    "Transformer-XL",
+    lambda config: TransformerXL(
+        config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs
+    ),
+    r"\frac{u_h^\top k_j + (q_i + v_h)^\top W_r\, r_{i-j}}{\sqrt{D}}",
+    "Queries are also compared with sinusoids of the distance, and each head has two learned vectors: one for "
+    "content, one for distance.",
+    "Dai et al.",
+    2019,
+    "https://arxiv.org/abs/1901.02860",
+    (
+        Param(
+            "base",
+            "Base",
+            10000.0,
+            2.0,
+            1e6,
+            1.0,
+            meaning="ratio of the longest wavelength to the shortest",
+        ),
+    ),
+    short="(u·k + (q+v)·r[i−j])/√D",
+    enters="scores",
+    cost=_transformer_xl_cost,
+    tables=_transformer_xl_tables,
+)
+DEBERTA = Entry(
+    "deberta",
+    "Disentangled (DeBERTa)",
+    lambda config: Deberta(
+        config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs
+    ),
+    r"\frac{q_i^\top k_j + q_i^\top K^r_{\mathrm{clip}(i-j)} + k_j^\top Q^r_{\mathrm{clip}(i-j)}}{\sqrt{3D}}",
+    "The score has three terms: query with key, query with distance, and key with distance. Their sum is divided by "
+    "√(3D).",
+    "He et al.",
+    2021,
+    "https://arxiv.org/abs/2006.03654",
+    (
+        Param(
+            "distance",
+            "Farthest distance",
+            128,
+            1,
+            512,
+            1,
+            meaning="distance k; larger distances share the last vectors",
+        ),
+    ),
+    short="(qk + q·K[i−j] + k·Q[i−j])/√3D",
+    enters="scores",
+    traits=frozenset({"adjusts"}),
+    cost=_deberta_cost,
+    tables=_deberta_tables,
+)

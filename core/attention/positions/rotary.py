@@ -1,0 +1,685 @@
+"""Rotary positions (Su 2021): the base class Position, RoPE, its forms for longer texts, of grids, and of some pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from core.attention.score_block import ScoreBlock, eager_cache
+from core.entries import ConfigError, Entry, LayerConfig, Param, quote
+
+# Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
+
+
+class Position(nn.Module):
+    """No position: x, q and k pass unchanged, nothing is added to scores or output. An encoding overrides its part."""
+
+    table_count = 0  # how many tables `tables` returns
+
+    def add(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B T C"]:
+        """x with its positions added; `offset` is the position of x's first token."""
+        return x
+
+    def rotate(
+        self,
+        x: Float[Tensor, "B H T D"],
+        offset: int = 0,
+        length: int | None = None,
+    ) -> Float[Tensor, "B H T D"]:
+        """Queries or keys rotated by their positions; `length` is the whole sequence's, offset + T unless given."""
+        return x
+
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """What `bias` reads that is the same for every block; computed once a call and passed in `block.tables`."""
+        return ()
+
+    def bias(self, block: ScoreBlock) -> Float[Tensor, ...] | None:
+        """What is added to the scores, broadcastable to (B, H, T, S), in their dtype; None for nothing."""
+        return None
+
+    def adjust(
+        self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T S"]:
+        """The scores after scale and bias, changed in a way that is no bias (trait "adjusts")."""
+        return scores
+
+    def values(
+        self, weights: Float[Tensor, "B H T S"], block: ScoreBlock
+    ) -> Float[Tensor, "B H T E"] | None:
+        """What is added to weights · v (trait "values"); None for nothing."""
+        return None
+
+
+STRIDE = 64  # positions by which tables of angles grow
+
+
+class Rotary(Position):
+    """R_i q and R_i k: pair m of dimensions is rotated by i · base^(−2m/D). Su 2021, section 3.2.
+
+    Of D dimensions the first `share` rotate, in whole pairs; the others see no position (GPT-NeoX, section 2.1).
+    """
+
+    amplitude = 1.0
+
+    def __init__(self, head_dim: int, base: float, layout: str, share: float = 1.0) -> None:
+        super().__init__()
+        self.base, self.layout = base, layout
+        self.dims = max(2, 2 * int(head_dim * share / 2))
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        """Radians per position, for each pair, in a sequence of that length; fp64."""
+        return plain_frequencies(self.base, self.dims)
+
+    def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
+        end = offset + x.shape[-2]
+        frequencies = self.frequencies(end if length is None else length)
+        kind = (self.amplitude, self.layout, x.dtype, x.device)
+        if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
+            cos, sin = cos_sin(frequencies, offset, end, *kind)
+        else:
+            cos, sin = rows_of_table(tuple(frequencies.tolist()), offset, end, *kind)
+        if self.dims == x.shape[-1]:
+            return rotate_pairs(x, cos, sin, self.layout)
+        rotated, plain = x[..., : self.dims], x[..., self.dims :]
+        return torch.cat((rotate_pairs(rotated, cos, sin, self.layout), plain), dim=-1)
+
+
+@eager_cache(maxsize=32)
+def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
+    """base^(−2m/dims) for each pair m; fp64. Cached: never change the result."""
+    with torch.inference_mode(False):
+        return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
+
+
+def rotate_pairs(
+    x: Tensor, cos: Float[Tensor, "T D"], sin: Float[Tensor, "T D"], layout: str
+) -> Tensor:
+    """Each pair of dimensions of x (…, T, D) rotated by the angle of the `tables_of_pairs` cos and sin.
+
+    The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
+    """
+    if layout == "halves":
+        partners = x.roll(x.shape[-1] // 2, -1)
+    else:
+        partners = torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+    return torch.addcmul(x * cos, partners, sin)
+
+
+def tables_of_pairs(
+    cos: Float[Tensor, "*T half"],
+    sin: Float[Tensor, "*T half"],
+    layout: str,
+) -> tuple[Float[Tensor, "*T D"], Float[Tensor, "*T D"]]:
+    """What multiplies each dimension and what its partner: cos of the pair, and −sin for the first, sin for the second."""
+    if layout == "halves":
+        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+    return torch.stack((cos, cos), dim=-1).flatten(-2), torch.stack((-sin, sin), dim=-1).flatten(-2)
+
+
+def cos_sin(
+    frequencies: Float[Tensor, " half"],
+    start: int,
+    stop: int,
+    amplitude: float,
+    layout: str,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
+    """The `tables_of_pairs` of position · frequency; angles in fp64, which large positions need."""
+    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequencies
+    cos, sin = ((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))
+    return tables_of_pairs(cos, sin, layout)
+
+
+@lru_cache(maxsize=32)
+def rows_of_table(
+    frequencies: tuple[float, ...], start: int, stop: int, *kind: Any
+) -> tuple[Tensor, Tensor]:
+    """`cos_sin`, cached for all layers of a step; it is cut from a table that serves STRIDE steps of decoding."""
+    first, last = start - start % STRIDE, stop + -stop % STRIDE
+    cos, sin = cached_cos_sin(frequencies, first, last, *kind)
+    return cos[start - first : stop - first], sin[start - first : stop - first]
+
+
+@lru_cache(maxsize=32)
+def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor, Tensor]:
+    """`cos_sin`, cached; outside inference mode, whose tensors cannot be used in training."""
+    with torch.inference_mode(False):
+        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *table)
+
+
+def refuse_odd(config: LayerConfig) -> str | None:
+    """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone."""
+    if config.qk_dim % 2 and (
+        config.qk_dim == 1 or config.position.kwargs.get("share", 1.0) == 1.0
+    ):
+        return (
+            f"position = {config.position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
+            f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
+            f"size, {config.qk_dim}; take an even one, or position = alibi."
+        )
+    return None
+
+
+ROTARY_PARAMS = (
+    Param(
+        "base",
+        "Base",
+        10000.0,
+        2.0,
+        1e7,
+        1.0,
+        meaning="ratio of the longest wavelength to the shortest",
+    ),
+    Param(
+        "layout",
+        "Layout",
+        "halves",
+        choices=("halves", "interleaved"),
+        meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
+    ),
+    Param(
+        "share",
+        "Rotary share",
+        1.0,
+        0.05,
+        1.0,
+        0.05,
+        meaning="share of the dimensions that are rotated, in whole pairs; the others have no position",
+    ),
+)
+ROPE = Entry(
+    "rope",
+    "RoPE",
+    lambda config: Rotary(config.qk_dim, **config.position.kwargs),
+    r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
+    "Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
+    "Su et al.",
+    2021,
+    "https://arxiv.org/abs/2104.09864",
+    ROTARY_PARAMS,
+    short="(R[i] q)·(R[j] k)",
+    enters="q, k",
+    refuse=refuse_odd,
+)
+
+
+# Rotary positions scaled to texts longer than in training: linear, dynamic NTK, YaRN and Llama 3.
+
+
+SMALLEST_RAMP = 0.001  # the authors of YaRN, where both ends of the ramp meet
+YARN_GROWTH = 0.1  # of the temperature with ln(factor), fitted by the authors of YaRN
+
+
+class Linear(Rotary):
+    """Every position is divided by `factor`, so that a longer text stays within the trained angles. Chen 2023."""
+
+    def __init__(
+        self, head_dim: int, base: float, layout: str, share: float, factor: float
+    ) -> None:
+        super().__init__(head_dim, base, layout, share)
+        self.factor = factor
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        return super().frequencies(length) / self.factor
+
+
+class DynamicNtk(Rotary):
+    """The base is multiplied by (s·L/L₀ − (s − 1))^(d/(d−2)) for a length L beyond the trained L₀. Peng 2023, 3.3.
+
+    Slow pairs are stretched, the fastest stays. The angles depend on the length, so cached keys must be rotated again.
+    """
+
+    def __init__(
+        self, head_dim: int, base: float, layout: str, share: float, factor: float, original: int
+    ) -> None:
+        super().__init__(head_dim, base, layout, share)
+        self.factor, self.original = factor, original
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        if self.dims == 2:
+            return super().frequencies(length)  # the fastest pair is the only one
+        grown = self.factor * max(length, self.original) / self.original - (self.factor - 1)
+        base = self.base * grown ** (self.dims / (self.dims - 2))
+        return base ** (-torch.arange(0, self.dims, 2, dtype=torch.float64) / self.dims)
+
+
+class Yarn(Rotary):
+    """Fast pairs stay, slow ones are divided by `factor`, with a ramp between. Peng 2023.
+
+    A pair is fast when it makes more than `fast` turns within the original length, slow below `slow` (section 3.2).
+    The amplitude 0.1 ln s + 1 stands for a softmax temperature (section 3.4): it multiplies q and k, so a score twice.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float,
+        layout: str,
+        share: float,
+        factor: float,
+        original: int,
+        fast: float,
+        slow: float,
+    ) -> None:
+        super().__init__(head_dim, base, layout, share)
+        self.factor, self.original, self.fast, self.slow = factor, original, fast, slow
+        self.amplitude = YARN_GROWTH * math.log(factor) + 1.0
+
+    def pair_of(self, turns: float) -> float:
+        """The dimension that makes so many turns within the original length."""
+        return (
+            self.dims * math.log(self.original / (turns * 2 * math.pi)) / (2 * math.log(self.base))
+        )
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        plain = super().frequencies(length)
+        low = max(math.floor(self.pair_of(self.fast)), 0)
+        high = min(math.ceil(self.pair_of(self.slow)), self.dims - 1)
+        width = high - low if high != low else SMALLEST_RAMP
+        slow = ((torch.arange(len(plain), dtype=torch.float64) - low) / width).clamp(0, 1)
+        return plain * (1 - slow) + plain / self.factor * slow
+
+
+class Llama3(Rotary):
+    """As YaRN, with the ramp in wavelengths: below L₀/high they stay, above L₀/low they are divided. Llama 3, 2024."""
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float,
+        layout: str,
+        share: float,
+        factor: float,
+        original: int,
+        low: float,
+        high: float,
+    ) -> None:
+        super().__init__(head_dim, base, layout, share)
+        self.factor, self.original, self.low, self.high = factor, original, low, high
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        plain = super().frequencies(length)
+        turns = self.original * plain / (2 * math.pi)  # within the original length
+        fast = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return plain * fast + plain / self.factor * (1 - fast)
+
+
+def _entry(
+    key: str,
+    name: str,
+    kind: type[Rotary],
+    latex: str,
+    meaning: str,
+    paper: str,
+    year: int,
+    url: str,
+    short: str,
+    *params: Param,
+    traits: frozenset[str] = frozenset(),
+) -> Entry:
+    return Entry(
+        key,
+        name,
+        lambda config: kind(config.qk_dim, **config.position.kwargs),
+        latex,
+        meaning,
+        paper,
+        year,
+        url,
+        (*params, *ROTARY_PARAMS),
+        short=short,
+        enters="q, k",
+        traits=traits,
+        refuse=refuse_odd,
+    )
+
+
+def _factor(default: float) -> Param:
+    return Param(
+        "factor", "Factor", default, 1.0, 128.0, 0.5, meaning="factor by which texts become longer"
+    )
+
+
+def _original(default: int) -> Param:
+    return Param(
+        "original",
+        "Original length",
+        default,
+        32,
+        1_048_576,
+        1,
+        meaning="length of the texts in training",
+    )
+
+
+LINEAR_ROPE = _entry(
+    "linear_rope",
+    "RoPE, linear scaling",
+    Linear,
+    r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
+    "Positions are divided by a factor, so the angles of a longer text stay within those of training.",
+    "Chen et al.",
+    2023,
+    "https://arxiv.org/abs/2306.15595",
+    "R[i/{factor}]",
+    _factor(4.0),
+)
+NTK_ROPE = _entry(
+    "ntk_rope",
+    "RoPE, dynamic NTK",
+    DynamicNtk,
+    r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
+    "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
+    "change.",
+    "Peng et al.",
+    2023,
+    "https://arxiv.org/abs/2309.00071",
+    "R[i], base by length",
+    _factor(2.0),
+    _original(2048),
+    traits=frozenset({"reads length"}),
+)
+YARN = _entry(
+    "yarn",
+    "YaRN",
+    Yarn,
+    r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
+    "Pairs of dimensions that rotate often within the original length do not change, the others rotate more slowly, "
+    "and scores become a little larger.",
+    "Peng et al.",
+    2023,
+    "https://arxiv.org/abs/2309.00071",
+    "R[i] by parts",
+    _factor(4.0),
+    _original(2048),
+    Param(
+        "fast",
+        "Fast from",
+        32.0,
+        8.0,
+        128.0,
+        1.0,
+        meaning="turns in the original length from which a pair does not change",
+    ),
+    Param(
+        "slow",
+        "Slow below",
+        1.0,
+        0.25,
+        4.0,
+        0.25,
+        meaning="turns in the original length below which the whole factor applies",
+    ),
+)
+LLAMA3_ROPE = _entry(
+    "llama3_rope",
+    "RoPE, Llama 3 scaling",
+    Llama3,
+    r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
+    r"\gamma_m = \mathrm{clip}\!\left(\frac{L_0/\lambda_m - l}{h - l},\,0,\,1\right)",
+    "Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
+    "Grattafiori et al.",
+    2024,
+    "https://arxiv.org/abs/2407.21783",
+    "R[i] by parts",
+    _factor(8.0),
+    _original(8192),
+    Param(
+        "low",
+        "Slow below",
+        1.0,
+        0.25,
+        2.0,
+        0.25,
+        meaning="turns in the original length below which the whole factor applies",
+    ),
+    Param(
+        "high",
+        "Fast from",
+        4.0,
+        2.5,
+        32.0,
+        0.5,
+        meaning="turns in the original length from which a pair does not change",
+    ),
+)
+
+
+# Rotary positions in a grid: patches of a picture, whose rows and columns rotate pairs of their own (Heo 2024).
+
+
+class GridRotary(Position):
+    """R_{r,c} q: half of the pairs are rotated by the patch's row r, the others by its column c. Heo 2024.
+
+    Token i is the patch of row ⌊i / columns⌋ and column i mod columns. Each half has the frequencies of RoPE at its own
+    size; of an odd number of pairs the columns have one more.
+    """
+
+    def __init__(self, head_dim: int, base: float, layout: str, columns: int) -> None:
+        super().__init__()
+        self.head_dim, self.base, self.layout, self.columns = head_dim, base, layout, columns
+
+    def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
+        cos, sin = grid_tables(
+            self.head_dim,
+            self.base,
+            self.layout,
+            self.columns,
+            offset,
+            offset + x.shape[-2],
+            x.dtype,
+            x.device,
+        )
+        return rotate_pairs(x, cos, sin, self.layout)
+
+
+@eager_cache(maxsize=32)
+def grid_tables(
+    head_dim: int,
+    base: float,
+    layout: str,
+    columns: int,
+    start: int,
+    stop: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
+    """The `tables_of_pairs` of tokens from start to stop; angles in fp64. Cached: never change the result."""
+    with torch.inference_mode(False):
+        tokens, by_row = torch.arange(start, stop), head_dim // 4
+        places = (tokens // columns, by_row), (tokens % columns, head_dim // 2 - by_row)
+        angle = torch.cat(
+            [at[:, None] * plain_frequencies(base, 2 * pairs) for at, pairs in places], -1
+        )
+        return tables_of_pairs(angle.cos().to(device, dtype), angle.sin().to(device, dtype), layout)
+
+
+GRID_ROPE = Entry(
+    "grid_rope",
+    "RoPE in a grid",
+    lambda config: GridRotary(config.qk_dim, **config.position.kwargs),
+    r"(R_{r_i, c_i} q_i)^\top (R_{r_j, c_j} k_j) = q_i^\top R_{r_j - r_i,\, c_j - c_i} k_j",
+    "Tokens are the patches of a picture, row by row. Half of each query and key is rotated by the row, the other half "
+    "by the column, so a score depends on how far apart two patches are in both directions.",
+    "Heo et al.",
+    2024,
+    "https://arxiv.org/abs/2403.13298",
+    (
+        Param(
+            "columns", "Columns", 4, 2, 256, 1, meaning="number of patches in a row of the picture"
+        ),
+        *ROTARY_PARAMS[:2],
+    ),
+    short="(R[r, c] q)·(R[r, c] k)",
+    enters="q, k",
+    refuse=refuse_odd,
+)
+
+
+SMALLEST_FACTOR, LARGEST_FACTOR = 0.01, 1e6
+
+
+class PartialRotary(Rotary):
+    """Of all D/2 pairs the fastest `share` rotate, each as in RoPE; the others stay. Barbero 2024.
+
+    Other than in GPT-NeoX (`Rotary` with a share) the frequencies are those of the whole head: the pairs that stay are
+    the slowest ones of RoPE, and not pairs of their own.
+    """
+
+    def __init__(self, head_dim: int, base: float, layout: str, share: float) -> None:
+        super().__init__(head_dim, base, layout)
+        self.rotating = max(1, int(share * head_dim / 2))
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        plain = super().frequencies(length)
+        return plain.where(torch.arange(len(plain)) < self.rotating, 0.0)
+
+
+class LongRope(Rotary):
+    """Pair m rotates by i · base^(−2m/d) / λ_m: one list of λ up to the trained length, one beyond. Ding 2024.
+
+    The lists are found by a search. Each is spread over the pairs from the fastest to the slowest: with as many numbers
+    as pairs every pair has its own, with fewer those between are interpolated. The amplitude √(1 + ln s / ln L₀)
+    multiplies q and k. The angles depend on the length, so cached keys must be rotated again. The first tokens, which
+    the paper may leave unscaled, are scaled here.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float,
+        layout: str,
+        share: float,
+        stretch: float,
+        original: int,
+        short: str,
+        long: str,
+    ) -> None:
+        super().__init__(head_dim, base, layout, share)
+        self.original = original
+        self.short, self.long = (
+            spread_factors(parse_factors(text), self.dims // 2) for text in (short, long)
+        )
+        self.amplitude = math.sqrt(1.0 + math.log(stretch) / math.log(original))
+
+    def frequencies(self, length: int) -> Float[Tensor, " half"]:
+        factors = self.long if length > self.original else self.short
+        return super().frequencies(length) / torch.tensor(factors, dtype=torch.float64)
+
+
+def parse_factors(text: str) -> tuple[float, ...]:
+    """The numbers of a text like "1, 1.5, 4"; ConfigError for anything else."""
+    try:
+        factors = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        factors = ()
+    if not factors or not all(SMALLEST_FACTOR <= factor <= LARGEST_FACTOR for factor in factors):
+        raise ConfigError(
+            f"The factors are {quote(text)}; expected numbers from {SMALLEST_FACTOR:g} to "
+            f"{LARGEST_FACTOR:,.0f} with commas between them."
+        )
+    return factors
+
+
+def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
+    """One factor for each pair: the numbers evenly from the first pair to the last, interpolated between."""
+    steps = [m * (len(factors) - 1) / max(pairs - 1, 1) for m in range(pairs)]
+    below = [min(int(step), max(len(factors) - 2, 0)) for step in steps]
+    return tuple(
+        factors[at] + (step - at) * (factors[min(at + 1, len(factors) - 1)] - factors[at])
+        for step, at in zip(steps, below, strict=True)
+    )
+
+
+def _refuse_partial(config: LayerConfig) -> str | None:
+    if config.qk_dim % 2:
+        return (
+            f"position = p_rope divides the dimensions into pairs, but d_model = {config.d_model} with num_heads = "
+            f"{config.num_heads} and projection = {config.projection.key} gives queries of an odd size, "
+            f"{config.qk_dim}; take an even one, or position = alibi."
+        )
+    return None
+
+
+_BASE, _LAYOUT, _SHARE = ROTARY_PARAMS
+
+
+def _factors(key: str, name: str, default: str, where: str) -> Param:
+    return Param(
+        key,
+        name,
+        default,
+        parse=parse_factors,
+        meaning=f"factors λ of texts {where}, from the fastest pair to the slowest, with commas between them",
+    )
+
+
+P_ROPE = Entry(
+    "p_rope",
+    "p-RoPE",
+    lambda config: PartialRotary(config.qk_dim, **config.position.kwargs),
+    r"\theta_m = b^{-2m/D}\ \text{for}\ m < p\,D/2,\ \text{else}\ 0",
+    "Only the fastest pairs of dimensions rotate. The slowest do not see the position, so they can compare content at "
+    "any distance.",
+    "Barbero et al.",
+    2024,
+    "https://arxiv.org/abs/2410.06205",
+    (
+        replace(
+            _SHARE,
+            name="Share p",
+            default=0.75,
+            meaning="share p of the pairs of dimensions that rotate: the fastest ones, and at least one",
+        ),
+        _BASE,
+        _LAYOUT,
+    ),
+    short="R[i] of the fast pairs",
+    enters="q, k",
+    refuse=_refuse_partial,
+)
+LONG_ROPE = Entry(
+    "longrope",
+    "LongRoPE",
+    lambda config: LongRope(config.qk_dim, **config.position.kwargs),
+    r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
+    "Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for short and "
+    "once for long texts.",
+    "Ding et al.",
+    2024,
+    "https://arxiv.org/abs/2402.13753",
+    (
+        Param(
+            "stretch",
+            "Stretch s",
+            4.0,
+            1.0,
+            2048.0,
+            0.5,
+            meaning="how many times longer texts become; scores grow with its logarithm",
+        ),
+        Param(
+            "original",
+            "Original length",
+            2048,
+            32,
+            1_048_576,
+            1,
+            meaning="length of the texts in training",
+        ),
+        _factors("short", "Factors, short", "1", "up to the original length"),
+        _factors("long", "Factors, long", "1, 4", "beyond the original length"),
+        *ROTARY_PARAMS,
+    ),
+    short="R[i], a factor each pair",
+    enters="q, k",
+    traits=frozenset({"reads length"}),
+    refuse=refuse_odd,
+)

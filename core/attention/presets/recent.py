@@ -1,0 +1,494 @@
+"""2022 to 2026: models that choose which keys to read, lay out several texts in a row, or make values anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from core.attention.presets.base import Choices, Preset, share_heads
+from core.attention.presets.early import PLAIN
+from core.entries import Choice, Value
+
+# 2023 to today: the attention of models in use.
+
+
+_LLAMA3 = Choice.of("llama3_rope", base=500_000.0)
+
+
+def latent_sizes(d_model: int, num_heads: int, groups: int = 1) -> Mapping[str, Choice]:
+    """DeepSeek's own proportions: four heads' worth of latent (at most half of d_model), half a head rotated."""
+    size = d_model // num_heads
+    rope = max(2, size // 4 * 2)
+    return {
+        "projection": Choice.of(
+            "latent", latent=max(1, min(4 * size, d_model // 2)), rope=rope, groups=groups
+        )
+    }
+
+
+TODAY: tuple[Preset, ...] = (
+    Preset(
+        "llama",
+        "Llama",
+        "Touvron et al.",
+        2023,
+        "https://arxiv.org/abs/2302.13971",
+        (("projection", PLAIN), ("position", "rope"), ("mask", "causal")),
+        "No biases, and rotary positions. Most open models are built on it.",
+    ),
+    Preset(
+        "llama2",
+        "Llama 2, 70B",
+        "Touvron et al.",
+        2023,
+        "https://arxiv.org/abs/2307.09288",
+        (("position", "rope"), ("mask", "causal")),
+        "Eight query heads share a head of keys and values, so the cache of a decoder is eight times smaller.",
+        heads=8,
+        fit=share_heads(8, bias=False),
+    ),
+    Preset(
+        "retnet",
+        "RetNet",
+        "Sun et al.",
+        2023,
+        "https://arxiv.org/abs/2307.08621",
+        (
+            ("projection", PLAIN),
+            ("position", Choice.of("rope", layout="interleaved")),
+            ("mask", "causal"),
+            ("kernel", "retention"),
+        ),
+        "It is trained in parallel and decoded with one state for each head. Each head has its decay. The norm and "
+        "the gate after it are left out here.",
+    ),
+    Preset(
+        "mistral",
+        "Mistral 7B",
+        "Jiang et al.",
+        2023,
+        "https://arxiv.org/abs/2310.06825",
+        (("position", "rope"), ("mask", Choice.of("causal_local", lookback=3))),
+        "Each layer attends to the last 4,096 tokens (here 3), so L layers reach L times as far.",
+        heads=8,
+        fit=share_heads(4, bias=False),
+    ),
+    Preset(
+        "gla",
+        "GLA",
+        "Yang et al.",
+        2023,
+        "https://arxiv.org/abs/2312.06635",
+        (("projection", "short_conv"), ("position", "none"), ("mask", "causal"), ("kernel", "gla")),
+        "Each channel of the state forgets at a pace that every token sets. The short convolution before it is that "
+        "of later models of its family, and an option of the authors' own code.",
+    ),
+    Preset(
+        "cope",
+        "CoPE",
+        "Golovneva et al.",
+        2024,
+        "https://arxiv.org/abs/2405.18719",
+        (("position", "cope"), ("mask", "causal")),
+        "A position counts what the model finds relevant, such as sentences, instead of every token.",
+    ),
+    Preset(
+        "deepseek_v2",
+        "DeepSeek-V2, MLA",
+        "DeepSeek-AI",
+        2024,
+        "https://arxiv.org/abs/2405.04434",
+        (("mask", "causal"),),
+        "A decoder caches one small vector and one rotated key for each token. DeepSeek-V3 and R1 do the same.",
+        heads=8,
+        fit=latent_sizes,
+    ),
+    Preset(
+        "mamba2",
+        "Mamba-2",
+        "Dao and Gu",
+        2024,
+        "https://arxiv.org/abs/2405.21060",
+        (
+            ("projection", "short_conv"),
+            ("score", "dot"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "ssd"),
+        ),
+        "A state space model, written as attention: C, B and x are queries, keys and values. In the paper all heads "
+        "share queries and keys, and the norm is over them together, after the gate. The skip is left out here.",
+    ),
+    Preset(
+        "deltanet",
+        "DeltaNet",
+        "Yang et al.",
+        2024,
+        "https://arxiv.org/abs/2406.06484",
+        (
+            ("projection", Choice.of("short_conv", gate="none")),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "delta"),
+        ),
+        "Each token corrects the value that a state holds for its key, and nothing is forgotten otherwise.",
+    ),
+    Preset(
+        "gemma2",
+        "Gemma 2",
+        "Gemma Team",
+        2024,
+        "https://arxiv.org/abs/2408.00118",
+        (
+            ("position", "rope"),
+            ("mask", Choice.of("causal_local", lookback=3)),
+            ("normalizer", "softcap"),
+        ),
+        "Scores are limited to 50. Every second layer attends to the last 4,096 tokens only; that layer is shown "
+        "here, with 3.",
+        fit=share_heads(2, bias=False),
+    ),
+    Preset(
+        "llama3",
+        "Llama 3.1",
+        "Grattafiori et al.",
+        2024,
+        "https://arxiv.org/abs/2407.21783",
+        (("position", _LLAMA3), ("mask", "causal")),
+        "Slow rotations are made eight times slower, so a model trained on 8,192 tokens can read 131,072.",
+        heads=8,
+        fit=share_heads(4, bias=False),
+    ),
+    Preset(
+        "sigmoid",
+        "Sigmoid attention",
+        "Ramapuram et al.",
+        2024,
+        "https://arxiv.org/abs/2409.04431",
+        (("position", "alibi"), ("mask", "causal"), ("normalizer", "sigmoid")),
+        "Each weight depends on its own score alone, so the weights of a row need not sum to 1.",
+    ),
+    Preset(
+        "differential",
+        "Differential Transformer, DiffLlama",
+        "Ye et al.",
+        2024,
+        "https://arxiv.org/abs/2410.05258",
+        (
+            ("projection", Choice.of("differential", bias=False)),
+            ("position", "rope"),
+            ("mask", "causal"),
+        ),
+        "A second attention map is subtracted from the first, to remove what both share.",
+    ),
+    Preset(
+        "gated_deltanet",
+        "Gated DeltaNet",
+        "Yang et al.",
+        2024,
+        "https://arxiv.org/abs/2412.06464",
+        (
+            ("projection", "short_conv"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "gated_delta"),
+        ),
+        "Each token corrects the value that a state holds for its key. Three of four layers in Qwen3-Next use it.",
+    ),
+    Preset(
+        "olmo2",
+        "OLMo 2",
+        "OLMo Team",
+        2024,
+        "https://arxiv.org/abs/2501.00656",
+        (
+            ("projection", PLAIN),
+            ("score", "qk_norm"),
+            ("position", Choice.of("rope", base=500_000.0)),
+            ("mask", "causal"),
+        ),
+        "Queries and keys are normalized, in the paper over all heads together, so that scores cannot grow without "
+        "limit in training.",
+    ),
+    Preset(
+        "minimax",
+        "MiniMax-01, lightning",
+        "MiniMax",
+        2025,
+        "https://arxiv.org/abs/2501.08313",
+        (
+            ("projection", Choice.of("gated", bias=False)),
+            ("score", "dot"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", Choice.of("retention", decay="lightning")),
+        ),
+        "Seven of eight layers have one state for each head, so the model can read a million tokens; the eighth "
+        "uses softmax. SiLU on queries, keys and values and the norm before the gate are left out here.",
+    ),
+    Preset(
+        "forgetting",
+        "Forgetting Transformer",
+        "Lin et al.",
+        2025,
+        "https://arxiv.org/abs/2503.02130",
+        (("position", "forgetting"), ("mask", "causal")),
+        "Each token has a gate that reduces the scores of all earlier tokens.",
+    ),
+    Preset(
+        "llama4",
+        "Llama 4",
+        "Meta",
+        2025,
+        "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+        (
+            ("position", Choice.of("rope", base=500_000.0, layout="interleaved")),
+            ("mask", Choice.of("chunked", size=4)),
+        ),
+        "Three of four layers attend within chunks of 8,192 tokens (here 4). The fourth attends to all tokens, "
+        "without positions.",
+        heads=8,
+        fit=share_heads(5, bias=False),
+    ),
+    Preset(
+        "gemma3",
+        "Gemma 3",
+        "Gemma Team",
+        2025,
+        "https://arxiv.org/abs/2503.19786",
+        (
+            ("score", "qk_norm"),
+            ("position", "rope"),
+            ("mask", Choice.of("causal_local", lookback=3)),
+        ),
+        "QK-norm replaces the soft cap of Gemma 2. Five of six layers attend to the last 1,024 tokens (here 3).",
+        fit=share_heads(2, bias=False),
+    ),
+    Preset(
+        "qwen3",
+        "Qwen3",
+        "Qwen Team",
+        2025,
+        "https://arxiv.org/abs/2505.09388",
+        (
+            ("score", "qk_norm"),
+            ("position", Choice.of("rope", base=1_000_000.0)),
+            ("mask", "causal"),
+        ),
+        "The queries and keys of each head are normalized, and four query heads share a head of keys and values.",
+        heads=8,
+        fit=share_heads(4, bias=False),
+    ),
+    Preset(
+        "gated",
+        "Gated attention",
+        "Qiu et al.",
+        2025,
+        "https://arxiv.org/abs/2505.06708",
+        (("projection", Choice.of("gated", bias=False)), ("position", "rope"), ("mask", "causal")),
+        "A gate can set the output of a head to almost 0, so a head that is not needed does not have to put its "
+        "weight on the first token. Qwen3-Next uses it.",
+    ),
+    Preset(
+        "log_linear",
+        "Log-linear Mamba-2",
+        "Guo et al.",
+        2025,
+        "https://arxiv.org/abs/2506.04761",
+        (
+            ("projection", "short_conv"),
+            ("score", "dot"),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "log_linear"),
+        ),
+        "The state of Mamba-2 becomes one state for each of log T stretches of the past.",
+    ),
+    Preset(
+        "kimi_linear",
+        "Kimi Linear, KDA",
+        "Kimi Team",
+        2025,
+        "https://arxiv.org/abs/2510.26692",
+        (
+            ("projection", Choice.of("short_conv", gate="sigmoid")),
+            ("position", "none"),
+            ("mask", "causal"),
+            ("kernel", "kda"),
+        ),
+        "Each token corrects the value that a state holds for its key, and each channel forgets at its own pace. "
+        "Three of four layers are like this; the fourth has latent attention without positions.",
+    ),
+    Preset(
+        "gpt_oss",
+        "gpt-oss",
+        "OpenAI",
+        2025,
+        "https://arxiv.org/abs/2508.10925",
+        (
+            ("position", Choice.of("yarn", base=150_000.0, factor=32.0, original=4096)),
+            ("mask", Choice.of("causal_local", lookback=3)),
+            ("normalizer", "sink"),
+        ),
+        "A learned sink takes the weight that a head gives to no token. Every second layer attends to the last 128 "
+        "tokens (here 3).",
+        heads=8,
+        fit=share_heads(8),
+    ),
+)
+
+
+def _share(projection: str, queries: int, **more: Value) -> Callable[[int, int], Choices]:
+    """`share_heads` for another projection that shares its heads of keys."""
+
+    def fit(d_model: int, num_heads: int) -> Choices:
+        shared = share_heads(queries)(d_model, num_heads)["projection"]
+        assert isinstance(shared, Choice)
+        return {"projection": Choice.of(projection, kv_heads=shared["kv_heads"], **more)}
+
+    return fit
+
+
+def _two_latents(d_model: int, num_heads: int) -> Choices:
+    """Two groups, where there are two halves of the heads and of the latent."""
+    whole = latent_sizes(d_model, num_heads)["projection"]
+    return latent_sizes(d_model, num_heads, 1 if num_heads % 2 or int(whole["latent"]) % 2 else 2)
+
+
+SELECTIVE: tuple[Preset, ...] = (
+    Preset(
+        "nat",
+        "Neighborhood Attention Transformer",
+        "Hassani et al.",
+        2022,
+        "https://arxiv.org/abs/2204.07143",
+        (("position", "none"), ("mask", "neighborhood")),
+        "Each patch of a picture attends to the patches around it (7 × 7 in the paper, here 3 × 3). Its biases for "
+        "relative positions are left out here.",
+    ),
+    Preset(
+        "specinfer",
+        "SpecInfer, Medusa",
+        "Miao et al.",
+        2023,
+        "https://arxiv.org/abs/2305.09781",
+        (("projection", PLAIN), ("position", "rope"), ("mask", "tree")),
+        "A small model proposes a tree of continuations, and the large one checks all of them in one call. In the "
+        "paper a token's position is its depth; here positions count all tokens.",
+    ),
+    Preset(
+        "hydragen",
+        "Hydragen",
+        "Juravsky et al.",
+        2024,
+        "https://arxiv.org/abs/2402.05099",
+        (("projection", PLAIN), ("position", "rope"), ("mask", "shared_prefix")),
+        "Many answers to one prompt read its keys and values together. In the paper each answer counts its "
+        "positions from the end of the prompt; here positions count all tokens.",
+    ),
+    Preset(
+        "block_diffusion",
+        "Block diffusion, BD3-LM",
+        "Arriola et al.",
+        2025,
+        "https://arxiv.org/abs/2503.09573",
+        (("projection", PLAIN), ("position", "rope"), ("mask", "block_diffusion")),
+        "The tokens of a block are denoised together, and blocks follow one another as in an autoregressive model.",
+    ),
+    Preset(
+        "nsa",
+        "Native sparse attention, NSA",
+        "Yuan et al.",
+        2025,
+        "https://arxiv.org/abs/2502.11089",
+        (("position", "rope"), ("mask", "causal"), ("kernel", "nsa")),
+        "A model that is trained from the start to read summaries of all blocks, a few whole blocks, and its "
+        "neighbours. The heads that share keys and values select the same blocks.",
+        heads=8,
+        fit=share_heads(16, bias=False),
+    ),
+    Preset(
+        "moba",
+        "MoBA, Kimi",
+        "Lu et al.",
+        2025,
+        "https://arxiv.org/abs/2502.13189",
+        (("projection", PLAIN), ("position", "rope"), ("mask", "moba"), ("kernel", "block_sparse")),
+        "Blocks of keys compete like the experts of a mixture. A model can change between this and full attention, "
+        "as both have the same weights.",
+    ),
+    Preset(
+        "deepseek_v32",
+        "DeepSeek-V3.2, DSA",
+        "DeepSeek-AI",
+        2025,
+        "https://arxiv.org/abs/2512.02556",
+        (("mask", "lightning"),),
+        "Each token attends to the 2,048 keys (here 4) that a small indexer chooses, over the latents of MLA. A "
+        "loss of its own trains the indexer to predict the attention to all keys.",
+        heads=8,
+        fit=latent_sizes,
+    ),
+    Preset(
+        "tpa",
+        "T6, tensor product attention",
+        "Zhang et al.",
+        2025,
+        "https://arxiv.org/abs/2501.06425",
+        (("projection", "tensor_product"), ("position", "rope"), ("mask", "causal")),
+        "Queries, keys and values are sums of a few outer products, so a decoder caches a few short vectors for all "
+        "heads together.",
+    ),
+    Preset(
+        "gta",
+        "Grouped-tied attention",
+        "Zadouri et al.",
+        2025,
+        "https://arxiv.org/abs/2505.21487",
+        (("mask", "causal"),),
+        "One state serves as value and as half of the key, so each number that a decoder loads from its cache is "
+        "used twice.",
+        heads=8,
+        fit=_share("grouped_tied", 4),
+    ),
+    Preset(
+        "grouped_latent",
+        "Grouped latent attention, GLA-2",
+        "Zadouri et al.",
+        2025,
+        "https://arxiv.org/abs/2505.21487",
+        (("mask", "causal"),),
+        "The latent of MLA is cut in two, and half of the heads read each part, so two devices can share one layer "
+        "without storing anything twice but the rotated key.",
+        heads=8,
+        fit=_two_latents,
+    ),
+    Preset(
+        "gemma4",
+        "Gemma 4",
+        "Gemma Team",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/gemma4",
+        (
+            ("score", "qk_norm"),
+            ("position", Choice.of("p_rope", base=1_000_000.0, share=0.25)),
+            ("mask", "causal"),
+        ),
+        "In layers that attend to all tokens, values are the normalized keys. The other layers have a window and "
+        "values of their own. Scores are not divided by √D; learned gains replace that.",
+        heads=8,
+        fit=_share("keys_as_values", 8, bias=False),
+    ),
+    Preset(
+        "exclusive",
+        "Exclusive self-attention",
+        "Zhai",
+        2026,
+        "https://arxiv.org/abs/2603.09078",
+        (
+            ("projection", Choice.of("exclusive", bias=False)),
+            ("position", "rope"),
+            ("mask", "causal"),
+        ),
+        "What a token's own value says is left out of the output, since the residual path carries it already.",
+    ),
+)

@@ -1,0 +1,348 @@
+"""Projections that do more to heads: a gate, short convolutions, and the difference of two maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from core.attention.basics import (
+    Extended,
+    Heads,
+    MultiHead,
+    Projection,
+    append,
+    linear,
+    merge_heads,
+    split_heads,
+)
+from core.attention.projections.multi_head import (
+    BIAS,
+    HEAD_SIZE,
+    MOST_KV_HEADS,
+    SHARES_KEYS,
+    GroupedQuery,
+    refuse_uneven,
+)
+from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
+
+# Gated attention (Qiu 2025): a gate from the query's own token on the output of each head.
+
+
+class Gated(GroupedQuery):
+    """σ(W_g x) ⊙ out before W_o: the query's own token says how much of each head passes. Qiu 2025, section 2.2.
+
+    `grain` is "elementwise" (a gate for each of the H · D numbers) or "headwise" (one for each head).
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, kv_heads: int, bias: bool, grain: str, head_dim: int = 0
+    ) -> None:
+        super().__init__(d_model, num_heads, kv_heads, bias, head_dim)
+        self.gate = linear(
+            d_model, self.query.out_features if grain == "elementwise" else num_heads
+        )
+
+    def merge(
+        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
+        joined, gate = merge_heads(out), self.gate(x).sigmoid()
+        if gate.shape[-1] != joined.shape[-1]:
+            gate = repeat(gate, "b t h -> b t (h d)", d=out.shape[-1])
+        return self.output(gate * joined)
+
+
+def _build(config: LayerConfig) -> Gated:
+    return Gated(
+        config.d_model,
+        config.num_heads,
+        config.kv_heads,
+        bool(config.projection["bias"]),
+        str(config.projection["grain"]),
+        config.head_dim,
+    )
+
+
+def _sizes(config: LayerConfig) -> HeadSizes:
+    kv_heads = int(config.projection["kv_heads"]) or config.num_heads
+    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
+
+
+def _refuse(config: LayerConfig) -> str | None:
+    return refuse_uneven(config, "key head", "0")
+
+
+GATED = Entry(
+    "gated",
+    "Gated output",
+    _build,
+    r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
+    "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
+    "Qiu et al.",
+    2025,
+    "https://arxiv.org/abs/2505.06708",
+    (
+        BIAS,
+        Param(
+            "grain",
+            "Gate",
+            "elementwise",
+            choices=("elementwise", "headwise"),
+            labels=("each number", "each head"),
+            meaning="whether each number of the output has a gate, or each head",
+        ),
+        Param(
+            "kv_heads",
+            "Key/value heads",
+            0,
+            0,
+            MOST_KV_HEADS,
+            1,
+            meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
+        ),
+        HEAD_SIZE,
+    ),
+    "q = x W_q, σ(x W_g) ⊙ out",
+    traits=SHARES_KEYS,
+    sizes=_sizes,
+    refuse=_refuse,
+)
+
+
+# Short convolutions before linear attention, and a norm and a gate after it, as in Mamba-2, GLA and Gated DeltaNet.
+
+
+EPSILON = 1e-5  # of the norm of each head's output
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "sigmoid": torch.sigmoid}
+
+
+class Convolved(MultiHead):
+    """SiLU of a causal depthwise convolution of x W_q, x W_k and x W_v; (RMSNorm(out) ⊙ g(x W_g)) W_o a head.
+
+    Yang et al. 2024 (2412.06464), section 3.4. A decoder stores the last `width` − 1 rows of the three maps.
+    """
+
+    reads_key_mask = True
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool, width: int, gate: str) -> None:
+        super().__init__(d_model, num_heads, bias)
+        self.taps = nn.Parameter(
+            torch.empty(width, 3 * d_model).uniform_(-1, 1) * width**-0.5
+        )  # as nn.Conv1d's
+        self.gain = nn.Parameter(torch.ones(d_model // num_heads))
+        self.passes = GATES.get(gate)
+        self.gate = linear(d_model, d_model) if self.passes else None
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T C"],
+        context: Float[Tensor, "B S C"],
+        offset: int = 0,
+        key_mask: Bool[Tensor, "B S"] | None = None,
+    ) -> Heads:
+        """ConfigError for another sequence."""
+        if context is not x and 0 not in (x.shape[0], x.shape[1], context.shape[1]):
+            raise ConfigError(
+                "projection = short_conv mixes neighbouring tokens of one sequence; take self-attention, "
+                "or projection = multi_head."
+            )
+        queries, keys = x.shape[1], context.shape[1]
+        q, k, v, _ = self.carry(context if keys else x, (), offset, key_mask if keys else None)
+        return q[:, :, :queries], k[:, :, :keys], v[:, :, :keys]
+
+    def carry(
+        self,
+        x: Float[Tensor, "B T C"],
+        stored: tuple[Tensor, ...],
+        offset: int,
+        key_mask: Bool[Tensor, "B T"] | None = None,
+        **_: Any,
+    ) -> Extended:
+        rows = torch.cat((self.query(x), self.key(x), self.value(x)), dim=-1)
+        if key_mask is not None:
+            rows = rows.masked_fill(
+                ~key_mask.unsqueeze(-1), 0.0
+            )  # a bias would be seen by the tokens after padding
+        rows = (
+            torch.cat((stored[-1], rows), dim=1)
+            if stored
+            else F.pad(rows, (0, 0, len(self.taps) - 1, 0))
+        )
+        mixed = torch.stack(
+            [tap * rows[:, i : i + x.shape[1]] for i, tap in enumerate(self.taps)]
+        ).sum(0)
+        q, k, v = (split_heads(one, self.num_heads) for one in F.silu(mixed).chunk(3, dim=-1))
+        return q, k, v, (rows[:, x.shape[1] :],)
+
+    def extend(
+        self,
+        x: Float[Tensor, "B T C"],
+        stored: tuple[Tensor, ...],
+        offset: int,
+        key_mask: Bool[Tensor, "B T"] | None = None,
+        **_: Any,
+    ) -> Extended:
+        q, k, v, last = self.carry(x, stored, offset, key_mask)
+        k, v = append(stored[:2], (k, v))
+        return q, k, v, (k, v, *last)
+
+    def merge(
+        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
+        out = merge_heads(F.rms_norm(out, out.shape[-1:], self.gain, EPSILON))
+        return self.output(
+            out if self.gate is None or self.passes is None else out * self.passes(self.gate(x))
+        )
+
+
+def _convolved_build(config: LayerConfig) -> Convolved:
+    return Convolved(config.d_model, config.num_heads, **config.projection.kwargs)
+
+
+SHORT_CONV = Entry(
+    "short_conv",
+    "Short convolution, norm and gate",
+    _convolved_build,
+    r"q_i = \mathrm{SiLU}\Big(\sum_w c_w \odot x_{i-w} W_q\Big),\ k,\, v\ \text{alike};\quad "
+    r"[\mathrm{RMSNorm}(\mathrm{out}_i) \odot g(x_i W_g)]\,W_o",
+    "Queries, keys and values are mixed with those of the few tokens before them, so that one layer can compare a "
+    "token with its neighbour. The output of each head is normalized, then multiplied by a gate.",
+    "Yang et al.",
+    2024,
+    "https://arxiv.org/abs/2412.06464",
+    (
+        Param(
+            "bias",
+            "Bias",
+            False,
+            meaning="whether the maps to queries, keys, values and output have a bias",
+        ),
+        Param(
+            "width",
+            "Width",
+            4,
+            1,
+            16,
+            1,
+            meaning="tokens that a convolution reads, the token itself among them",
+        ),
+        Param(
+            "gate",
+            "Gate",
+            "silu",
+            choices=("silu", "sigmoid", "none"),
+            labels=("SiLU", "sigmoid", "none"),
+            meaning="the function of the gate that multiplies the normalized output",
+        ),
+    ),
+    "conv of {width}, norm, gate",
+    traits=frozenset({"one sequence"}),
+)
+
+
+DIFFERENTIAL_EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
+INITIAL_STD = 0.1  # standard deviation of the vectors that make λ, at the start
+
+
+def lambda_init(depth: int) -> float:
+    """0.8 − 0.6·e^(−0.3(l − 1)) for layer l, counted from 1. Ye 2024, section 2.1."""
+    return 0.8 - 0.6 * math.exp(-0.3 * (depth - 1))
+
+
+class Differential(Projection):
+    """(A₁ − λA₂)V in each of H heads, then RMSNorm a head, times 1 − λ_init. Ye 2024, equations 1 to 3.
+
+    A head has two queries and two keys of D/2 dimensions, neighbours among the 2H heads that meet, and one value of D.
+    λ = e^(λq₁·λk₁) − e^(λq₂·λk₂) + λ_init is learned, one for the layer.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool, depth: int) -> None:
+        super().__init__()
+        self.num_heads, self.start = num_heads, lambda_init(depth)
+        self.query, self.key, self.value, self.output = (
+            linear(d_model, d_model, bias) for _ in range(4)
+        )
+        half = d_model // num_heads // 2
+        self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2 = (
+            nn.Parameter(torch.randn(half) * INITIAL_STD) for _ in range(4)
+        )
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
+    ) -> Heads:
+        q, k = (
+            split_heads(self.query(x), 2 * self.num_heads),
+            split_heads(self.key(context), 2 * self.num_heads),
+        )
+        return q, k, split_heads(self.value(context), self.num_heads)
+
+    def weight(self) -> Float[Tensor, ""]:
+        """λ as it stands now."""
+        first, second = (
+            (self.lambda_q1 * self.lambda_k1).sum(),
+            (self.lambda_q2 * self.lambda_k2).sum(),
+        )
+        return first.exp() - second.exp() + self.start
+
+    def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
+        first, second = rearrange(weights, "b (h two) t s -> two b h t s", two=2)
+        return first - self.weight() * second
+
+    def merge(
+        self, out: Float[Tensor, "B H T E"], x: Float[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T C"]:
+        normed = F.rms_norm(out, out.shape[-1:], eps=DIFFERENTIAL_EPSILON)
+        return self.output(merge_heads(normed * (1 - self.start)))
+
+
+def _differential_sizes(config: LayerConfig) -> HeadSizes:
+    heads, half = 2 * config.num_heads, config.head_dim // 2
+    return HeadSizes(
+        heads, half, config.head_dim, heads, cached=2 * config.d_model
+    )  # as many keys, half the values
+
+
+def _differential_refuse(config: LayerConfig) -> str | None:
+    if config.head_dim % 2:
+        return (
+            f"projection = differential halves each head for its two queries, but d_model = {config.d_model} with "
+            f"num_heads = {config.num_heads} gives an odd head size = {config.head_dim}; take an even one, or "
+            "projection = multi_head."
+        )
+    return None
+
+
+DIFFERENTIAL = Entry(
+    "differential",
+    "Differential",
+    lambda config: Differential(config.d_model, config.num_heads, **config.projection.kwargs),
+    r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
+    r"\lambda_{k_2}} + \lambda_0",
+    "Each head subtracts one attention map from another, so weights that both maps share cancel. Weights may be "
+    "negative.",
+    "Ye et al.",
+    2024,
+    "https://arxiv.org/abs/2410.05258",
+    (
+        BIAS,
+        Param(
+            "depth",
+            "Layer",
+            1,
+            1,
+            1000,
+            1,
+            meaning="number l of the layer, from 1; λ₀ grows with it from 0.2 to 0.8",
+        ),
+    ),
+    "A₁ − λA₂",
+    traits=frozenset({"folds"}),
+    sizes=_differential_sizes,
+    refuse=_differential_refuse,
+)

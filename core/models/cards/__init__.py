@@ -1,0 +1,211 @@
+"""Model cards: twenty published models, layer by layer, as configs of this lab; and the size of their caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.attention import AttentionConfig, Choice
+from core.models.cards.base import ModelCard
+from core.models.cards.dense import (
+    BERT,
+    DEEPSEEK_V2,
+    DEEPSEEK_V32,
+    GEMMA2,
+    GEMMA3,
+    GPT2,
+    GPT_OSS,
+    LLAMA2,
+    LLAMA3,
+    LLAMA4,
+    MISTRAL,
+    MODERNBERT,
+    OLMO2,
+    QWEN3,
+    SMOLLM3,
+    T5,
+)
+from core.models.cards.states import KIMI, MAMBA2, MINIMAX, QWEN3_NEXT, RETNET
+
+# Model cards: twenty published models, layer by layer, as configs of this lab.
+
+
+CARDS: tuple[ModelCard, ...] = (  # by year
+    BERT,
+    GPT2,
+    T5,
+    LLAMA2,
+    RETNET,
+    MISTRAL,
+    DEEPSEEK_V2,
+    MAMBA2,
+    LLAMA3,
+    GEMMA2,
+    OLMO2,
+    MODERNBERT,
+    MINIMAX,
+    GEMMA3,
+    LLAMA4,
+    QWEN3,
+    SMOLLM3,
+    GPT_OSS,
+    QWEN3_NEXT,
+    KIMI,
+    DEEPSEEK_V32,
+)
+
+
+def card(key: str) -> ModelCard:
+    """The card of that key; KeyError lists the keys there are."""
+    known = {one.key: one for one in CARDS}
+    if key not in known:
+        raise KeyError(f"{key} is no model card; expected one of {', '.join(known)}.")
+    return known[key]
+
+
+LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """The sizes of a published model that decide its cache; `width` is its heads times their size."""
+
+    name: str
+    heads: int
+    head_dim: int
+    layers: int
+    kv_heads: int
+    parameters: int
+    form: str  # how it stores keys and values: a key of FORMS
+    active: int | None = None  # parameters that one token uses, where that is not all of them
+
+    @property
+    def width(self) -> int:
+        return self.heads * self.head_dim
+
+
+def published(one: ModelCard) -> PublishedModel:
+    """The sizes on a card whose layers all store alike."""
+    attention = one.layers[0].config
+    return PublishedModel(
+        f"{one.name}, {one.year}",
+        attention.num_heads,
+        attention.head_dim,
+        len(one.layers),
+        attention.kv_heads,
+        one.parameters,
+        attention.projection.key,
+        one.active if one.active != one.parameters else None,
+    )
+
+
+MODELS = {one.key: published(one) for one in (OLMO2, LLAMA2, LLAMA3, QWEN3, DEEPSEEK_V2)}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to store keys and values: its projection, and what bounds the tokens that it stores."""
+
+    name: str
+    projection: str
+    window: int | None = None  # tokens stored at most
+    state: bool = False  # one state for the whole text
+
+    def config(self, model: PublishedModel) -> AttentionConfig:
+        """The layer with this projection at the model's sizes; nothing is built."""
+        params = {
+            "latent": {"latent": LATENT, "rope": ROTARY},
+            "grouped_query": {"kv_heads": GROUPS},
+            "keys_as_values": {"kv_heads": model.heads},
+        }.get(self.projection, {})
+        return AttentionConfig(
+            model.width, model.heads, projection=Choice.of(self.projection, **params)
+        )
+
+
+FORMS = {
+    "multi_head": Form("Multi-head", "multi_head"),
+    "grouped_query": Form(f"Grouped-query ({GROUPS})", "grouped_query"),
+    "multi_query": Form("Multi-query", "multi_query"),
+    "latent": Form("Latent (MLA)", "latent"),
+    "window": Form(f"Window of {WINDOW:,}", "multi_head", window=WINDOW),
+    "keys_as_values": Form("Keys as values", "keys_as_values"),
+    "linear": Form("Linear state", "multi_head", state=True),
+}
+
+
+def tokens_stored(form: Form, length: int) -> int:
+    """How many tokens are in the cache at a length."""
+    return min(length, form.window or length)
+
+
+def layer_numbers(model: PublishedModel, form: Form, length: int) -> int:
+    """Numbers that one layer stores of one sequence.
+
+    A linear state is, for each head, the sum of k vᵀ (D × D) and the sum of k (D).
+    """
+    if form.state:
+        return model.heads * model.head_dim * (model.head_dim + 1)
+    return form.config(model).sizes.cache * tokens_stored(form, length)
+
+
+def cache_bytes(model: PublishedModel, form: Form, length: int, number_bytes: int) -> int:
+    """Bytes that all layers store of one sequence."""
+    return model.layers * layer_numbers(model, form, length) * number_bytes
+
+
+def layer_flops(model: PublishedModel, form: Form, length: int) -> int:
+    """Operations of one layer's attention for one new token: q · k and weights · v, a multiply and an add each.
+
+    The latent form scores and sums latents (absorbed matrices); a linear state is written and read, 2 D² each.
+    """
+    if form.state:
+        return 4 * model.heads * model.head_dim * (model.head_dim + 1)
+    per_key = 2 * LATENT + ROTARY if form.projection == "latent" else 2 * model.head_dim
+    return 2 * model.heads * per_key * tokens_stored(form, length)
+
+
+def intensity(model: PublishedModel, form: Form, length: int, number_bytes: int) -> float:
+    """Operations of attention for each byte of cache that is read, or of a state that is read and written."""
+    moved = layer_numbers(model, form, length) * number_bytes * (2 if form.state else 1)
+    return layer_flops(model, form, length) / moved
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decoding step of a batch: its operations, the bytes it reads, and the seconds that each takes."""
+
+    flops: float
+    weight_bytes: float
+    cache_bytes: float
+    computing: float
+    reading: float
+
+    @property
+    def intensity(self) -> float:
+        return self.flops / (self.weight_bytes + self.cache_bytes)
+
+    @property
+    def bound(self) -> str:
+        """What takes longer: "memory" or "computing"."""
+        return "memory" if self.reading > self.computing else "computing"
+
+
+def decoding_step(
+    model: PublishedModel,
+    form: Form,
+    length: int,
+    batch: int,
+    number_bytes: int,
+    bandwidth: float,
+    speed: float,
+) -> Step:
+    """One new token for each of `batch` sequences, on a machine of `bandwidth` bytes and `speed` operations a second.
+
+    A token takes 2 operations for each parameter that it uses. A batch reads each parameter once; of a model of experts
+    at most those of all its tokens.
+    """
+    used = model.active or model.parameters
+    flops = batch * (2 * used + model.layers * layer_flops(model, form, length))
+    weights = min(model.parameters, used * batch) * number_bytes
+    stored = batch * cache_bytes(model, form, length, number_bytes) * (2 if form.state else 1)
+    return Step(flops, weights, stored, flops / speed, (weights + stored) / bandwidth)
