@@ -9,25 +9,24 @@ from typing import Any
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dashboard.runtime.hosting import begin_hosting
+from dashboard.server.hosting import begin_hosting
 
 begin_hosting()  # before an import of core, which loads plug-ins
 
 from core.event_log import log  # noqa: E402
 from core.runs.store_sync import begin_copying  # noqa: E402
-from dashboard.runtime import health, idle_memory, logs  # noqa: E402
-from dashboard.runtime.http_guard import HTTPGuard  # noqa: E402
-from dashboard.runtime.index_page import base_path, routes  # noqa: E402
+from dashboard.server import health, idle, logs  # noqa: E402
+from dashboard.server.http_guard import HTTPGuard, base_path, routes  # noqa: E402
 
 
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """What surrounds the life of the server."""
     # Caches want a runtime. Two threads that import parts of core at one time meet modules that are half imported.
-    from dashboard.runtime import jobs, metrics
+    from dashboard.runtime import jobs
 
     logs.unify()
-    metrics.register()
+    health.register()
     # Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes.
     threading.Thread(target=jobs.tick, daemon=True, name="queue").start()
     log("start")
@@ -37,7 +36,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
 
 begin_copying()
 logs.start()
-idle_memory.begin()
+idle.begin()
 SERVER: dict[str, Any] = dict(
     script_path=Path(__file__).resolve().parent / "dashboard" / "app.py",
     routes=[*routes(), health.route(base_path())],

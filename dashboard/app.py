@@ -8,22 +8,22 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
-from dashboard.runtime.hosting import begin_hosting  # noqa: E402
+from dashboard.server.hosting import begin_hosting  # noqa: E402
 
 begin_hosting()  # before an import of core, which loads plug-ins
 
-from dashboard.runtime import idle_memory, warm_up  # noqa: E402
+from dashboard.server import idle  # noqa: E402
 
-idle_memory.begin()
+idle.begin()
 
 from dashboard.components.page_list import page_list  # noqa: E402
 from dashboard.navigation import STEPS  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.link_values import drop_infinite_numbers, restore_bound_values  # noqa: E402
-from dashboard.runtime.logs import page_run  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
-from dashboard.runtime.person import note_visit  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
+from dashboard.server.logs import page_run  # noqa: E402
+from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.widgets import guide, presentation, tour  # noqa: E402
 from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
 from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
@@ -66,4 +66,4 @@ else:
     with page_run(step.key), plugin_problems(), lesson_around(step.key):
         page.run()
     if st.runtime.exists():
-        warm_up.after_a_visit(load_first_model)
+        idle.after_a_visit(load_first_model)

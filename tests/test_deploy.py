@@ -21,8 +21,8 @@ import yaml
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from dashboard.runtime.hosting import NO_SERVER
-from dashboard.runtime.http_guard import UNKNOWN_NAME
+from dashboard.server.hosting import NO_SERVER
+from dashboard.server.http_guard import UNKNOWN_NAME
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]

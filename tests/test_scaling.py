@@ -24,7 +24,7 @@ from benchmarks.sizing import (
     with_costs,
     with_table,
 )
-from dashboard.runtime import health, http_guard
+from dashboard.server import health, http_guard
 
 ROOT = Path(__file__).resolve().parents[1]
 COSTS = Costs(

@@ -19,8 +19,8 @@ from core.runs.folder import Status
 from core.runs.runs import Run
 from core.trace import AttentionTrace
 from core.training.record import Record
-from dashboard.runtime.people import find_run
 from dashboard.runtime.run_data import records_of
+from dashboard.server.people import find_run
 
 HERE = Path(__file__).with_name("examples") / "fine_tune"
 EXAMPLE_RUNS = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}

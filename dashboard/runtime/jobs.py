@@ -38,9 +38,9 @@ from core.runs.ray_queue import ClusterState, address
 from core.runs.runs import MAX_RUNS, Run, create_run, new_run, size
 from core.runs.store_sync import take_over
 from core.training.config import RunConfig
-from dashboard.runtime import counters, limits, people
-from dashboard.runtime.limits import QueueFull
-from dashboard.runtime.people import owner
+from dashboard.server import health, limits, people
+from dashboard.server.limits import QueueFull
+from dashboard.server.people import owner
 
 # The order of the queue, in which people take turns, and how long a run waits.
 
@@ -223,7 +223,7 @@ def warm_up() -> None:
             _spare.process = spawn_worker(
                 ["--spare"], stdin=subprocess.PIPE, gpu=0 if machine.gpus() else None
             )
-            counters.add("worker_starts")
+            health.add_count("worker_starts")
 
 
 def start(config: RunConfig, **more: Any) -> Run:
@@ -381,7 +381,7 @@ def _tick() -> bool:
                 run.set_status("starting")
                 busy.append(run)
                 note_start(run)
-                counters.add("queue_wait_seconds", waited)
+                health.add_count("queue_wait_seconds", waited)
                 _give(run)
         return bool(busy or waits)
 
@@ -437,7 +437,7 @@ def _give(run: Run) -> None:
                 process = None
         if process is None:
             process = start_process(run)
-            counters.add("worker_starts")
+            health.add_count("worker_starts")
     threading.Thread(
         target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True
     ).start()
@@ -450,7 +450,7 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
     except subprocess.TimeoutExpired:
         warm_up()
         process.wait()
-    counters.add("worker_failures", process.returncode != 0)
+    health.add_count("worker_failures", process.returncode != 0)
     status = run.status()
     log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():

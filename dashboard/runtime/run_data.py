@@ -27,9 +27,9 @@ from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_r
 from core.tasks import Task, TaskConfig, make_task, task_entry
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
-from dashboard.runtime import limits, people
 from dashboard.runtime.link_values import by_history
-from dashboard.runtime.people import find_run, folders
+from dashboard.server import limits, people
+from dashboard.server.people import find_run, folders
 
 # The example runs that come with the lab; `make example` trains them.
 

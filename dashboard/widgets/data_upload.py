@@ -13,8 +13,8 @@ from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
-from dashboard.runtime.limits import admit_upload, at_most, where_stored
 from dashboard.runtime.link_values import link_value
+from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import KEEP, show_unreadable
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
-from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import shared
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 

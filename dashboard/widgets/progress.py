@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import streamlit as st
 
-from dashboard.runtime.cache import measurements
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import begin_fragment
+from dashboard.server.cache import measurements
 
 AT_ONCE = 6.0  # seconds that are measured unasked
 UNASKED = 60.0  # the same where little can be shown before all is measured

@@ -14,8 +14,8 @@ from core.roles import (
     score_roles,
 )
 from core.trace import Kind
-from dashboard.runtime.cache import remembered, shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import remembered, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.models import is_small
 

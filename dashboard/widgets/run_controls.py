@@ -13,10 +13,11 @@ from core.files import hosted
 from core.runs.folder import Status
 from core.runs.runs import Run
 from dashboard.draw.formats import about_duration
-from dashboard.runtime import jobs, people
+from dashboard.runtime import jobs
 from dashboard.runtime.jobs import node_text
-from dashboard.runtime.limits import limits
 from dashboard.runtime.polling import wait
+from dashboard.server import people
+from dashboard.server.limits import limits
 from dashboard.widgets.flash import flash_errors, pop_flash
 from dashboard.widgets.panels import plain
 

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from core.files import _person
-from dashboard.runtime import jobs, limits, person
+from dashboard.runtime import jobs
+from dashboard.server import limits, visitors
 
 
 @pytest.fixture
@@ -14,17 +15,17 @@ def who(monkeypatch):
     """A public copy on which nothing trains, and a context in which a person asks."""
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     monkeypatch.setattr(jobs, "_give", lambda run: None)
-    monkeypatch.setattr(person, "_visits", {})
+    monkeypatch.setattr(visitors, "_visits", {})
     monkeypatch.setattr(limits, "_uploads", defaultdict(deque))
     asks = [""]
-    for module in (limits, person):
+    for module in (limits, visitors):
         monkeypatch.setattr(module, "me", lambda: asks[0])
     before, _person[:] = _person[:], [lambda: asks[0]]
 
     @contextmanager
     def is_asking(key, address=""):
         earlier, asks[0] = asks[0], key
-        person._visits[key] = (0.0, address or key)
+        visitors._visits[key] = (0.0, address or key)
         yield
         asks[0] = earlier
 

@@ -16,7 +16,8 @@ from streamlit.runtime.stats import StatsManager
 from streamlit.web.server.starlette.starlette_routes import _stats_to_text
 
 from core.runs.runs import create_run
-from dashboard.runtime import counters, health, jobs, metrics, people
+from dashboard.runtime import jobs
+from dashboard.server import health, people
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ def runs(**states: int) -> None:
 
 def metric_lines() -> list[str]:
     manager = StatsManager()
-    manager.register_provider(metrics.LabStats())
+    manager.register_provider(health.LabStats())
     return _stats_to_text(manager.get_stats()).splitlines()
 
 
@@ -97,9 +98,7 @@ def test_many_probes_read_the_folders_once(monkeypatch):
 
 def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypatch):
     runs(queued=2, running=1, finished=3)
-    monkeypatch.setattr(
-        counters, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9})
-    )
+    monkeypatch.setattr(health, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
     lines = metric_lines()
     assert {
         'lab_runs{state="queued"} 2',
@@ -111,31 +110,31 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypat
     } <= set(lines)
     assert lines[-1] == "# EOF" and not [line for line in lines if SECRET in line]
     named = {line.split()[2] for line in lines if line.startswith("# TYPE")}
-    assert named == set(metrics.FAMILIES)
+    assert named == set(health.FAMILIES)
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[a-z]+"\})? \d+')
     assert [line for line in lines if not line.startswith("#") and not sample.fullmatch(line)] == []
 
 
 def test_a_counter_is_named_wherever_one_is_added():
     text = (ROOT / "dashboard" / "runtime" / "jobs.py").read_text(encoding="utf-8")
-    added = set(re.findall(r'counters\.add\("(\w+)"', text))
+    added = set(re.findall(r'health\.add_count\("(\w+)"', text))
     assert added == {
         name.removeprefix("lab_")
-        for name, family in metrics.FAMILIES.items()
-        if family[0] is metrics.CounterStat
+        for name, family in health.FAMILIES.items()
+        if family[0] is health.CounterStat
     }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts shared pages")
 def test_memory_is_that_of_this_process_and_of_those_it_started():
-    before = metrics.memory_bytes()
+    before = health.memory_bytes()
     hold = "import sys; held = bytearray(60_000_000); print(1, flush=True); sys.stdin.read()"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"  # so do those that it starts
     with subprocess.Popen(
         [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         process.stdout.readline()
-        more = metrics.memory_bytes()
+        more = health.memory_bytes()
         process.communicate()
     grown = more["process", "workers"] - before["process", "workers"]
     assert 55e6 < grown < 120e6

@@ -12,9 +12,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from streamlit import config
 
-from dashboard.runtime import visitors
-from dashboard.runtime.http_guard import UNKNOWN_NAME, HTTPGuard
-from dashboard.runtime.person import network
+from dashboard.server import visitors
+from dashboard.server.http_guard import UNKNOWN_NAME, HTTPGuard
+from dashboard.server.visitors import network
 
 TOKEN = "7f3d-token"
 

@@ -10,7 +10,7 @@ from streamlit import config
 from streamlit.file_util import get_static_dir
 
 from dashboard.navigation import STEPS
-from dashboard.runtime.index_page import FONTS, MODULES, SIDEBAR_STYLE, index_page, routes
+from dashboard.server.http_guard import FONTS, MODULES, SIDEBAR_STYLE, index_page, routes
 
 STATIC = Path(get_static_dir())
 

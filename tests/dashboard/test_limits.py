@@ -11,9 +11,10 @@ import pytest
 from core.files import runs_folder, server_folder
 from core.runs.runs import Run, create_run, list_runs
 from core.training import Record
-from dashboard.runtime import jobs, limits, people
-from dashboard.runtime.limits import LimitReached, Limits, variable
+from dashboard.runtime import jobs
 from dashboard.runtime.run_data import copy_run
+from dashboard.server import limits, people
+from dashboard.server.limits import LimitReached, Limits, variable
 from dashboard.widgets.model_picker.allowed import MODELS
 from tests.training.small import small_run
 

@@ -19,8 +19,9 @@ from core import memory
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
 from core.runs import worker
-from dashboard.runtime import cache, idle_memory, jobs
-from dashboard.runtime.byte_lru_cache import Budget, ByteLRUCache, at_most, size_bytes
+from dashboard.runtime import jobs
+from dashboard.server import cache, idle
+from dashboard.server.cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.model_picker.models import baseline_of
@@ -255,7 +256,7 @@ def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(
     storage.save(SessionInfo(client=None, session=session))  # type: ignore[arg-type]
     files.add_file("last", UploadedFileRec("one", "a.txt", "text/plain", b"1"))
     freed = weakref.finalize(session, list)
-    assert idle_memory.forget_sessions() == forgotten
+    assert idle.forget_sessions() == forgotten
     assert len(files.get_files("last", ["one"])) == 1 - forgotten, (
         "though something still refers to the session"
     )

@@ -17,11 +17,12 @@ from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id
 from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import forgetting, hosting, jobs, people, person, reports
-from dashboard.runtime.limits import NotYours
+from dashboard.runtime import jobs, reports
 from dashboard.runtime.reports import Report, save
 from dashboard.runtime.reports import new_id as new_report_id
 from dashboard.runtime.run_data import copy_run, path_code
+from dashboard.server import hosting, limits, people, visitors
+from dashboard.server.limits import NotYours
 from dashboard.views.sweeps.compute import linked
 from tests.training.small import small_run
 
@@ -102,10 +103,12 @@ def test_all_of_a_person_is_deleted_on_request(who):
         (corpora_folder() / "x").mkdir(parents=True)
     with who(BEN):
         his = jobs.start(small_run())
-        forgetting.delete_mine()
+        limits.delete_mine()
         assert not his.path.exists() and not runs_folder().exists()
     assert (
-        all(run.exists() for run in runs) and ANNA in person._visits and BEN not in person._visits
+        all(run.exists() for run in runs)
+        and ANNA in visitors._visits
+        and BEN not in visitors._visits
     )
 
 
@@ -117,10 +120,10 @@ def test_who_was_not_here_for_a_day_is_forgotten(who):
     day = time.time() - 25 * 3600
     for folder in people.folders():
         os.utime(folder, (day, day))
-    forgetting.delete_old()
+    limits.delete_old()
     assert old.path.exists(), "it ended just now"
     (old.path / "status.json").write_text(f'{{"state": "finished", "at": {day}}}', encoding="utf-8")
-    forgetting.delete_old()
+    limits.delete_old()
     assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
 
 
@@ -128,26 +131,26 @@ def test_a_visit_keeps_what_was_made(who, monkeypatch):
     with who(ANNA):
         ended(create_run(small_run()))
         os.utime(runs_folder(), (1, 1))
-        monkeypatch.setattr(person, "_visits", {})
-        monkeypatch.setattr(person.st, "context", SimpleNamespace(ip_address="10.0.0.9"))
-        person.note_visit()
+        monkeypatch.setattr(visitors, "_visits", {})
+        monkeypatch.setattr(visitors.st, "context", SimpleNamespace(ip_address="10.0.0.9"))
+        visitors.note_visit()
         assert (
             time.time() - runs_folder().stat().st_mtime < 60
-            and person._visits[ANNA][1] == "10.0.0.9"
+            and visitors._visits[ANNA][1] == "10.0.0.9"
         )
 
 
 def test_a_cookie_is_a_secret_of_128_bits(who, monkeypatch):
-    header = person.new_cookie("", "/lab", True)
+    header = visitors.new_cookie("", "/lab", True)
     name, *parts = header.split("; ")
-    assert person.ID.fullmatch(name.removeprefix(f"{person.COOKIE}="))
+    assert visitors.ID.fullmatch(name.removeprefix(f"{visitors.COOKIE}="))
     assert {"HttpOnly", "SameSite=Lax", "Secure", "Path=/lab"} <= set(parts)
     assert (
-        not person.new_cookie("f" * 32, "/", False)
-        and person.new_cookie("forged", "/", False) != header
+        not visitors.new_cookie("f" * 32, "/", False)
+        and visitors.new_cookie("forged", "/", False) != header
     )
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
-    assert not person.new_cookie("", "/", False), "only on a public copy"
+    assert not visitors.new_cookie("", "/", False), "only on a public copy"
 
 
 def script() -> None:
@@ -155,7 +158,7 @@ def script() -> None:
     import streamlit as st
 
     from core.files import runs_folder
-    from dashboard.runtime.person import me
+    from dashboard.server.visitors import me
 
     st.text(f"{me()} {runs_folder().name}")
 
@@ -163,10 +166,10 @@ def script() -> None:
 @pytest.mark.parametrize("cookie", ["", "f" * 32, "../../x"])
 def test_a_page_knows_its_person(monkeypatch, cookie):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", {person.COOKIE: cookie})
+    monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", {visitors.COOKIE: cookie})
     first, again = AppTest.from_function(script).run(), AppTest.from_function(script).run()
     key, name = first.text[0].value.split()
-    assert person.ID.fullmatch(key) and name == key and key != cookie, (
+    assert visitors.ID.fullmatch(key) and name == key and key != cookie, (
         "the id itself is no name of anything"
     )
     assert first.run().text[0].value.split()[0] == key
@@ -220,7 +223,7 @@ def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, mon
         hosting.begin_hosting.__wrapped__()
         assert [config.get_option(name) for name in names] == [5, "none"] and threads[0][
             "target"
-        ] is forgetting.watch
+        ] is limits.watch
     finally:
         for name, value in before.items():
             config.set_option(name, value)

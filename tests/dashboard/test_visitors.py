@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboard.runtime import visitors
+from dashboard.server import visitors
 
 
 @pytest.mark.parametrize(

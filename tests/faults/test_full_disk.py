@@ -16,8 +16,9 @@ from core.runs.worker import work
 from core.tasks import data_store
 from core.training.loop import train
 from dashboard.navigation import STEPS
-from dashboard.runtime import health, jobs
+from dashboard.runtime import jobs
 from dashboard.runtime.reports import read_report
+from dashboard.server import health
 from tests.dashboard.test_reports import VIEW
 from tests.faults.small_disk import PAGE, close, empty, fill, on_small_disk
 from tests.faults.test_worker import CONFIG, go_on

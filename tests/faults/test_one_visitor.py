@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from benchmarks.memory import RunningServer, running_server
-from dashboard.runtime.person import COOKIE, PERSON_HEADER, key_of
+from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of
 
 MB = 1_000_000
 LIMITS = {

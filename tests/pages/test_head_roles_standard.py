@@ -5,7 +5,7 @@ import pytest
 
 from core.pretrained import load_lab_model, load_minilm
 from core.roles.repeats import TESTS, score_repeats
-from dashboard.runtime.cache import measurements
+from dashboard.server.cache import measurements
 from dashboard.views.head_roles.standard import text
 from dashboard.views.head_roles.standard.compute import LINES, default_test
 from dashboard.views.head_roles.standard.controls import HEAD, TEST

@@ -8,7 +8,7 @@ from core.pretrained import load_minilm
 from core.roles.conllu import OWN, own_parses
 from core.roles.syntax import read_parses, score_relation
 from core.tasks import data_store
-from dashboard.runtime.cache import measurements
+from dashboard.server.cache import measurements
 from dashboard.views.head_roles.syntax import charts, text
 from dashboard.views.head_roles.syntax.compute import (
     CHOICES,

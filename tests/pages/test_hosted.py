@@ -15,9 +15,10 @@ from core.runs.runs import Run, create_run, new_id
 from core.runs.sweeps import create_sweep
 from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import hosting, jobs, limits, person, reports
+from dashboard.runtime import jobs, reports
 from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.run_data import HERE as EXAMPLES
+from dashboard.server import hosting, limits, visitors
 from tests.pages.app import app_at, open_at, page_text, script_of
 from tests.training.small import small_run
 
@@ -31,13 +32,13 @@ def browser(monkeypatch):
     monkeypatch.setattr(
         hosting, "begin_hosting", lambda: None
     )  # it would hide the errors of later tests
-    monkeypatch.setattr(person, "_visits", {})
+    monkeypatch.setattr(visitors, "_visits", {})
     cookies: dict[str, str] = {}
     monkeypatch.setattr("streamlit.runtime.context.ContextProxy.cookies", cookies)
 
     @contextmanager
     def of(name: str):
-        cookies[person.COOKIE] = cookie_of(name)
+        cookies[visitors.COOKIE] = cookie_of(name)
         yield
         cookies.clear()
 

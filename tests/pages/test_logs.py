@@ -19,8 +19,9 @@ from core.runs import worker
 from core.runs.runs import create_run
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from dashboard.runtime import jobs, logs
-from dashboard.runtime.http_guard import HTTPGuard, known_path
+from dashboard.runtime import jobs
+from dashboard.server import logs
+from dashboard.server.http_guard import HTTPGuard, known_path
 from tests.pages.app import open_at
 from tests.training.small import small_run
 
@@ -104,7 +105,7 @@ def test_an_error_of_a_page_shows_its_reference_and_no_words(lines, capfd, monke
     from streamlit.testing.v1 import AppTest
 
     def script() -> None:
-        from dashboard.runtime import logs
+        from dashboard.server import logs
 
         try:
             raise ValueError("zq7secret is wrong")
@@ -124,7 +125,7 @@ def test_an_error_of_the_disk_is_a_sentence_on_every_page():
     from streamlit.testing.v1 import AppTest
 
     def script() -> None:
-        from dashboard.runtime import logs
+        from dashboard.server import logs
 
         assert logs.on_script_error(OSError(30, "Read-only file system"))
         assert not logs.on_script_error(FileNotFoundError(2, "No such file or directory")), (

@@ -13,7 +13,8 @@ from core.runs.store import Store, StoreError
 from core.runs.store_sync import bring, copy_now
 from core.runs.sweeps import create_sweep, delete_sweep
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import people, reports
+from dashboard.runtime import reports
+from dashboard.server import people
 from dashboard.views.sweeps import compute
 from tests.training.small import small_run
 from tests.training.stores import expire, files, held_by

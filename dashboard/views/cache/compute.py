@@ -9,7 +9,7 @@ import torch
 
 from core.attention import attend
 from core.pretrained.lab_decoder import TRAINED, encode, load_lab_decoder
-from dashboard.runtime import cache
+from dashboard.server import cache
 
 MOST_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
 NAMES = ("q", "k", "v")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from core.decoding.with_cache import Clock, Written, write
 from core.pretrained.lab_decoder import encode, load_lab_decoder
-from dashboard.runtime import cache
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
+from dashboard.server import cache
 from dashboard.views.cache.compute import MOST_PROMPT
 
 PROMPT = "the old cat saw the small bird . the old"

@@ -18,12 +18,12 @@ from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.draw.formats import byte_size, duration, number, operations, percent
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
 from dashboard.draw.vega import Spec
-from dashboard.runtime import cache
-from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import machine
 from dashboard.runtime.threads import one_thread
+from dashboard.server import cache
+from dashboard.server.cache import cached, shared
 from dashboard.views.cache import compute, decoding, measurement, paging, script
 from dashboard.views.cache.compute import NAMES, Decoding
 from dashboard.views.cache.controls import (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from core.pretrained import ModelInputs, read
 from core.pretrained.evidence.patching import pair_of, patch, ranked
-from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import shared
 from dashboard.views.circuits.compute import Edge, Head, circuits_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 

@@ -8,8 +8,8 @@ from core.pretrained import ModelInputs, Pretrained, read
 from core.pretrained.evidence import Baseline
 from core.pretrained.evidence.attribution import attribute_logit
 from core.pretrained.evidence.patching import LayerKey, pair_of, patch, ranked
-from dashboard.runtime.cache import shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import shared
 from dashboard.views.circuits.compute import Head
 from dashboard.widgets.model_picker import ModelRef, load_model
 

@@ -14,7 +14,7 @@ from core.pretrained import LayerQKV, layer_qkv
 from core.seeding import seeded_layer
 from core.sentence import embed, labels, tokenize
 from dashboard.draw.multiples import LEAST_NEGATIVE
-from dashboard.runtime.cache import cached, shared
+from dashboard.server.cache import cached, shared
 from dashboard.views.compare.controls import SEEDED, Controls
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 

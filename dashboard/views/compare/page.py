@@ -17,11 +17,11 @@ from core.pretrained import PretrainedError
 from dashboard.draw.formats import MINUS, byte_size, duration, number, operations
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.palette import SIGNED
-from dashboard.runtime.cache import cached, measurements
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, measurements
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import (
     MapResult,

@@ -9,9 +9,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.trace import Head
-from dashboard.runtime import people
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.run_data import EXAMPLE_RUNS, RunSummary, rival, summarize
+from dashboard.server import people
 from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import plain

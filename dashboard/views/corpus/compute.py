@@ -33,9 +33,9 @@ from core.roles.scores import ranked_heads
 from core.runs.folder import Status
 from core.runs.runs import Run, list_runs
 from core.trace import Head, Kind
-from dashboard.runtime import people
-from dashboard.runtime.cache import measurements, remembered, shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server import people
+from dashboard.server.cache import measurements, remembered, shared
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 

@@ -24,11 +24,12 @@ from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.draw.vega import split_data, titles_as_marks
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs, people
+from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import reruns_alone
+from dashboard.server import people
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import (
     Measurement,

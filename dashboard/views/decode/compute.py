@@ -13,8 +13,8 @@ from core.models import MODELS, Seq2Seq
 from core.runs.runs import LISTED, Run, list_runs
 from core.tasks import Example, Task
 from core.tasks.metrics import score
-from dashboard.runtime import cache
 from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE
+from dashboard.server import cache
 
 HALF_TRAINED = Run(HERE / "example_numbers")
 HELD_OUT, READ, LONGEST = (

@@ -11,9 +11,9 @@ import streamlit as st
 from core.decoding import SearchSettings
 from core.runs.runs import Run
 from core.tasks import Task
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_data import LAST, task_of
+from dashboard.server.cache import cached
 from dashboard.views.decode.compute import (
     HALF_TRAINED,
     HELD_OUT,

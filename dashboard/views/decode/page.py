@@ -19,7 +19,6 @@ from dashboard.draw.formats import number, percent
 from dashboard.draw.grids import bars, tiles
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
-from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import (
     between,
     forget_other_runs,
@@ -32,6 +31,7 @@ from dashboard.runtime.link_values import (
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, shared
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import (
     SECONDS,

@@ -25,11 +25,11 @@ from dashboard.draw.vega import (
     series_encoding,
     titled_figure,
 )
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
+from dashboard.server.cache import cached
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.compute import Implied, Result
 from dashboard.views.efficient.controls import (

@@ -9,7 +9,7 @@ import numpy as np
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import attention_cost, output_error
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.efficient.compute import D_MODEL, HEADS, SEED, Implied, Result
 from dashboard.views.efficient.controls import ROUNDS
 

@@ -30,8 +30,8 @@ from core.pretrained.evidence import (
 from core.pretrained.example_inputs import text_of
 from core.ranks import spearman
 from dashboard.draw.formats import distinct
-from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import measurements, shared
 from dashboard.views.evidence.controls import AGAINST, Controls, Head
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of

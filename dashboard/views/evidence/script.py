@@ -7,7 +7,7 @@ import numpy as np
 from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.evidence import Baseline, head_sets
 from dashboard.draw.scripts import Cell, Script
-from dashboard.runtime.cache import measurements
+from dashboard.server.cache import measurements
 from dashboard.views.evidence.compute import (
     MOST_ANSWERS,
     HeadMaps,

@@ -22,7 +22,7 @@ from core.pretrained.generate import (
     token_names,
 )
 from core.trace import AttentionTrace, Kind
-from dashboard.runtime.cache import measurements, shared
+from dashboard.server.cache import measurements, shared
 from dashboard.views.generate.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 

@@ -9,7 +9,7 @@ import numpy as np
 from core.pretrained import ModelInputs, Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
 from core.trace import Head, Kind
-from dashboard.runtime.cache import shared
+from dashboard.server.cache import shared
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.role_scores import inputs_of, readings_of, role_scores_of
 

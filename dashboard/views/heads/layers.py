@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.attention import AttentionConfig
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.heads import compute, minilm
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps
 from dashboard.views.heads.controls import Controls

@@ -17,7 +17,7 @@ from core import analysis
 from core.attention import AttentionConfig, attend
 from core.attention.projections.combined import lambda_init
 from core.pretrained import Pretrained, layer_qkv
-from dashboard.runtime.cache import cached, shared
+from dashboard.server.cache import cached, shared
 from dashboard.views.heads import compute
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps, head_parts, mean_overlap
 from dashboard.widgets.model_picker import EMBEDDED, load_model

@@ -16,7 +16,7 @@ from core.pretrained.weight_breakdown import (
     layer_attentions,
 )
 from core.trace import AttentionTrace, Head, Kind, head_name
-from dashboard.runtime.cache import shared
+from dashboard.server.cache import shared
 from dashboard.widgets.model_picker import ModelRef, load_model
 
 PRONOUN = (3, 1)  # the head of the embedded model that links a pronoun to its noun

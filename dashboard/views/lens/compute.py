@@ -25,8 +25,8 @@ from core.pretrained.evidence.lens import Part as LensPart
 from core.pretrained.lines import display_tokens
 from core.pretrained.reading import tokenizer_of
 from core.trace import AttentionMap, Kind
-from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import measurements, shared
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import baseline_of, is_small

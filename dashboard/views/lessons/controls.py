@@ -18,8 +18,8 @@ from dashboard.lessons.lesson import (
 from dashboard.lessons.questions import HELP, MOST_ANSWER, MOST_HINT, MOST_OPTIONS
 from dashboard.lessons.questions import MOST_TEXT as MOST_QUESTION
 from dashboard.navigation import step_of
-from dashboard.runtime.limits import LimitReached, admit_upload
 from dashboard.runtime.link_values import BOUND, KEEP, link_value
+from dashboard.server.limits import LimitReached, admit_upload
 from dashboard.widgets.lesson_draft import controls_of, note_draft
 
 

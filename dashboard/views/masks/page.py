@@ -15,11 +15,11 @@ from core.attention.masks.patterns import Rule
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
 from dashboard.views.masks import compute, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import (

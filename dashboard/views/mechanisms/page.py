@@ -16,11 +16,11 @@ from core.entries import complete
 from core.seeding import seeded_layer
 from dashboard.draw.formats import number, rule
 from dashboard.draw.multiples import Tile, difference_map, multiples
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
 from dashboard.views.mechanisms import compute
 from dashboard.views.mechanisms.compute import (
     D_MODEL,

@@ -9,11 +9,11 @@ import streamlit as st
 from core.attention import AXES, entry
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
 from dashboard.draw.palette import Ink
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
 from dashboard.views.normalizers import charts, compute, text
 from dashboard.views.normalizers.compute import SWEEP, RowWeights
 from dashboard.views.normalizers.controls import (

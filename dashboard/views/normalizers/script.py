@@ -8,7 +8,7 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.normalizers.compute import RowWeights, sweep
 from dashboard.views.normalizers.controls import Controls
 

@@ -27,12 +27,12 @@ from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink
 from dashboard.draw.step_view import Reading, payload, projection_payload, read, step_view
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_start import write_start
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.server.cache import cached
 from dashboard.views.one_query import compute, control_row, equations, facts, session, text
 from dashboard.views.one_query.compute import DIMS, KEYS, Scaling
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls

@@ -7,7 +7,7 @@ import numpy as np
 from core.attention import AttentionConfig
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.step_view import Reading
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.one_query.compute import measure_scaling
 from dashboard.views.one_query.controls import Controls
 from dashboard.views.one_query.session import SEED

@@ -11,8 +11,8 @@ from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_views import dials, sample_pairs
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.server.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink, mean_by_distance
 from dashboard.views.positions.controls import Controls, key

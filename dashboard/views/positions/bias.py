@@ -8,8 +8,8 @@ from core.attention import AttentionConfig
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, number
 from dashboard.draw.multiples import Tile, multiples
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.server.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink, mean_by_distance
 from dashboard.views.positions.controls import Controls, key

@@ -14,8 +14,8 @@ import streamlit as st
 from core.attention import AttentionConfig
 from dashboard.draw.formats import latex, number
 from dashboard.draw.multiples import Tile, difference_map, multiples
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.server.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation
 from dashboard.views.positions.controls import ENTRIES, Controls, key

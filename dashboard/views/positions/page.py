@@ -12,11 +12,11 @@ from core.attention import AttentionConfig
 from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
 from dashboard.draw.formats import number
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import between, fragment, link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
 from dashboard.views.positions import added, bias, compute, order, rotation
 from dashboard.views.positions.charts import Equation
 from dashboard.views.positions.compute import GUIDE_SHIFT

@@ -9,7 +9,7 @@ from core.attention import properties as measure
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.charts import Equation, chart, ink
 from dashboard.views.positions.controls import Controls, key

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.attention import AttentionConfig, properties
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.positions import compute, rotation
 from dashboard.views.positions.controls import Controls
 from dashboard.views.positions.order import FIRST_NUMBERS

@@ -15,7 +15,7 @@ from core.pretrained.maps import sink_line, with_sink
 from core.pretrained.token_transform import token_transform
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.draw.attention_view import Patches
-from dashboard.runtime.cache import shared
+from dashboard.server.cache import shared
 from dashboard.views.pretrained.controls import Controls, Order
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from dashboard.widgets.role_scores import roles_of

@@ -7,10 +7,10 @@ from functools import partial
 import streamlit as st
 
 from dashboard.navigation import step_of
-from dashboard.runtime.cache import cached
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
+from dashboard.server.cache import cached
 from dashboard.views.questions import numbers
 from dashboard.views.questions.script import script
 from dashboard.views.questions.text import ANSWERS, Answer

@@ -18,10 +18,11 @@ from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from dashboard.draw.formats import byte_size
 from dashboard.navigation import PAGES, STEPS
-from dashboard.runtime import jobs, people
-from dashboard.runtime.limits import MB, admit_upload, at_most, make_room, most_seconds, most_steps
+from dashboard.runtime import jobs
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_data import RunSummary, copy_run
+from dashboard.server import people
+from dashboard.server.limits import MB, admit_upload, at_most, make_room, most_seconds, most_steps
 from dashboard.views.runs.controls import select
 from dashboard.widgets.flash import flash, flash_errors, pop_flash
 from dashboard.widgets.panels import plain

@@ -19,12 +19,12 @@ from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import byte_size, duration, number, percent
 from dashboard.draw.palette import CATEGORIES, Ink
 from dashboard.draw.vega import split_data
-from dashboard.runtime.forgetting import delete_mine
 from dashboard.runtime.jobs import cluster_state
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.person import has_cookie
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import RunSummary, damage_of, records_of
+from dashboard.server.limits import delete_mine
+from dashboard.server.visitors import has_cookie
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import Board, load_board
 from dashboard.views.runs.controls import draw_pages, draw_search, linked_ids, select

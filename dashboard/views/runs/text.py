@@ -11,8 +11,8 @@ from core.runs.runs import GRACE, MAX_RUNS, most_bytes
 from core.runs.store import StoredRun
 from dashboard.draw.formats import byte_size, duration, number, percent
 from dashboard.runtime.jobs import node_text
-from dashboard.runtime.limits import MB, at_most, limits
 from dashboard.runtime.run_data import STATES, RunSummary, rival
+from dashboard.server.limits import MB, at_most, limits
 from dashboard.widgets.panels import plain
 
 

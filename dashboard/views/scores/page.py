@@ -14,11 +14,11 @@ from core.attention import AXES, Choice, entry
 from core.attention.properties import randomized_score, score_properties
 from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
 from dashboard.draw.palette import Ink
-from dashboard.runtime.cache import cached, remembered, shared
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, remembered, shared
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import (

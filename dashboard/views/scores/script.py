@@ -9,7 +9,7 @@ import numpy as np
 from core.attention import AttentionConfig
 from core.attention.properties import score_properties
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.cache import cached
+from dashboard.server.cache import cached
 from dashboard.views.scores import measurement
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import SEED, Controls

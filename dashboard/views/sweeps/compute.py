@@ -12,8 +12,8 @@ from core.runs.sweeps import MEASURES, Outcome, Sweep, find_sweep, sweep_compari
 from core.tasks import Task
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
-from dashboard.runtime import people
 from dashboard.runtime.run_data import task_of
+from dashboard.server import people
 
 EXAMPLE_SWEEP = Sweep(Path(__file__).with_name("scores.json"))
 LOWER_IS_BETTER = ("loss", "error")

@@ -15,9 +15,9 @@ from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
-from dashboard.runtime.limits import at_most, most_seconds, most_steps
 from dashboard.runtime.link_values import by_history, link_value, one_of
 from dashboard.runtime.run_data import MODEL_NAMES, task_of
+from dashboard.server.limits import at_most, most_seconds, most_steps
 from dashboard.views.sweeps import values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, linked, load_sweep
 from dashboard.widgets.panels import caption, plain

@@ -20,11 +20,12 @@ from dashboard.draw.formats import number
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
 from dashboard.navigation import PAGES
-from dashboard.runtime import jobs, people
-from dashboard.runtime.limits import check_owner
+from dashboard.runtime import jobs
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.server import people
+from dashboard.server.limits import check_owner
 from dashboard.views.sweeps import differences, text
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep, select_sweep

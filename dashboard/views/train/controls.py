@@ -17,9 +17,9 @@ from core.models.config import RECURRENT, STACKED
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
 from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
-from dashboard.runtime.limits import within
 from dashboard.runtime.link_values import between, link_param, link_value, one_of
 from dashboard.runtime.run_data import MODEL_NAMES, count_parameters, task_of
+from dashboard.server.limits import within
 from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose_attention, summary
 from dashboard.views.train.parameters import RATES, WIDTHS

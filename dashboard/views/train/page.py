@@ -25,9 +25,8 @@ from dashboard.draw import grids, tables
 from dashboard.draw.palette import Ink
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.navigation import step_of
-from dashboard.runtime import attention_frames, jobs, people
+from dashboard.runtime import attention_frames, jobs
 from dashboard.runtime.attention_frames import watched_examples
-from dashboard.runtime.limits import LimitReached, most_seconds, most_steps
 from dashboard.runtime.link_values import between, forget_other_runs, is_new, link_value
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
@@ -43,6 +42,8 @@ from dashboard.runtime.run_data import (
     select_example,
     select_run,
 )
+from dashboard.server import people
+from dashboard.server.limits import LimitReached, most_seconds, most_steps
 from dashboard.views.train import charts, text
 from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed

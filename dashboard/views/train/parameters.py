@@ -11,8 +11,8 @@ import streamlit as st
 from core.entries import Param, Value
 from core.models.config import RECURRENT, STACKED, ModelConfig
 from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
-from dashboard.runtime.limits import most_seconds, most_steps
 from dashboard.runtime.link_values import link_param
+from dashboard.server.limits import most_seconds, most_steps
 from dashboard.widgets.params import KEEP, param_widget
 
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)

@@ -15,7 +15,7 @@ from core.seeding import seeded_rng
 from core.tasks import Task, TaskConfig, make_task
 from core.trace import AttentionTrace, Kind
 from core.training.evaluate import objective, read_example
-from dashboard.runtime.cache import remembered, shared
+from dashboard.server.cache import remembered, shared
 from dashboard.views.transformer.controls import Controls, run_of
 
 BATCH, SEEDS = 8, 3

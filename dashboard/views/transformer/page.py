@@ -28,7 +28,6 @@ from dashboard.draw.model_diagram import (
     stacks_of,
 )
 from dashboard.draw.palette import Ink
-from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.link_values import (
     fragment,
     one_of,
@@ -40,6 +39,7 @@ from dashboard.runtime.link_values import (
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, shared
 from dashboard.views.transformer import text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, outline
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls, read_controls

@@ -14,8 +14,8 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, r
 from core.pretrained.load import untrained
 from core.runs.runs import LISTED, Run, list_runs
 from core.trace import AttentionTrace, Kind
-from dashboard.runtime.cache import model, shared
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
+from dashboard.server.cache import model, shared
 from dashboard.widgets.fine_tuned_models import after, before
 from dashboard.widgets.model_picker import (
     ModelChoice,

@@ -19,9 +19,9 @@ from core.pretrained.layers import numbers_by_layer
 from core.trace import Kind
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.vega import PICKED
-from dashboard.runtime.cache import shared
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import shared
 from dashboard.views.two_models import text
 from dashboard.views.two_models.script import patch_script
 from dashboard.widgets.guide import picture, try_this

@@ -23,8 +23,8 @@ from core.pretrained.evidence import (
 from core.pretrained.generate import SearchSettings, decode_text, generate
 from core.pretrained.model_tasks import cosines, embedding
 from core.trace import AttentionTrace, Kind, head_name, to_numpy
-from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.models import baseline_of, without_model
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from core.runs.folder import Status
 from core.runs.runs import Run
-from dashboard.runtime.cache import shared
 from dashboard.runtime.run_data import records_of
+from dashboard.server.cache import shared
 from dashboard.views.why import bottleneck
 from dashboard.views.why.controls import Controls, Pair
 from dashboard.views.why.trained_models import Sentence, TrainedModel, sentence

@@ -14,8 +14,9 @@ from core.runs.runs import Run
 from core.tasks import TaskConfig
 from core.training import RunConfig
 from core.training.config import BOUNDS
-from dashboard.runtime import jobs, people
-from dashboard.runtime.limits import most_seconds
+from dashboard.runtime import jobs
+from dashboard.server import people
+from dashboard.server.limits import most_seconds
 from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.run_controls import start_button, stop_button

@@ -11,8 +11,8 @@ from core.pretrained.array_file import LIMITS, MOST_BYTES
 from core.pretrained.arrays import SHAPES
 from core.pretrained.example_inputs import TEXT
 from dashboard.draw.picture_files import trace_npz
-from dashboard.runtime.cache import cached
-from dashboard.runtime.limits import LimitReached, admit_upload, at_most
+from dashboard.server.cache import cached
+from dashboard.server.limits import LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.models import EMBEDDED, reading_of
 from dashboard.widgets.model_picker.resolve import select_model

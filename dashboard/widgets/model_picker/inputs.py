@@ -20,7 +20,7 @@ from core.pretrained.example_inputs import (
 )
 from core.pretrained.reading import sampling_rate
 from dashboard.draw.formats import byte_size
-from dashboard.runtime.limits import MB, LimitReached, admit_upload, at_most
+from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker.models import ModelRef
 from dashboard.widgets.params import BOUND
 

@@ -26,9 +26,9 @@ from core.pretrained.load import (
     load_minilm,
     minilm_folder,
 )
-from dashboard.runtime.cache import has_model, model, shared
 from dashboard.runtime.model_folders import folder_of
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import has_model, model, shared
 from dashboard.widgets.model_picker import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]

@@ -11,8 +11,8 @@ import streamlit as st
 from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import mask_word, maskable_words, top_candidates
 from core.pretrained.evidence import Baseline, Question, output_id, output_name
-from dashboard.runtime.cache import shared
 from dashboard.runtime.link_values import link_value, one_of, write_link
+from dashboard.server.cache import shared
 from dashboard.widgets.model_picker.choose import ModelChoice
 from dashboard.widgets.model_picker.models import ModelRef, baseline_of, load_model
 from dashboard.widgets.panels import plain

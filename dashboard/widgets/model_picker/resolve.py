@@ -14,9 +14,9 @@ from core.files import hosted, sentence_of, without_paths
 from core.pretrained import PretrainedError, hub, model_storage
 from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download
 from core.pretrained.model_storage import format_bytes
-from dashboard.runtime.limits import at_most
 from dashboard.runtime.model_folders import folder_name, folder_of, is_open
-from dashboard.runtime.person import me
+from dashboard.server.limits import at_most
+from dashboard.server.visitors import me
 from dashboard.widgets.model_picker.allowed import hub_examples, is_allowed, refuse_model
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
 from dashboard.widgets.panels import plain

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from core.files import runs_folder
 from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
-from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
-from dashboard.runtime.cache import budget
+from dashboard.server.cache import ByteLRUCache, at_most, budget
 
 UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
 _uploads = ByteLRUCache(at_most(400_000_000, 1 / 12), 16, budget())

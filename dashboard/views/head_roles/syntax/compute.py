@@ -22,8 +22,8 @@ from core.roles.syntax import (
 )
 from core.tasks import data_store
 from core.trace import AttentionTrace, Head, Kind
-from dashboard.runtime.cache import measurements, shared
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import measurements, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.models import is_small
 

@@ -14,8 +14,8 @@ from core.roles.conllu import MOST_CHARACTERS, parse_conllu
 from core.tasks import data_store
 from core.tasks.reading import decode_text
 from core.trace import Head, Kind
-from dashboard.runtime.limits import admit_upload, at_most, where_stored
 from dashboard.runtime.link_values import KEEP, link_value, one_of
+from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.syntax.compute import (
     CHOICES,

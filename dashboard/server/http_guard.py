@@ -12,8 +12,10 @@ import hmac
 import logging
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,13 +23,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse
 from streamlit import config
+from streamlit.file_util import get_static_dir
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from core.event_log import log
 from core.files import hosted
+from dashboard.draw.components import COMPONENTS, bundle
 from dashboard.navigation import STEPS
-from dashboard.runtime import visitors
-from dashboard.runtime.person import COOKIE, PERSON_HEADER, key_of, network
+from dashboard.server import visitors
+from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of, network, new_cookie
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -157,7 +161,7 @@ class HTTPGuard:
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an uploaded file or its deletion on, and count what Streamlit then holds."""
-        from dashboard.runtime.limits import MB, limits  # with all of core.training
+        from dashboard.server.limits import MB, limits
 
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
         length = Headers(scope=scope).get("content-length", "")
@@ -234,7 +238,7 @@ def _bound_messages(receive: Receive) -> None:
     """
     settings = getattr(getattr(receive, "__self__", None), "config", None)
     if hosted() and settings is not None and hasattr(settings, "ws_max_size"):
-        from dashboard.runtime.limits import MB, limits
+        from dashboard.server.limits import MB, limits
 
         settings.ws_max_size = min(settings.ws_max_size, limits().message_megabytes * MB)
 
@@ -275,3 +279,68 @@ def _is_loopback(address: str) -> bool:
     with suppress(ValueError):
         return ip_address(address).is_loopback
     return False
+
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Route
+
+SIDEBAR_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
+[data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) { animation: wait 5s }
+</style>"""
+MODULES = (
+    "BidiComponent",
+    "Html",
+    "rehype-raw",
+    "rehype-katex",
+)  # the code of what each page begins with
+FONTS = ("SourceSerifVariable-Roman", "MaterialSymbols-Rounded")  # of titles and icons
+
+
+def index_page(embedded: bool) -> str:
+    """Streamlit's index.html with the script and the style; an embedded page has no sidebar to wait for."""
+    script = bundle(COMPONENTS / "lib" / "index_page.js")
+    head = "".join(_preloads()) + f"<script>{script}</script>" + ("" if embedded else SIDEBAR_STYLE)
+    return (
+        (Path(get_static_dir()) / "index.html")
+        .read_text("utf-8")
+        .replace("</head>", f"{head}</head>", 1)
+    )
+
+
+def _preloads() -> Iterator[str]:
+    """Links to files of this version of Streamlit, whose names end in a hash; those that it lacks are left out."""
+    static = Path(get_static_dir()) / "static"
+    for name in MODULES:
+        for file in static.glob(f"js/{name}.*.js"):
+            yield f'<link rel="modulepreload" crossorigin href="./static/js/{file.name}">'
+    for name in FONTS:
+        for file in static.glob(f"media/{name}.*woff2"):
+            yield f'<link rel="preload" as="font" type="font/woff2" crossorigin href="./static/media/{file.name}">'
+
+
+def base_path() -> str:
+    """What stands before every address: /name where `server.baseUrlPath` is name, else nothing."""
+    return "/".join(["", *filter(None, config.get_option("server.baseUrlPath").split("/"))])
+
+
+def routes() -> list[Route]:
+    """The addresses of all pages, for `st.App`."""
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Route
+
+    pages = {embedded: index_page(embedded) for embedded in (False, True)}
+
+    async def answer(request: Request) -> HTMLResponse:
+        embedded = request.query_params.get("embed", "").lower() == "true"
+        page = HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
+        if cookie := new_cookie(
+            request.cookies.get(COOKIE, ""), base_path() or "/", request.url.scheme == "https"
+        ):
+            page.headers.update(
+                {"Set-Cookie": cookie, "Cache-Control": "no-store"}
+            )  # nobody else gets this page
+        return page
+
+    return [Route(f"{base_path()}/{'' if step.default else step.key}", answer) for step in STEPS]

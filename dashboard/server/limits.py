@@ -1,16 +1,19 @@
 """What a public copy allows a person, and all people of one address together; elsewhere nothing of it holds.
 
 The sums of an address are five to ten times those of a person: a class behind one router is thirty people, of whom some
-ten train at once. They stop a browser that throws its cookie away to become another person.
+ten train at once. They stop a browser that throws its cookie away to become another person. A person's things are
+deleted when they ask for it, and when they were not here for some hours.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +26,8 @@ from core.runs.folder import Status
 from core.runs.runs import MAX_RUNS, Run, most_bytes, prune
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
-from dashboard.runtime import people
-from dashboard.runtime.person import me, neighbours
-from dashboard.runtime.visitors import take
+from dashboard.server import people
+from dashboard.server.visitors import forget_person, me, neighbours, take
 
 if TYPE_CHECKING:
     from core.runs.sweeps import Sweep
@@ -302,3 +304,56 @@ def _recent(key: str) -> int:
     while times and time.monotonic() - times[0] > HOUR:
         times.popleft()
     return len(times)
+
+
+INTERVAL = 600.0  # seconds between two looks for what is old
+
+
+def delete_mine() -> None:
+    """Delete all that the person who asks has stored, and end what trains for them; they go on with nothing."""
+    from dashboard.runtime import jobs  # which imports this module
+
+    folder = runs_folder()
+    if folder.parent.name != PEOPLE:
+        raise AssertionError("only a person's folder is deleted")
+    runs = people.unfinished_of(folder)
+    for run in sorted(
+        runs, key=lambda run: run.status().state != "queued"
+    ):  # else one takes the worker of another
+        jobs.stop(run)
+    for run in runs:
+        # End a worker at once: what it would still save is deleted anyway
+        pid = run.status().pid if run.alive() else None
+        if pid is not None:
+            with suppress(OSError):
+                os.kill(pid, 9)
+    shutil.rmtree(folder, ignore_errors=True)
+    forget_person(folder.name)
+
+
+def delete_old() -> None:
+    """Delete the things of everybody who was not here for `limits().hours`, and for whom nothing has run since."""
+    for folder in people.folders() if hosted() else ():
+        runs = people.runs_of(folder)
+        if not all(run.status().ended for run in runs):
+            continue
+        if (
+            time.time() - max([_changed(folder), *(run.status().at for run in runs)])
+            > limits().hours * HOUR
+        ):
+            shutil.rmtree(folder, ignore_errors=True)
+            forget_person(folder.name)
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def watch() -> None:
+    """Delete what is old from now on, for a thread of its own."""
+    while True:
+        delete_old()
+        time.sleep(INTERVAL)

@@ -28,18 +28,15 @@ def begin_hosting() -> None:
     for name, value in _secrets().items():
         os.environ.setdefault(name, value)  # where core and the workers find it
     from core.files import hosted
-    from dashboard.runtime.visitors import raise_file_limit
+    from dashboard.server.visitors import raise_file_limit
 
     raise_file_limit()
     if hosted():
         if "streamlit_app" not in sys.modules:  # which makes the cookie, the guard and the routes
             st.error(NO_SERVER)
             st.stop()
-        from dashboard.runtime.forgetting import (
-            watch,
-        )  # with all of core.training, which others need not wait for
-        from dashboard.runtime.limits import limits
-        from dashboard.runtime.person import bind_sessions
+        from dashboard.server.limits import limits, watch
+        from dashboard.server.visitors import bind_sessions
 
         bind_sessions()
         config.set_option(

@@ -18,10 +18,10 @@ from core.runs.index import list_statuses, unfinished
 from core.runs.runs import Run, list_runs
 from core.runs.runs import find_run as find_run_in
 from core.runs.store_sync import bring_all
-from dashboard.runtime.person import ID
+from dashboard.server.visitors import ID
 
 if TYPE_CHECKING:
-    from core.runs.sweeps import Sweep  # which a page without sweeps need not import
+    from core.runs.sweeps import Sweep
 
 SECRET = 32  # characters at the end of an id that nobody guesses
 

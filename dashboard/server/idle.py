@@ -1,5 +1,6 @@
-"""Return the memory of work that is done, and of sessions that have left, while the server has little else to do.
+"""What the server does while nobody waits for it: load ahead what a page will need, and return memory of what is done.
 
+PyTorch in a thread of its own would hold up the first page, whose files come from the same process: it is imported before.
 Streamlit forgets a session two minutes after its browser left (`server.disconnectedSessionTTL`), but only once another
 browser leaves: the last of a class would stay. Python frees the parts of a session that refer to each other in a full
 collection alone, which a server of many lasting objects seldom makes. glibc holds freed memory for the next call.
@@ -8,16 +9,59 @@ collection alone, which a server of many lasting objects seldom makes. glibc hol
 from __future__ import annotations
 
 import gc
+import importlib
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from streamlit import runtime
 from streamlit.runtime.websocket_session_manager import WebsocketSessionManager
 
-from core.memory import give_back, share_arenas
-from dashboard.runtime.warm_up import IDLE, at_start, wait_until_idle
+from core.memory import give_back, is_small, share_arenas
+
+# 1.7 s of processor time; Start here needs them, pandas in Streamlit
+AT_START = ("torch", "core.attention", "pandas")
+IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one second
+
+_threads: list[threading.Thread] = []
+
+
+def at_start() -> None:
+    """Import what the first page needs."""
+    for name in AT_START:
+        importlib.import_module(name)
+
+
+def after_a_visit(*steps: Callable[[], object]) -> None:
+    """Take these steps in a thread, once in the life of a server, each as soon as the server has little to do.
+
+    Not where memory is short.
+    """
+    if not _threads:
+        _threads.append(threading.Thread(target=_take, args=(steps,), daemon=True, name="warm_up"))
+        _threads[0].start()
+
+
+def _take(steps: Sequence[Callable[[], object]]) -> None:
+    for step in steps:
+        wait_until_idle()
+        if is_small():
+            return
+        with suppress(Exception):  # whatever fails here fails again where it can be told
+            step()
+
+
+def wait_until_idle(seconds: float = SECOND) -> None:
+    """Wait for a stretch of so many seconds of which this process used at most the share IDLE."""
+    busy = True
+    while busy:
+        before = time.process_time()
+        time.sleep(seconds)
+        busy = time.process_time() - before > IDLE * seconds
+
 
 REST = 15.0  # seconds between two looks
 

@@ -1,0 +1,239 @@
+"""Whether this server can serve, a small JSON at /health for probes, and its part of Streamlit's /_stcore/metrics.
+
+The metrics are runs, queue, workers, memory, caches and disk; Streamlit's own families beside them count sessions and the
+bytes of its caches. No label holds what people typed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamlit.runtime import get_instance
+from streamlit.runtime.stats import CounterStat, GaugeStat, Stat
+
+from core.files import runs_folder, sentence_of
+from core.memory import free_bytes, process_bytes
+from core.provenance import lab_version
+from core.runs.folder import ENDED, UNDER_WAY
+from dashboard.draw.formats import byte_size
+from dashboard.server import cache
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+_counts: Counter[str] = Counter()
+_lock = threading.Lock()
+
+
+def add_count(name: str, amount: float = 1) -> None:
+    """Add to a counter of this server; FAMILIES names them."""
+    with _lock:
+        _counts[name] += amount  # type: ignore[assignment]  # seconds
+
+
+def count(name: str) -> int:
+    """What the server has counted since it began."""
+    return int(_counts[name])
+
+
+PATH = "/health"
+LEAST_DISK = 100_000_000  # bytes; a few runs, or one small model
+MOST_WAIT = 120.0  # seconds in which a free worker takes a run
+FRESH = 2.0  # seconds that one look at all folders serves all probes
+
+
+@dataclass(frozen=True)
+class Health:
+    """The server's state: runs by state, the longest wait in seconds, free bytes of disk and memory (inf: unknown).
+
+    `refused` is what the disk says to a file.
+    """
+
+    states: Counter[str]
+    longest_wait: float
+    disk_free: int
+    memory_free: float
+    refused: str = ""
+
+    def problem(self) -> str:
+        """Why it cannot serve, or nothing."""
+        if self.refused:
+            return self.refused
+        if self.disk_free < LEAST_DISK:
+            return (
+                f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
+                "delete runs, or set ATTENTION_LAB_DISK_MB lower."
+            )
+        if self.longest_wait > MOST_WAIT and not self.busy:
+            return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
+        return ""
+
+    @property
+    def busy(self) -> int:
+        return self.states["starting"] + self.states["running"]
+
+
+_last: list[tuple[float, Health]] = []
+
+
+def health() -> Health:
+    """The state at most FRESH seconds ago."""
+    now = time.monotonic()
+    if not _last or now - _last[0][0] > FRESH:
+        _last[:] = [(now, _measure())]
+    return _last[0][1]
+
+
+def _measure() -> Health:
+    from dashboard.server import people
+
+    statuses, folder = people.statuses(), runs_folder()
+    waits = [time.time() - status.at for status in statuses if status.state == "queued"]
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    refused = ""
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"x")
+    except OSError as error:
+        refused = sentence_of(error)
+    return Health(
+        Counter(status.state for status in statuses),
+        max(waits, default=0.0),
+        shutil.disk_usage(existing).free,
+        free_bytes(),
+        refused,
+    )
+
+
+def route(base: str) -> Route:
+    """The route, after `server.baseUrlPath`."""
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    def answer(
+        _: Request,
+    ) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files
+        from dashboard.runtime import jobs
+
+        now = health()
+        problem = now.problem()
+        memory = (
+            {}
+            if now.memory_free == float("inf")
+            else {"memory_free_mb": round(now.memory_free / 1e6)}
+        )
+        body = {
+            "status": "unable" if problem else "ok",
+            **({"problem": problem} if problem else {}),
+            "version": lab_version(),
+            "workers": {"busy": now.busy, "most": jobs.max_workers()},
+            "queue": now.states["queued"],
+            "disk_free_mb": round(now.disk_free / 1e6),
+            **memory,
+        }
+        return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
+
+    return Route(base + PATH, answer)
+
+
+Values = Mapping[tuple[str, str], float] | float  # one, or by a label's name and value
+
+
+def memory_bytes() -> dict[tuple[str, str], float]:
+    """The proportional set size of the server and of its workers."""
+    server, *workers = process_bytes()
+    return {("process", "server"): server, ("process", "workers"): sum(workers)}
+
+
+FAMILIES: dict[str, tuple[type, str, str, Callable[[], Values]]] = {
+    "lab_runs": (
+        GaugeStat,
+        "",
+        "Runs in the folder by state.",
+        lambda: {("state", state): health().states[state] for state in (*UNDER_WAY, *ENDED)},
+    ),
+    "lab_queue_longest_wait_seconds": (
+        GaugeStat,
+        "seconds",
+        "How long the first of the queue has waited.",
+        lambda: health().longest_wait,
+    ),
+    "lab_queue_wait_seconds": (
+        CounterStat,
+        "seconds",
+        "How long all runs that began had waited.",
+        lambda: count("queue_wait_seconds"),
+    ),
+    "lab_worker_starts": (
+        CounterStat,
+        "",
+        "Worker processes that were started.",
+        lambda: count("worker_starts"),
+    ),
+    "lab_worker_failures": (
+        CounterStat,
+        "",
+        "Worker processes that ended with an error or a signal.",
+        lambda: count("worker_failures"),
+    ),
+    "lab_memory_pss_bytes": (
+        GaugeStat,
+        "bytes",
+        "Proportional set size of the server and of its workers.",
+        memory_bytes,
+    ),
+    "lab_python_blocks": (
+        GaugeStat,
+        "",
+        "Blocks of memory that Python's objects hold.",
+        sys.getallocatedblocks,
+    ),
+    "lab_cache_bytes": (
+        GaugeStat,
+        "bytes",
+        "Bytes of shared results and of models.",
+        lambda: {("cache", name): size for name, size in cache.sizes().items()},
+    ),
+    "lab_disk_free_bytes": (
+        GaugeStat,
+        "bytes",
+        "Free bytes of the disk of the runs.",
+        lambda: health().disk_free,
+    ),
+}
+
+
+class LabStats:
+    """What Streamlit's manager of metrics calls a provider."""
+
+    @property
+    def stats_families(self) -> Sequence[str]:
+        return list(FAMILIES)
+
+    def get_stats(self, family_names: Sequence[str] | None = None) -> Mapping[str, Sequence[Stat]]:
+        return {
+            name: _stats(name) for name in FAMILIES if family_names is None or name in family_names
+        }
+
+
+def register() -> None:
+    """Add the lab's families to those of the running server."""
+    get_instance().stats_mgr.register_provider(LabStats())
+
+
+def _stats(name: str) -> list[Stat]:
+    kind, unit, text, measure = FAMILIES[name]
+    values = measure()
+    if not isinstance(values, Mapping):
+        return [kind(name, int(values), None, unit, text)]
+    return [kind(name, int(value), dict([label]), unit, text) for label, value in values.items()]

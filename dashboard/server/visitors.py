@@ -1,0 +1,237 @@
+"""The visitors of a public copy: whose page asks, and what one may hold of the server: open pages, uploaded files.
+
+A person is the id in the browser's cookie, which the server sets. The id is stored nowhere: what a person makes lies in a
+folder named by a hash of it (people.py). A browser without cookies, as in a page of another site, is another person in
+each session, and has a new one after a lost connection. The address is that of the connection, or what a trusted proxy
+says (uvicorn's FORWARDED_ALLOW_IPS).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import streamlit as st
+from streamlit import config, runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from core.files import hosted, runs_folder, set_person
+
+COOKIE, PERSON = "attention_lab_person", "person:key"
+PERSON_HEADER = (
+    "x-attention-lab-person"  # of a connection; what a browser sends under this name is dropped
+)
+ID = re.compile(r"[0-9a-f]{32}")  # of a person, and of their folder
+COOKIE_SECONDS = 30 * 86_400
+VISIT_SECONDS = 60.0  # between two notes of one person's visits
+MOST_VISITS = 10_000
+
+_visits: dict[
+    str, tuple[float, str]
+] = {}  # when and from which address each was here last, in memory alone
+_lock = threading.Lock()
+
+
+def new_cookie(sent: str, path: str, secure: bool) -> str:
+    """The header that gives a browser its id, 128 random bits; "" for one that sent a valid id, and elsewhere."""
+    if not hosted() or ID.fullmatch(sent):
+        return ""
+    return (
+        f"{COOKIE}={secrets.token_hex(16)}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
+        f"{'; Secure' if secure else ''}"
+    )
+
+
+def me() -> str:
+    """The name of the folder of the person whose page asks; "" outside of any page."""
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return ""
+    if PERSON not in st.session_state:
+        st.session_state[PERSON] = key_of(_cookie())
+    return str(st.session_state[PERSON])
+
+
+def key_of(cookie: str) -> str:
+    """The name of the folder of the person with this cookie; of a new person where it is not one that we gave."""
+    name = cookie if ID.fullmatch(cookie) else secrets.token_hex(16)
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+set_person(me)
+
+
+def has_cookie() -> bool:
+    """Whether the person is known by a cookie, and so after a reload, too."""
+    return bool(_cookie())
+
+
+def _cookie() -> str:
+    value = str(st.context.cookies.get(COOKIE, ""))
+    return value if ID.fullmatch(value) else ""
+
+
+def bind_sessions() -> None:
+    """Let Streamlit hold each session to the person of PERSON_HEADER, which the guard writes at every connection.
+
+    A browser that lost its connection asks for its session by the session's id, which is no secret of one person.
+    """
+    config.set_option(
+        "server.trustedUserHeaders",
+        {**config.get_option("server.trustedUserHeaders"), PERSON_HEADER: "attention_lab_person"},
+    )
+
+
+def network(address: str) -> str:
+    """The address, or of IPv6 the network of 64 bits, which is what one household or one server has."""
+    with suppress(ValueError):
+        if ip_address(address).version == 6:
+            return str(ip_network((address, 64), strict=False))
+    return address
+
+
+def note_visit() -> None:
+    """Note that the person was here, by which their folder lasts, and from which address."""
+    if not hosted() or not (key := me()):
+        return
+    address, now = network(st.context.ip_address or "this computer"), time.monotonic()
+    with _lock:
+        before, _ = _visits.get(key, (-VISIT_SECONDS, ""))
+        recent = now - before < VISIT_SECONDS
+        _visits.pop(key, None)  # the latest stand last
+        _visits[key] = before if recent else now, address
+        while len(_visits) > MOST_VISITS:
+            del _visits[next(iter(_visits))]
+    if not recent:
+        with suppress(OSError):  # nothing was made yet
+            os.utime(runs_folder())
+
+
+def neighbours() -> set[str]:
+    """The keys of all people at the address of the person who asks, who is one of them."""
+    key = me()
+    with _lock:
+        address = _visits.get(key, (0.0, ""))[1]
+        return {key, *(other for other, (_, its) in _visits.items() if address and its == address)}
+
+
+def forget_person(key: str) -> None:
+    """Forget when and from where a person was here."""
+    with _lock:
+        _visits.pop(key, None)
+
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
+SPARE_FILES = 128  # open files that are left to runs, models and requests
+MOST_FILES = (
+    65_536,
+    10_240,
+)  # open files, where the system allows as many; macOS refuses the first
+UNTAKEN = 120.0  # seconds in which a page takes a file that was uploaded
+
+open_pages: Counter[str] = Counter()  # connected sessions by address
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may, up to MOST_FILES; does nothing on Windows."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for most in MOST_FILES:
+        with suppress(ValueError, OSError):
+            allowed = most if hard == resource.RLIM_INFINITY else min(hard, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+            return
+
+
+def no_room(address: str) -> str:
+    """Why one more page cannot be opened from an address; "" where it can."""
+    if _few_files():
+        return "This server has as many open pages as it can serve. Try again in a few minutes."
+    if hosted():
+        from dashboard.server.limits import limits
+
+        now = limits()
+        if open_pages.total() >= now.sessions:
+            return f"This copy has {now.sessions} pages open, as many as it serves. Try again in a few minutes."
+        if open_pages[address] >= now.address_sessions:
+            return (
+                f"Your network has {now.address_sessions} pages open here, as many as it may. Close some, then try "
+                "again."
+            )
+    return ""
+
+
+def _few_files() -> bool:
+    if sys.platform == "win32" or not DESCRIPTORS.is_dir():
+        return False
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most != resource.RLIM_INFINITY and len(os.listdir(DESCRIPTORS)) + SPARE_FILES > most
+
+
+@dataclass(eq=False)
+class Upload:
+    """A file that a browser sends or has sent: of which session and address, its bytes, and the request itself."""
+
+    session: str
+    file: str
+    address: str
+    size: int
+    scope: Scope
+    at: float = field(default_factory=time.monotonic)
+    taken: bool = False
+
+    def may_go(self, room_is_needed: bool) -> bool:
+        """Whether no page took it in time, or, where room is needed, its page was closed."""
+        if (
+            room_is_needed
+            and runtime.exists()
+            and not runtime.get_instance().is_active_session(self.session)
+        ):
+            return True
+        return not self.taken and time.monotonic() - self.at >= UNTAKEN
+
+
+uploads: list[Upload] = []  # all that Streamlit holds in memory
+
+
+def too_much(upload: Upload) -> str:
+    """Why a file is not stored beside the others of its page and its address; "" where it is."""
+    from dashboard.draw.formats import byte_size
+    from dashboard.server.limits import MB, limits
+
+    now = limits()
+    for owner, most_bytes, most_files, name in (
+        ("session", now.held_megabytes, now.uploads, "page"),
+        ("address", now.address_held_megabytes, now.address_uploads, "network"),
+    ):
+        sizes = [one.size for one in uploads if getattr(one, owner) == getattr(upload, owner)]
+        if sum(sizes) + upload.size > most_bytes * MB or len(sizes) >= most_files:
+            return (
+                f"The server holds as many uploaded files of your {name} as it may: {byte_size(most_bytes * MB)}, "
+                f"{most_files} files. Remove some, or reload the page."
+            )
+    return ""
+
+
+def take(file: str) -> None:
+    """Note that a page reads an uploaded file, which then stays as long as the page is open."""
+    for upload in list(uploads):
+        upload.taken = upload.taken or upload.file == file
