@@ -1,22 +1,38 @@
+"""The best weights: kept beside the last ones, measured at the end, and what a run's pages take."""
+
 import itertools
+import json
+import math
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
+from core.attention import Attention, AttentionConfig, Choice, ConfigError
+from core.attention.layer import find_indexer
+from core.attention.masks.content import indexer_loss, selection
+from core.attention.score_block import ScoreBlock
+from core.decoding import EOS
 from core.models import ModelConfig
 from core.runs import archive
-from core.runs.runs import create_run
+from core.runs.archive import pack, unpack
+from core.runs.runs import Run, create_run
+from core.runs.worker import _train, work
 from core.tasks import TaskConfig, make_task
-from core.training import loop, prepare, train
-from core.training.config import devices, resolve_device
-from core.training.evaluate import buckets, expected_keys, measure_teacher_forced
-from core.training.loop import FINAL, learning_rate
+from core.tasks.tabular import TableTask
+from core.training import evaluate, loop, prepare, recommended, train
+from core.training.config import RunConfig, devices, resolve_device
+from core.training.evaluate import buckets, expected_keys, measure_teacher_forced, objective
+from core.training.loop import FINAL, indexer_losses, learning_rate, make_optimizer, one_step
 from core.training.record import Prediction, Record
-from tests.cases import each
+from dashboard.runtime.run_data import load_run, summarize
+from tests.cases import each, instance
 from tests.training.small import record_numbers, small_run
 
 
@@ -252,3 +268,570 @@ def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
     again.device = "cuda"
     again.restore(*run.checkpoint(0))
     assert len(given) == 1 and torch.equal(given[0], state)
+
+
+# The best weights: kept beside the last ones, measured at the end, and what a run's pages take.
+
+
+LOSSES = [3.0, 2.0, 1.0, 1.5, 1.7, 1.6, 9.0, 9.0]  # of steps 0, 2, 4, …
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Held-out losses that fall to step 4 and then rise, and the weights that each was measured with."""
+    measured: list[dict[str, torch.Tensor]] = []
+
+    def given(model, *rest):
+        measured.append({name: value.clone() for name, value in model.state_dict().items()})
+        return replace(
+            evaluate.measure_teacher_forced(model, *rest), loss=LOSSES[len(measured) - 1]
+        )
+
+    monkeypatch.setattr(loop, "measure_teacher_forced", given)
+    return measured
+
+
+def same(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_last(scripted):
+    config = small_run(steps=20, keep_best=True, patience=3)
+    session = prepare(config)
+    records = list(train(config, session))
+    assert [r.step for r in records] == [0, 2, 4, 6, 8, 10, 10], (
+        "three records without a smaller loss end it"
+    )
+    assert records[-1].final and records[-1].best == 4
+    assert same(scripted[-1], scripted[2]) and not same(scripted[2], scripted[5])
+    assert same(session.model.state_dict(), scripted[5]), "it could go on from where it was"
+
+
+def test_without_it_the_last_weights_count(scripted):
+    last = list(train(small_run(steps=20, patience=3)))[-1]
+    assert last.best is None and same(scripted[-1], scripted[5])
+
+
+def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp_path):
+    run = create_run(small_run(steps=20, keep_best=True, patience=3), path=tmp_path / "run")
+    assert work(run.path) == "finished"
+    assert "smallest at step 4" in run.status().message
+    assert {4, 10} <= set(run.checkpoint_steps()) and run.default_step() == 4
+    assert same(run.model()[0].state_dict(), scripted[2]) and same(
+        run.model(10)[0].state_dict(), scripted[5]
+    )
+    copied = unpack(pack(run), tmp_path)
+    assert copied.default_step() == 4 and copied.records()[-1].best == 4
+
+
+def test_it_goes_on_with_its_best_after_a_pause(scripted, tmp_path):
+    run = create_run(small_run(steps=6, keep_best=True), path=tmp_path / "run")
+    work(run.path)
+    run.update_metadata(config=replace(run.config(), steps=10).to_json())
+    run.requeue()
+    del scripted[5:]
+    assert work(run.path) == "finished"
+    assert run.records()[-1].best == 4 and run.default_step() == 4
+
+
+def test_the_final_figures_are_of_items_that_did_not_choose_the_weights():
+    config = small_run(keep_best=True)
+    session = prepare(config)
+    chose = set(session.held_out)
+    assert chose and not chose & set(loop.final_examples(session))
+    assert chose <= set(loop.final_examples(prepare(small_run())))
+
+
+def test_the_final_items_are_others_than_those_that_chose_the_weights_as_long_as_there_are_as_many():
+    def items(there: int, chose: int) -> list[int]:
+        session: Any = SimpleNamespace(
+            task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
+            held_out=range(chose),
+            config=SimpleNamespace(keep_best=True),
+        )
+        examples: Any = loop.final_examples(session)
+        return list(examples)
+
+    assert items(8, 4) == [4, 5, 6, 7]
+    assert items(7, 4) == [0, 1, 2, 3, 4, 5, 6], "three others are too few"
+
+
+# What a record waits for: free-running decodes come when they say something, and no more of them than are judged.
+
+
+@pytest.fixture
+def decoded(monkeypatch) -> list[int]:
+    """How many examples each free-running decode is asked for."""
+    counts: list[int] = []
+
+    def measured(model, task, examples, *rest):
+        counts.append(len(examples))
+        return evaluate.measure_free(model, task, examples, *rest)
+
+    monkeypatch.setattr(loop, "measure_free", measured)
+    return counts
+
+
+def test_an_untrained_model_is_not_decoded_where_decodes_are_few(decoded):
+    records = list(train(small_run(decode_every=2, finish_early=False)))
+    assert [(r.step, r.exact is not None) for r in records[:-1]] == [
+        (0, False),
+        (2, False),
+        (4, True),
+    ]
+    assert decoded == [11, 20]
+
+
+def test_every_record_is_decoded_where_it_costs_little(decoded):
+    records = list(train(small_run(finish_early=False)))
+    assert all(r.exact is not None and r.examples for r in records) and len(decoded) == len(records)
+
+
+def test_a_text_is_continued_for_the_watched_examples_alone(decoded):
+    task = make_task(TaskConfig.of("own_text", length=16))
+    record = next(train(recommended(task, held_out=20, watch=3, steps=1)))
+    assert decoded == [3] and len(record.examples) == 3 and record.letters is not None
+
+
+def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
+    lines = [f"{n}\t" + "ab" * (1 + n % 6) for n in range(100, 160)]
+    task = make_task(TaskConfig.of("own_pairs", data="\n".join(lines), unit="characters"))
+    examples = task.held_out(1000)
+    assert max(len(e.target) for e in examples) > 2 * 3 + 2, "longer than twice the source and two"
+
+    class Knows:
+        """Says the target of each source, which it has by heart; `ends` whether it also says the end mark."""
+
+        training = one_length = False
+
+        def __init__(self, ends: bool):
+            self.answers = {
+                e.source: task.target_vocab.encode(e.target) + [EOS if ends else 5] * 50
+                for e in examples
+            }
+
+        def train(self, mode=True):
+            return self
+
+        eval = train
+
+        def encode(self, source, mask):
+            return [self.answers[tuple(task.source_vocab.decode(row))] for row in source.tolist()]
+
+        def start(self, memory):
+            return 0
+
+        def step(self, memory, state, tokens):
+            output = torch.tensor([row[state] for row in memory])
+            return (
+                torch.nn.functional.one_hot(output, len(task.target_vocab)).float(),
+                state + 1,
+                None,
+            )
+
+    for ends in (True, False):
+        scores = objective(task).score(
+            task, evaluate.measure_free(Knows(ends), task, examples, "cpu")
+        )
+        assert (scores["exact"], scores["cut"]) == ((1.0, 0) if ends else (0.0, len(examples)))
+
+
+# The loss of a lightning indexer: what it is, that it alone trains the indexer, and that it chooses better keys.
+
+
+B, T, C, H, KEYS = 3, 11, 24, 3, 3
+LIGHTNING = Choice.of("lightning", keys=KEYS, heads=2, size=8)
+
+
+def run_config(mask, **changes):
+    """A decoder like DeepSeek-V3.2's on the recall task, in small: latents and an indexer."""
+    model = ModelConfig.transformer(
+        32,
+        4,
+        2,
+        64,
+        kind="decoder",
+        norm="pre",
+        mask=mask,
+        projection=Choice.of("latent", latent=32, rope=4),
+    )
+    return RunConfig(task=TaskConfig.of("recall"), model=model, learning_rate=3e-3, **changes)
+
+
+@each(
+    "beside",
+    [
+        {},
+        {"position": "alibi"},
+        {"projection": "latent"},
+        {"kernel": "block_sparse"},
+        {"mask": Choice.of("and", Choice("causal"), LIGHTNING)},
+    ],
+)
+def test_the_loss_is_the_divergence_from_full_attention(beside):
+    """Of the same weights under a causal mask, forward and by steps; no gradient reaches anything but the indexer."""
+    layer = Attention(AttentionConfig(C, H, **{"mask": LIGHTNING} | beside))
+    full = Attention(layer.config.with_(mask="causal", kernel="exact"))
+    full.load_state_dict(layer.state_dict(), strict=False)
+    x, indexer = torch.randn(B, T, C, requires_grad=True), find_indexer(layer.mask)
+    scores = indexer.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
+    expected = indexer_loss(scores, full(x).weights, torch.ones(T, T, dtype=torch.bool).tril())
+    for steps in (layer(x), layer(x, record=False), layer.step(x)[0]):
+        torch.testing.assert_close(steps.indexer_loss, expected)
+    layer.zero_grad()
+    layer(x, record=False).indexer_loss.backward()
+    own = {id(weight) for weight in indexer.parameters()}
+    assert x.grad is None and all(
+        (weight.grad is not None) == (id(weight) in own) for weight in layer.parameters()
+    )
+
+
+def test_padding_is_no_key_that_is_predicted():
+    layer, real = (
+        Attention(AttentionConfig(C, H, mask=LIGHTNING)),
+        torch.arange(T) < torch.tensor([[T], [7], [4]]),
+    )
+    full, x = Attention(layer.config.with_(mask="causal")), torch.randn(B, T, C)
+    full.load_state_dict(layer.state_dict(), strict=False)
+    indexer: Any = layer.mask
+    scores = indexer.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
+    allowed = torch.ones(T, T, dtype=torch.bool).tril() & real[:, None]
+    torch.testing.assert_close(
+        layer(x, key_mask=real).indexer_loss,
+        indexer_loss(scores, full(x, key_mask=real).weights, allowed),
+    )
+
+
+def test_it_is_computed_in_training_alone():
+    layer, x = Attention(AttentionConfig(C, H, mask=LIGHTNING)), torch.randn(B, T, C)
+    with torch.no_grad():
+        assert layer(x).indexer_loss is None
+    assert layer.eval()(x).indexer_loss is None
+    assert Attention(AttentionConfig(C, H, mask="causal"))(x).indexer_loss is None
+
+
+def test_a_step_of_another_model_is_untouched_and_none_keeps_a_hook():
+    for mask, losses in ((LIGHTNING, 2), (Choice("causal"), 0)):
+        session = prepare(run_config(mask))
+        batch = session.task.batch(4, session.data)
+        with indexer_losses(session.model) as collected:
+            session.model(batch.source, batch.source_mask, batch.target_in)
+        assert len(collected) == losses
+        assert not any(module._forward_hooks for module in session.model.modules())
+        assert (float(one_step(session, 1).indexer) > 0) == (losses > 0)
+
+
+def test_records_have_the_loss_where_there_is_an_indexer():
+    for mask, known in ((LIGHTNING, True), (Choice("causal"), False)):
+        records = list(
+            train(run_config(mask, steps=4, record_every=2, held_out=10, decode_every=100))
+        )
+        assert [record.indexer_loss is not None for record in records[1:-1]] == [known] * len(
+            records[1:-1]
+        )
+        assert records[0].indexer_loss is None
+
+
+def recalls(session):
+    """The recall of each layer's choice, of the keys that full attention weighs most, on held-out texts."""
+    batch, results = session.task.collate(session.held_out[:32]), []
+
+    def look(layer, given, steps):
+        inputs = layer.kernel_inputs(steps.q, steps.k, steps.v, *given[:1] * 2)
+        full = torch.softmax(
+            (steps.q @ steps.k.mT * steps.scale).masked_fill(
+                inputs.block.j > inputs.block.i, -torch.inf
+            ),
+            -1,
+        )
+        results.append(selection(layer.mask.parts[1](inputs.block), full, KEYS).recall)
+
+    layers = [module for module in session.model.modules() if isinstance(module, Attention)]
+    hooks = [layer.register_forward_hook(look) for layer in layers]
+    with torch.no_grad():
+        session.model.eval()(batch.source, batch.source_mask, batch.target_in, record=True)
+    for hook in hooks:
+        hook.remove()
+    return results
+
+
+def test_the_recall_of_the_indexer_rises_in_training():
+    session = prepare(run_config(LIGHTNING, steps=100))
+    before = recalls(session)
+    for step in range(1, 101):
+        one_step(session, step)
+    after = recalls(session)
+    assert max(after) > max(before) + 0.1 and min(after) > min(before) + 0.02, (before, after)
+
+
+# What a run may be asked for: each option does what it says, on the real loop.
+
+
+def test_the_rate_of_vaswani_peaks_after_the_warm_up():
+    """d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w)."""
+    config = small_run(steps=1000, warmup=99, learning_rate=0.02, schedule="inverse_sqrt")
+    for step in (1, 40, 100, 400, 1000):
+        published = min(step**-0.5, step * 100**-1.5)
+        assert learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
+
+
+@each(
+    "name, kind",
+    [
+        ("adamw", torch.optim.AdamW),
+        ("adam", torch.optim.Adam),
+        ("rmsprop", torch.optim.RMSprop),
+        ("sgd", torch.optim.SGD),
+    ],
+)
+def test_the_optimizer_that_was_asked_for(name, kind, monkeypatch):
+    """It takes torch's own steps, to the last bit, without torch.compile."""
+    config = small_run(optimizer=name, weight_decay=0.03, learning_rate=0.004)
+    ours, torchs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    torchs.load_state_dict(ours.state_dict())
+    expected = kind(
+        torchs.parameters(),
+        lr=0.004,
+        weight_decay=0.03,
+        **({"momentum": 0.9} if name == "sgd" else {}),
+    )
+    x = torch.randn(7, 5)
+    for _ in range(3):
+        _step(expected, torchs, x)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch._dynamo", None)  # whoever imports it fails
+        made = make_optimizer(config, ours)
+        for _ in range(3):
+            _step(made, ours, x)
+            made.load_state_dict(made.state_dict())
+    assert (
+        isinstance(made, kind)
+        and torch.equal(ours.weight, torchs.weight)
+        and torch.equal(ours.bias, torchs.bias)
+    )
+    losses = [
+        r.loss
+        for r in train(
+            small_run(
+                optimizer=name, steps=40, record_every=40, learning_rate=0.01, finish_early=False
+            )
+        )
+    ]
+    assert losses[-1] < losses[0]
+
+
+def _step(optimizer: torch.optim.Optimizer, model: torch.nn.Module, x: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    model(x).square().sum().backward()
+    optimizer.step()
+
+
+def test_smoothing_is_shared_among_all_classes():
+    session = prepare(small_run())
+    batch = session.task.batch(3, session.data)
+    logits = session.model(batch.source, batch.source_mask, batch.target_in).logits
+    eps, classes = 0.1, logits.shape[-1]
+    plain_numbers = batch.target_out != 0
+    log = F.log_softmax(logits[plain_numbers], -1)
+    expected = F.one_hot(batch.target_out[plain_numbers], classes) * (1 - eps) + eps / classes
+    by_hand = -(expected * log).sum(-1).mean()
+    torch.testing.assert_close(objective(session.task).loss(logits, batch, eps), by_hand)
+
+
+def test_the_gradient_is_clipped_and_told_as_it_was():
+    loose, tight = (prepare(small_run(clip=clip, optimizer="sgd")) for clip in (1e9, 0.01))
+    before = {name: w.detach().clone() for name, w in tight.model.named_parameters()}
+    first, second = one_step(loose, 1), one_step(tight, 1)
+    assert first.gradient == pytest.approx(second.gradient) and first.gradient > 0.01
+    norm = math.sqrt(
+        sum(float(w.grad.square().sum()) for w in tight.model.parameters() if w.grad is not None)
+    )
+    assert norm == pytest.approx(0.01, rel=1e-3)
+    assert any(not torch.equal(before[name], w) for name, w in tight.model.named_parameters())
+
+
+def test_patience_ends_a_run_that_no_longer_gets_better():
+    config = small_run(
+        steps=400,
+        patience=2,
+        learning_rate=1e-6,
+        warmup=0,
+        weight_decay=0.0,
+        optimizer="sgd",
+        finish_early=False,
+    )
+    flat = small_run(
+        steps=40,
+        patience=0,
+        learning_rate=1e-6,
+        optimizer="sgd",
+        finish_early=False,
+        record_every=10,
+    )
+    session = prepare(config)
+    for weight in session.model.parameters():
+        weight.requires_grad_(False)
+    frozen = torch.nn.Parameter(torch.zeros(1))
+    session.model.register_parameter("still", frozen)
+    session.model.get_parameter("output.bias").requires_grad_(True)
+    session.optimizer = torch.optim.SGD([frozen], lr=0.0)
+    records = list(train(config, session))
+    assert [r.step for r in records] == [0, 2, 4, 6, 6], (
+        "the first is the best, two more do not better it"
+    )
+    assert records[-1].final
+    assert len(list(train(flat))) == 40 // 10 + 2
+
+
+def test_equal_training_time_is_a_cap_of_its_own():
+    records = list(train(small_run(steps=20_000, trained=0.5, record_every=50, finish_early=False)))
+    assert (
+        records[-1].final
+        and 0.5 <= records[-1].trained < 1.5
+        and records[-1].elapsed > records[-1].trained
+    )
+
+
+def test_bfloat16_computes_in_bfloat16_and_still_learns():
+    seen = []
+    session = prepare(
+        small_run(
+            precision="bf16", steps=30, record_every=30, learning_rate=0.01, finish_early=False
+        )
+    )
+    output = session.model.get_submodule("output")
+    output.register_forward_hook(
+        lambda module, given, out: seen.append((out.dtype, module.training))
+    )
+    records = list(train(session.config, session))
+    assert {dtype for dtype, training in seen if training} == {torch.bfloat16}
+    assert records[-1].loss < records[0].loss
+    assert all(w.dtype == torch.float32 for w in session.model.parameters())
+
+
+def test_computing_layers_again_gives_the_same_numbers():
+    plain_numbers, again = (
+        list(itertools.islice(train(small_run(steps=6, checkpointing=on)), 4))
+        for on in (False, True)
+    )
+    assert [record_numbers(r) for r in plain_numbers] == [record_numbers(r) for r in again]
+
+
+@each(
+    "change, word",
+    [
+        ({"precision": "int4"}, "fp32, bf16"),
+        ({"label_smoothing": 0.9}, "0 to 0.5"),
+        ({"weight_decay": -1.0}, "0 to 1"),
+        ({"patience": 1.5}, "whole number"),
+        ({"checkpointing": 1}, "true or false"),
+        (
+            {"checkpointing": True, "model": ModelConfig.recurrent(8)},
+            "kind = recurrent has no layers",
+        ),
+    ],
+)
+def test_options_that_cannot_be_are_refused_in_words(change, word):
+    with pytest.raises(ConfigError, match=word):
+        small_run(**change)
+
+
+def test_a_record_says_where_the_time_and_the_gradient_went():
+    records = list(train(small_run()))
+    assert records[0].gradients == {} and records[0].rate is None and records[0].data_share is None
+    parts = {
+        "source",
+        "source_places",
+        "encoder.layers.0",
+        "target",
+        "target_places",
+        "layers.0",
+        "output",
+    }
+    assert set(records[1].gradients) == parts
+    assert all(0 < norm < 10 for norm in records[1].gradients.values())
+    assert 0 < records[1].data_share < 1 and records[1].rate == learning_rate(small_run(), 2)
+
+
+# A run of a table that is older than the choice of its columns: it makes the table that its weights belong to.
+
+
+YOUNGER = ("columns", "dates", "decimal")
+ROWS = [
+    (
+        f"{100 + 7 * i}",
+        f"{i % 9},5",
+        f"{1 + i % 5:02}.03.2020",
+        "DE",
+        f"{i}",
+        "yes" if i % 2 else "no",
+    )
+    for i in range(40)
+]
+DATA = "\n".join(["id;price;day;country;row;answer", *(";".join(row) for row in ROWS)])
+
+
+def older(data: str) -> TaskConfig:
+    """The config of a run.json that names none of the younger parameters."""
+    plain = TaskConfig.of("own_table", data=data).to_json()
+    return TaskConfig.from_json(
+        {
+            **plain,
+            "params": {
+                name: value for name, value in plain["params"].items() if name not in YOUNGER
+            },
+        }
+    )
+
+
+def columns(config: TaskConfig) -> list[tuple[str, int]]:
+    return [
+        (column.name, len(column.categories))
+        for column in instance(make_task(config), TableTask).table.columns
+    ]
+
+
+def test_identifiers_and_dates_stay_as_they_were_then():
+    """Values of the code of then: whole numbers are left out only where they count, dates are categories."""
+    assert columns(older(DATA)) == [("id", 0), ("price", 9), ("day", 5)], (
+        "a date's points count as decimal ones"
+    )
+    assert instance(make_task(older(DATA)), TableTask).table.rows[3] == (121.0, 4.0, 4.0)
+    assert columns(TaskConfig.of("own_table", data=DATA)) == [("price", 0)]
+
+
+def test_one_decimal_sign_is_read_in_all_columns():
+    """Between semicolons with a point nowhere it is a comma, else a point; nothing stood between thousands."""
+    plain = DATA.replace(".03.2020", ".")
+    assert columns(older(plain.replace(".;", ";"))) == [("id", 0), ("price", 0), ("day", 0)]
+    spaced = plain.replace(".;", ";").replace(";DE;", ";1 000;", 9).replace(";DE;", ";2 000;")
+    assert columns(older(spaced)) == [("id", 0), ("price", 0), ("day", 0), ("country", 2)]
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """A run whose checkpoint has a weight for the column of identifiers, and whose run.json is of then."""
+    config = recommended(
+        make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1
+    )
+    run = create_run(config, path=tmp_path / "run")
+    _train(run, lambda: False, lambda record: None)
+    metadata = run.metadata()
+    for name in YOUNGER:
+        del metadata["config"]["task"]["params"][name]
+    (run.path / "run.json").write_text(json.dumps(metadata), encoding="utf-8")
+    return Run(run.path)
+
+
+def test_its_checkpoint_fits_and_it_goes_on(run):
+    shown = load_run(run)
+    assert not shown.trouble and [name for name, _ in columns(shown.required_config.task)] == [
+        "id",
+        "price",
+        "day",
+    ]
+    assert summarize(run).config is not None
+    config = run.config()
+    run.update_metadata(config={**config.to_json(), "steps": 4})
+    state, words = _train(run, lambda: False, lambda record: None)
+    assert state == "finished" and "4 steps" in words

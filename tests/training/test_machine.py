@@ -1,10 +1,15 @@
 """A run names what its numbers depend on: threads, PyTorch, processor; and whether seconds ended it, not steps."""
 
 import dataclasses
+import os
 import re
+import subprocess
 
+import pytest
 import torch
 
+from core.runs import executor
+from core.runs import machine as machine_module
 from core.runs.archive import pack, unpack
 from core.runs.machine import line, machine, valid
 from core.runs.runs import Run, create_run
@@ -12,6 +17,7 @@ from core.runs.worker import _train
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from core.training.__main__ import progress
+from dashboard.runtime import jobs
 from dashboard.runtime.run_data import summarize
 from dashboard.views.runs import text as runs_words
 from dashboard.views.train import text as train_words
@@ -101,3 +107,102 @@ def test_steps_alone_bound_every_recipe():
         task = make_task(TaskConfig.of(entry.key))
         for kind in task.recommended:
             assert recommended(task, kind).seconds == RunConfig.seconds
+
+
+# How runs share GPUs, with numbers and memories that this machine does not have; no GPU is used.
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """One GPU of 16 GB and one of 24 GB, of which a run has 8."""
+    monkeypatch.setattr(machine_module, "gpus", lambda: (16_400.0, 24_600.0))
+
+
+def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
+    busy: list[Run] = []
+    for expected in (1, 0, 1, 0, 1):
+        run = create_run(small_run(device="cuda" if expected else "auto"))
+        assert machine_module.admit(run, busy) and machine_module.number_of(run) == expected
+        busy.append(run)
+    waits, on_cpu = create_run(small_run(device="auto")), create_run(small_run(device="cpu"))
+    assert not machine_module.admit(waits, busy) and machine_module.number_of(waits) is None
+    assert machine_module.admit(on_cpu, busy) and machine_module.number_of(on_cpu) is None
+    assert machine_module.admit(waits, busy[1:]) and machine_module.number_of(waits) == 1, (
+        "that of the run which has ended"
+    )
+
+
+def test_a_share_is_set_by_a_variable_and_a_small_gpu_takes_one_run(monkeypatch):
+    monkeypatch.setattr(machine_module, "gpus", lambda: (6_000.0,))
+    first, second = create_run(small_run()), create_run(small_run())
+    assert machine_module.admit(first, []) and not machine_module.admit(second, [first])
+    monkeypatch.setenv("ATTENTION_LAB_GPU_MB", "3000")
+    assert machine_module.admit(second, [first])
+
+
+def test_a_run_that_was_deleted_takes_no_gpu(two, tmp_path):
+    assert not machine_module.admit(Run(tmp_path / "gone"), [])
+
+
+def test_a_machine_without_a_gpu_notes_none():
+    run = create_run(small_run())
+    before = (run.path / "run.json").read_bytes()
+    assert machine_module.admit(run, []) and (run.path / "run.json").read_bytes() == before
+    run.update_metadata(gpu=1)  # by another machine
+    assert machine_module.number_of(run) is None
+
+
+@pytest.mark.parametrize(
+    ("visible", "number", "expected"),
+    [("", 1, "1"), ("2,3", 1, "3"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
+)
+def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
+    monkeypatch.setenv(machine_module.VISIBLE, visible)
+    assert machine_module.environment(number).get(machine_module.VISIBLE) == expected
+
+
+def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatch):
+    given = []
+    monkeypatch.setattr(jobs, "max_workers", lambda: 9)
+    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: given.append(run))
+    runs = jobs.start_all(
+        [(small_run(seed=seed, device="auto" if seed < 6 else "cpu"), {}) for seed in range(7)]
+    )
+    assert given == [*runs[:5], runs[6]] and runs[5].status().state == "queued"
+    runs[2].set_status("finished")
+    jobs.tick()
+    assert given[-1] == runs[5] and machine_module.number_of(runs[5]) == 1
+
+
+def test_the_worker_is_started_on_the_gpu_of_its_run(two, monkeypatch):
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda arguments, env, **more: started.append(env))
+    run = create_run(small_run(), gpu=1)
+    executor.start_process(run)
+    assert started[0][machine_module.VISIBLE] == "1"
+
+
+# How many runs this machine takes at once: no more than its container has cores for.
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"),
+    [
+        ("400000 100000", 4),
+        ("150000 100000", 1),
+        ("50000 100000", 1),
+        ("9900000 100000", 12),
+        ("max 100000", 12),
+        ("nonsense", 12),
+        (None, 12),
+    ],
+)
+def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    file = tmp_path / "cpu.max"
+    if limit:
+        file.write_text(f"{limit}\n", encoding="utf-8")
+    assert executor.cores(file) == cores
+    monkeypatch.setattr(executor, "cores", lambda: cores)
+    assert executor.LocalBackend().slots() == max(2, cores - 1)

@@ -1,13 +1,44 @@
+"""What an uploaded run's files must be: whatever else they are is refused in words, and nothing stays."""
+
 import json
+import os
+import shutil
+import struct
 import time
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save as save_arrays
+from safetensors.torch import load_file, save_file
 
-from core.runs.runs import create_run, find_run, list_runs
+from core.runs import archive
+from core.runs import index as run_index
+from core.runs.archive import unpack
+from core.runs.folder import JOURNAL, RunFolder
+from core.runs.index import FILE, Details, list_statuses, open_index, unfinished
+from core.runs.runs import (
+    LONGEST_NAME,
+    Run,
+    create_run,
+    deleted_runs,
+    discard,
+    duplicate,
+    find_run,
+    list_runs,
+    prune,
+    restore,
+    size,
+)
 from core.training import Record
 from core.training.record import Prediction
+from dashboard.views.sweeps.compute import SweepData, load_sweep
+from tests.cases import instance
+from tests.fuzz.readers import sweep_with_outcomes
 from tests.training.small import small_run
+from tests.training.zips import parts, refused, zipped
 
 EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
 
@@ -98,3 +129,387 @@ def test_alive_is_whether_the_lock_is_held(tmp_path):
 def test_run_json_reads_as_plain_json(tmp_path):
     run = create_run(small_run(), root=tmp_path)
     assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["steps"] == 4
+
+
+def made(tmp_path, second: int, state: str = "finished", **more) -> Run:
+    run = create_run(small_run(), path=tmp_path / f"20261120-12000{second}-abcdef", **more)
+    run.append(Record(0, loss=1.0))
+    if state:
+        run.set_status(state)
+    return run
+
+
+def test_the_oldest_go_first_and_never_a_run_under_way(tmp_path):
+    runs = [made(tmp_path, i, "" if i == 1 else "finished") for i in range(4)]
+    prune(2, tmp_path)
+    assert list_runs(tmp_path) == [runs[1], runs[3]]
+
+
+def test_a_name_keeps_a_run_longer(tmp_path):
+    runs = [made(tmp_path, 0, name="dear"), made(tmp_path, 1), made(tmp_path, 2)]
+    prune(2, tmp_path)
+    assert list_runs(tmp_path) == [runs[0], runs[2]]
+    prune(1, tmp_path)
+    assert list_runs(tmp_path) == [runs[0]]
+
+
+def test_all_runs_fit_into_the_room_there_is(tmp_path):
+    runs = [made(tmp_path, i) for i in range(3)]
+    runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
+    assert size(runs[0]) > 5_000 > size(runs[1])
+    room = size(runs[1]) + size(
+        runs[2]
+    )  # a moment is written with more digits or fewer, so they differ by a byte
+    prune(9, tmp_path, most=room)
+    assert list_runs(tmp_path) == runs[1:]
+    prune(9, tmp_path, most=room)
+    assert list_runs(tmp_path) == runs[1:], "what fits stays"
+
+
+def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
+    run = made(tmp_path, 0)
+    discard(run)
+    assert find_run(run.id, tmp_path) is None and list_runs(tmp_path) == []
+    prune(9, tmp_path)
+    assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
+    discard(run)
+    (deleted,) = deleted_runs(tmp_path)
+    long_ago = time.time() - 3_700
+    os.utime(deleted.path, (long_ago, long_ago))
+    prune(9, tmp_path)
+    assert restore(run.id, tmp_path) is None and not deleted.path.exists()
+
+
+def test_what_was_deleted_goes_before_any_run(tmp_path):
+    first, second = made(tmp_path, 0), made(tmp_path, 1)
+    discard(second)
+    prune(9, tmp_path, most=size(first))
+    assert list_runs(tmp_path) == [first] and deleted_runs(tmp_path) == []
+
+
+def test_a_run_under_way_is_not_deleted(tmp_path):
+    run = made(tmp_path, 0, "running")
+    with pytest.raises(ValueError, match="stop it first"):
+        discard(run)
+    run.set_status("finished")
+    with run.lock(), pytest.raises(ValueError, match="stop it first"):
+        discard(run)
+    assert list_runs(tmp_path) == [run]
+
+
+def test_only_a_run_can_be_brought_back(tmp_path):
+    (tmp_path / ".deleted").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    assert restore("../elsewhere", tmp_path) is None
+
+
+def test_a_copy_shares_everything_but_its_name(tmp_path):
+    run = made(tmp_path, 0, name="first", parent={"run": "x", "step": 2})
+    run.checkpoint_path(0).write_bytes(b"weights")
+    copied = duplicate(run, "n" * 200, tmp_path)
+    assert copied.name == "n" * LONGEST_NAME and copied.metadata()["parent"] == {
+        "run": "x",
+        "step": 2,
+    }
+    assert copied.records() == run.records() and copied.config() == run.config()
+    assert (
+        copied.checkpoint_path(0).read_bytes() == b"weights" and copied.status().state == "finished"
+    )
+    copied.append(Record(2, loss=0.5))
+    assert len(run.records()) == 1, "the first run does not feel what happens to its copy"
+
+
+# What an uploaded run's files must be: whatever else they are is refused in words, and nothing stays.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{}",
+        '{"config": {"steps": 1}}',
+        "[" * 100_000,
+        "\xff",
+        '{"config": {"task": {"key": "nothing"}, "model": {}}}',
+    ],
+)
+def test_settings_that_are_none_are_refused(tmp_path, packed, text):
+    refused(
+        zipped(parts(packed) | {"run.json": text.encode("latin1")}),
+        tmp_path,
+        "does not describe a run",
+    )
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("{}", "not a record"),
+        ("[]", "no object"),
+        ("nonsense", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"step": "0"}', "step"),
+        ('{"step": -1}', "step"),
+        ('{"step": 0, "loss": "<script>"}', "loss"),
+        ('{"step": 0, "loss": Infinity}', "loss"),
+        ('{"step": 0, "more": 1}', "has no more"),
+        ('{"step": 0, "expected": [[1], [1, 2]]}', "expected"),
+        ('{"step": 0, "gradients": {"a": "b"}}', "gradients"),
+        (
+            '{"step": 0, "examples": [{"source": ["a"], "target": "b", "predicted": []}]}',
+            "examples",
+        ),
+        (
+            '{"step": 0, "buckets": [{"lengths": 1, "count": 1, "exact": 1, "bleu": null}]}',
+            "buckets",
+        ),
+        ('{"step": 3}\n{"step": 2}', "comes after"),
+        ('{"step": true}', "step"),
+        ('{"step": 0, "held_out": 0.5}', "held_out"),
+    ],
+)
+def test_records_that_cannot_be_are_refused(tmp_path, packed, line, words):
+    only = {"run.json": parts(packed)["run.json"], "metrics.jsonl": line.encode()}
+    refused(zipped(only), tmp_path, f"metrics.jsonl, line .*{words}")
+
+
+def test_every_field_of_a_record_is_checked():
+    assert archive.FIELDS.keys() == {field.name for field in fields(Record)} - {"maps"}
+
+
+def frame(packed: bytes, **arrays) -> bytes:
+    return zipped(parts(packed) | {"frames/000000.safetensors": save_arrays(arrays)})
+
+
+def test_frames_must_fit_their_words(tmp_path, packed):
+    import numpy as np
+
+    right = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
+    assert unpack(frame(packed, **{"0:cross": right}), tmp_path / "there").frame(0).keys() == {
+        "0:cross"
+    }
+    (tmp_path / "not").mkdir()
+    for name, array in (
+        ("0:cross", right[:, :, :, :5]),
+        ("0:cross", right[0]),
+        ("0:cross", right.astype("float32")),
+        ("0:other", right),
+        ("9:cross", right),
+        ("cross", right),
+        ("0:cross", right[:, :1]),
+    ):
+        refused(frame(packed, **{name: array}), tmp_path / "not", "frames/00000")
+
+
+def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(parts(packed)["checkpoints/000004.safetensors"])
+    with archive.safe_open(path, "pt") as file:
+        text = dict(file.metadata())
+    tensors = load_file(path)
+    change(tensors, text)
+    save_file(tensors, path, text)
+    data = path.read_bytes()
+    path.unlink()
+    return zipped(parts(packed) | {"checkpoints/000004.safetensors": data})
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda tensors, text: tensors.pop("model.output.weight"), "has no model.output.weight"),
+        (lambda tensors, text: tensors.update({"model.output.weight": torch.zeros(3)}), "expected"),
+        (lambda tensors, text: tensors.update({"model.more": torch.zeros(3)}), "no such tensor"),
+        (
+            lambda tensors, text: tensors.update({"optimizer.999.step": torch.zeros(())}),
+            "no such tensor",
+        ),
+        (lambda tensors, text: tensors.update({"optimizer.0.exp_avg": torch.zeros(1)}), "expected"),
+        (lambda tensors, text: tensors.pop("generator.data"), "random generators"),
+        (lambda tensors, text: text.update(step="5"), "is of step 5"),
+        (lambda tensors, text: text.update(step="x"), "the step of the run"),
+        (lambda tensors, text: text.update(optimizer="evil"), "optimizer evil"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(tmp_path, packed, change, words):
+    data = tampered(packed, tmp_path, change)
+    refused(data, tmp_path, words)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 8,
+        struct.pack("<Q", 2) + b"{}",
+        struct.pack("<Q", 10**12) + b"{}",
+        struct.pack("<Q", 9) + b'{"a": [1]',
+    ],
+)
+def test_broken_headers_are_refused(tmp_path, packed, data):
+    refused(
+        zipped(parts(packed) | {"checkpoints/000002.safetensors": data}),
+        tmp_path,
+        "checkpoints/000002",
+    )
+
+
+# Files of a run and of a sweep whose values were put wrong by hand; tests/fuzz does it at random.
+
+
+def test_a_number_of_everything_is_no_worker(tmp_path):
+    """kill(-1, …) ends every process of the user; a status file is no reason to."""
+    run = create_run(small_run(), tmp_path)
+    for pid in (-1, 0, 1, True, "7", [7], 1e9, None):
+        (run.path / "status.json").write_text(
+            json.dumps({"state": "running", "pid": pid}), encoding="utf-8"
+        )
+        assert run.status().pid is None
+
+
+def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
+    sweep, data = sweep_with_outcomes(tmp_path / "one.json")
+    sweep.path.write_text(json.dumps(data), encoding="utf-8")
+    assert instance(load_sweep(sweep), SweepData).finished == 4
+
+
+# The index of runs says what the folders say, whatever changed them, and whatever happened to its file.
+
+
+def indexed_run(root, number: int, state: str = "finished", **more) -> RunFolder:
+    run = RunFolder(root / f"20260101-{number:06d}-abcdef")
+    run.path.mkdir(parents=True)
+    (run.path / "run.json").write_text(
+        json.dumps({"config": {}, "created": 1.0, **more}), encoding="utf-8"
+    )
+    run.set_status(state)
+    return run
+
+
+@pytest.fixture(params=[0, 10**6], ids=["in a file", "in memory"])
+def root(request, tmp_path, monkeypatch):
+    """A folder of six runs, whose index is a file or in memory; a refresh compares one further run."""
+    monkeypatch.setattr(run_index, "FEW", request.param)
+    monkeypatch.setattr(run_index, "TURN", 1)
+    for number in range(6):
+        indexed_run(tmp_path, number, "queued" if number == 3 else "finished")
+    assert unfinished(tmp_path) == ["20260101-000003-abcdef"]
+    return tmp_path
+
+
+def folders(root) -> dict[str, str]:
+    """What a scan says."""
+    runs = [RunFolder(path) for path in sorted(root.glob("2026*"))]
+    return {run.id: run.status().state for run in runs if run.exists()}
+
+
+def indexed(root) -> dict[str, str]:
+    with open_index(root) as index:
+        return dict(index.database.execute("SELECT id, state FROM runs ORDER BY id"))
+
+
+def test_it_follows_what_the_lab_changes(root):
+    assert (root / FILE).exists() == (run_index.FEW == 0)
+    first, second = (
+        RunFolder(root / "20260101-000000-abcdef"),
+        RunFolder(root / "20260101-000001-abcdef"),
+    )
+    first.requeue()
+    assert unfinished(root) == [first.id, "20260101-000003-abcdef"]
+    second.update_metadata(name="mine")
+    with open_index(root) as index:
+        assert index.oldest_first()[-1] == second.id, "a name counts at once"
+    indexed_run(root, 9, "failed")
+    shutil.rmtree(second.path)
+    # as a worker elsewhere does
+    (root / "20260101-000003-abcdef" / "status.json").write_text(
+        '{"state": "stopped"}', encoding="utf-8"
+    )
+    assert indexed(root) == folders(root)
+    assert sorted(status.state for status in list_statuses(root)) == sorted(folders(root).values())
+
+
+def test_what_another_program_changes_is_noticed_in_turn(root):
+    (root / "20260101-000004-abcdef" / "status.json").write_text(
+        '{"state": "paused", "at": 12.5}', encoding="utf-8"
+    )
+    (root / "20260101-000005-abcdef" / "run.json").unlink()
+    for _ in range(8):
+        indexed(root)
+    assert indexed(root) == folders(root) and "20260101-000005-abcdef" not in indexed(root)
+
+
+def test_a_broken_a_missing_and_an_old_file_are_read_anew(root):
+    for spoil in (
+        lambda path: path.write_bytes(b"no database" * 999),
+        lambda path: path.unlink(missing_ok=True),
+        lambda path: path.write_bytes(b""),
+    ):
+        spoil(root / FILE)
+        assert indexed(root) == folders(root)
+
+
+def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypatch):
+    def refuse(_root):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(run_index, "_load", refuse)
+    assert indexed(root) == folders(root) and unfinished(root)
+
+
+def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkeypatch):
+    if run_index.FEW:
+        return  # has no journal
+    monkeypatch.setattr(run_index, "MOST_JOURNAL", 100)
+    for _ in range(9):
+        RunFolder(root / "20260101-000002-abcdef").set_status("paused")
+    assert indexed(root) == folders(root) and (root / JOURNAL).stat().st_size == 0
+    RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
+    indexed(root)
+    (root / "20260101-000001-abcdef" / "status.json").write_text(
+        '{"state": "failed"}', encoding="utf-8"
+    )
+    os.truncate(root / JOURNAL, 0)
+    assert indexed(root) == folders(root), "all were compared"
+
+
+def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
+    with open_index(root) as index:
+        left = index.fill(
+            lambda name: Details(
+                f"run {int(name[9:15])} é", "copy", name, float(name[14]), 1.0, True
+            )
+        )
+        assert (
+            left == 0
+            and index.search(["run", "é"]) == index.ids()
+            and index.count(["run", "4"]) == 1
+        )
+        assert (
+            index.search(["20260101-000002-abcdef"]) == ["20260101-000002-abcdef"]
+            and index.search(["%"]) == []
+        )
+        assert index.search([], 1, 2) == ["20260101-000004-abcdef", "20260101-000003-abcdef"]
+        assert index.best("copy", "20260101-000005-abcdef") == "20260101-000004-abcdef"
+        assert (
+            index.best("other", "") is None
+            and index.first_measured(["3"]) == "20260101-000003-abcdef"
+        )
+    RunFolder(root / "20260101-000004-abcdef").set_status("failed")
+    with open_index(root) as index:
+        expected = ["20260101-000004-abcdef"] if run_index.FEW == 0 else index.ids()
+        index.fill(lambda name: Details(f"again {name}"))
+        assert index.search(["again"]) == expected, "what changed is described again, and no more"
+
+
+def test_the_oldest_go_by_the_index(root):
+    sizes = dict.fromkeys(folders(root), 10)
+    with open_index(root) as index:
+        assert index.sizes(lambda path: 10) == sizes
+    prune(2, root)
+    assert sorted(folders(root)) == ["20260101-000003-abcdef", "20260101-000005-abcdef"], (
+        "what waits stays"
+    )
+    assert indexed(root) == folders(root)

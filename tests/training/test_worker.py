@@ -1,5 +1,7 @@
 """The worker as a process of its own: the same numbers, an end for every way to end, and words for each."""
 
+import dataclasses
+import functools
 import io
 import json
 import os
@@ -13,10 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.models import ModelConfig
 from core.runs import worker
 from core.runs.runs import Run, create_run, find_run
-from core.training import loop, train
-from core.training.loop import FINAL
+from core.runs.worker import _train
+from core.training import Record, loop, prepare, train
+from core.training.loop import FINAL, parts_of
 from tests.training.small import SAME_LAST_BIT, record_numbers, run_command, small_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,3 +177,194 @@ def test_windows_has_no_memory_limit(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "resource", None)
     assert worker.resident_mb() == 0
+
+
+# A worker killed at any place goes on to the numbers of a run that was never killed.
+
+
+class Killed(BaseException):
+    """The end of a process, as far as a test can have it: nothing of the worker's own runs after it."""
+
+
+PLACES = [("append", at, late) for at in range(4) for late in (False, True)] + [
+    ("save_checkpoint", at, late) for at in range(4) for late in (False, True)
+]
+
+
+def train_here(run: Run) -> tuple[str, str]:
+    return _train(run, lambda: False, lambda record: None)
+
+
+def kill(monkeypatch, method: str, at: int, late: bool) -> None:
+    """The call number `at` of a method of Run ends the worker, before what it does or, `late`, after."""
+    whole, calls = getattr(Run, method), []
+
+    def call(self, *args):
+        calls.append(args)
+        if len(calls) == at + 1 and not late:
+            raise Killed
+        whole(self, *args)
+        if len(calls) == at + 1:
+            raise Killed
+
+    monkeypatch.setattr(Run, method, call)
+
+
+@functools.cache
+def whole(**changes) -> list[Record]:
+    """The records of a run that nothing interrupts."""
+    return list(loop.train(small_run(**changes)))
+
+
+def numbers(records: list[Record]) -> list[tuple]:
+    return [(record_numbers(record), record.final) for record in records]
+
+
+@pytest.mark.parametrize(("method", "at", "late"), PLACES)
+def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, method, at, late):
+    broken = create_run(
+        small_run(steps=4), path=tmp_path
+    )  # three records, the final one, a checkpoint beside each
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill(patch, method, at, late)
+        train_here(broken)
+    state, words = train_here(broken)
+    assert state == "finished" and words.startswith("Finished after 4 steps")
+    assert numbers(broken.records()) == numbers(whole(steps=4))
+    assert broken.checkpoint_steps()[-1] == 4
+
+
+@pytest.mark.parametrize("asks", [3, 4, 5, 6, 8])
+def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks):
+    """Between two records the mean training loss of both parts counts; only the last gradients are not kept."""
+    sizes = dict(steps=7, record_every=3)
+    broken = create_run(small_run(**sizes), path=tmp_path)
+    left = iter(range(asks))
+    assert _train(broken, lambda: next(left, None) is None, lambda record: None)[0] == "stopped"
+    assert train_here(broken)[0] == "finished"
+    assert [(r.step, r.final, r.loss, r.train_loss, r.gradient) for r in broken.records()] == [
+        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in whole(**sizes)
+    ]
+
+
+def test_a_finished_run_that_is_asked_to_go_on_to_its_own_end_stays_finished(tmp_path):
+    run = create_run(small_run(), path=tmp_path)
+    train_here(run)
+    before = numbers(run.records())
+    assert train_here(run)[0] == "finished" and numbers(run.records()) == before
+
+
+def test_a_run_that_waited_long_enough_ends_where_it_was_killed(tmp_path, monkeypatch):
+    waits = dict(steps=40, patience=1, learning_rate=1e-6, weight_decay=0.0, optimizer="sgd")
+    broken = create_run(small_run(**waits), path=tmp_path)
+    steps = [record.step for record in whole(**waits)]
+    assert whole(**waits)[-1].final
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill(patch, "append", len(steps) - 1, late=False)
+        train_here(broken)
+    train_here(broken)
+    assert [record.step for record in broken.records()] == steps
+
+
+# A run goes on where it was left, to the same numbers; and what cannot go on says so.
+
+
+def all_numbers(run):
+    return [record_numbers(record) for record in run.records()]
+
+
+def trained(run, stop=lambda: False):
+    state, message = _train(run, stop, lambda record: None)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "kind"),
+    [
+        ("adamw", "transformer"),
+        ("adam", "recurrent"),
+        ("rmsprop", "transformer"),
+        ("sgd", "recurrent"),
+    ],
+)
+def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, kind):
+    dropped = {
+        "transformer": ModelConfig.transformer(8, 2, dropout=0.2),
+        "recurrent": ModelConfig.recurrent(8, layers=2, dropout=0.2, cell="lstm"),
+    }
+    config = small_run(steps=8, optimizer=optimizer, model=dropped[kind])
+    whole, broken = (
+        create_run(config, path=tmp_path / "whole"),
+        create_run(config, path=tmp_path / "broken"),
+    )
+    trained(whole)
+    assert (
+        trained(broken, stop=lambda: len(broken.records()) > 2) == "stopped"
+    )  # after the record of step 4
+    assert broken.checkpoint_steps()[-1] in (4, 5)
+    broken.save_checkpoint(_at_step_four(config), config)
+    broken.truncate(4)  # as a killed worker leaves it: the last checkpoint stands at a record
+    assert trained(broken) == "finished"
+    assert all_numbers(broken) == all_numbers(whole)
+    ours, theirs = broken.model()[0].state_dict(), whole.model()[0].state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def _at_step_four(config):
+    session = prepare(config)
+    for record in train(config, session):
+        if record.step == 4:
+            return session
+    raise AssertionError
+
+
+def test_longer_is_more_steps_of_the_same_run(tmp_path):
+    config = small_run(steps=4, schedule="constant")
+    run = create_run(config, path=tmp_path / "run")
+    trained(run)
+    run.update_metadata(config=dataclasses.replace(config, steps=8).to_json())
+    assert trained(run) == "finished"
+    whole = [record_numbers(r) for r in train(dataclasses.replace(config, steps=8))]
+    assert [record_numbers(r) for r in run.records() if not r.final][:3] == whole[:3]
+    assert run.records()[-1].step == 8 and record_numbers(run.records()[-1]) == whole[-1]
+
+
+def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
+    config = small_run(steps=60, record_every=1, held_out=2, watch=1)
+    run = create_run(config, path=tmp_path / "run")
+    trained(run)
+    steps = run.checkpoint_steps()
+    assert steps[-1] == 60 and 8 <= len(steps) <= 12
+    model, task = run.model(steps[3])
+    assert model.training is False and task.key == "reverse"
+
+
+def test_weights_of_another_model_are_refused_in_words(tmp_path):
+    run = create_run(small_run(), path=tmp_path / "run")
+    trained(run)
+    wider = small_run(model=ModelConfig.transformer(16, 2))
+    run.update_metadata(config=wider.to_json())
+    with pytest.raises(ValueError, match="do not fit"):
+        run.model()
+    with pytest.raises(ValueError, match="do not fit"):
+        trained(run)
+
+
+def test_a_broken_checkpoint_is_told_in_words(tmp_path):
+    run = create_run(small_run(), path=tmp_path / "run")
+    with pytest.raises(ValueError, match="saved no weights"):
+        run.model()
+    run.checkpoint_path(4).write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match="step 4 cannot be read"):
+        run.checkpoint(4)
+
+
+def test_every_parameter_belongs_to_one_part():
+    session = prepare(small_run())
+    parts = parts_of(session.model)
+    before, after = (
+        ["source", "source_places", "encoder.layers.0"],
+        ["target", "target_places", "layers.0", "output"],
+    )
+    assert list(parts) == before + after
+    assert sum(len(weights) for weights in parts.values()) == len(list(session.model.parameters()))
