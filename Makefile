@@ -164,7 +164,7 @@ translation: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.start.example
 
 lessons: $(VENV)/.installed
-	$(BIN)/python -m dashboard.lessons.exercises
+	$(BIN)/python -m dashboard.ui.lessons.exercises
 
 gallery: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.site.gallery

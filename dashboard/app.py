@@ -24,9 +24,10 @@ from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.widgets import guide, presentation, tour  # noqa: E402
-from dashboard.widgets.lesson import begin_again, lesson_around  # noqa: E402
-from dashboard.widgets.plugin_problems import plugin_problems  # noqa: E402
+from dashboard.ui import presentation, tour  # noqa: E402
+from dashboard.ui.lesson_bar import begin_again, lesson_around  # noqa: E402
+from dashboard.ui.progress import plugin_problems  # noqa: E402
+from dashboard.widgets import guide  # noqa: E402
 
 ICON = (
     ROOT / "dashboard" / "static" / "icon.svg"

@@ -43,15 +43,17 @@ FORBIDDEN = {
     "dashboard": ("pages",),
     "dashboard.widgets": ("dashboard.views",),
     "dashboard.components": ("dashboard.views", "dashboard.widgets"),
-    "dashboard.lessons": (
+    "dashboard.ui": ("dashboard.views",),
+    "dashboard.ui.lessons": (
         "dashboard.views",
         "dashboard.widgets",
-        "dashboard.components",
+        "dashboard.draw",
         "dashboard.runtime",
+        "dashboard.server",
     ),
-    "dashboard.draw": ("dashboard.views", "dashboard.widgets"),
-    "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
-    "dashboard.server": ("dashboard.views", "dashboard.widgets"),
+    "dashboard.draw": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
+    "dashboard.runtime": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
+    "dashboard.server": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
     "pages": ("torch", "pages", "core"),
 }
 SLOW = (
@@ -271,7 +273,7 @@ def test_what_changes_a_run_asks_whose_it_is():
     )
     wrong = {
         f"{name(path)}: {function.name}"
-        for folder in (VIEWS, DASHBOARD / "widgets")
+        for folder in (VIEWS, DASHBOARD / "widgets", DASHBOARD / "ui")
         for path in sources(folder)
         for function in nodes(path)
         if isinstance(function, ast.FunctionDef)

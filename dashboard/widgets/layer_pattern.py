@@ -24,10 +24,10 @@ from core.training.sweeps import SAME, value_text
 from dashboard.draw.palette import CATEGORIES, Theme
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
+from dashboard.ui.train_with import attention_key
 from dashboard.widgets.mechanism_editor import mechanism
 from dashboard.widgets.panels import plain, theme
 from dashboard.widgets.params import KEEP
-from dashboard.widgets.train_with import attention_key
 
 STYLE = (
     "display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px",

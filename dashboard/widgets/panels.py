@@ -19,8 +19,8 @@ from dashboard.navigation import following
 from dashboard.runtime import page_pictures, reports
 from dashboard.runtime.lesson_state import lesson_runs
 from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
-from dashboard.widgets import export
-from dashboard.widgets.presentation import is_new, presenting, toggle
+from dashboard.ui import export
+from dashboard.ui.presentation import is_new, presenting, toggle
 
 if TYPE_CHECKING:
     from core.attention import Entry  # at run time torch would come with it

@@ -18,7 +18,7 @@ from dashboard.runtime.jobs import node_text
 from dashboard.runtime.polling import wait
 from dashboard.server import people
 from dashboard.server.limits import limits
-from dashboard.widgets.flash import flash_errors, pop_flash
+from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.widgets.panels import plain
 
 RunState = Literal["live", "paused", "ended"]

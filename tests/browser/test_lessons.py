@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from dashboard.lessons import Lesson, encode, parse_link
+from dashboard.ui.lessons import Lesson, encode, parse_link
 from tests.browser.helpers import assert_no_exception, wait_no_sideways_scrolling, wait_ready
 from tests.dashboard.test_lessons import FORMS
 

@@ -5,8 +5,8 @@ import re
 from playwright.sync_api import expect
 
 from dashboard.draw.formats import number
+from dashboard.ui import tour
 from dashboard.views.start import example
-from dashboard.widgets import tour
 from tests.browser.helpers import box_of, click, resize, wait_ready
 
 

@@ -13,30 +13,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.lessons import (
-    Code,
-    Lesson,
-    LessonError,
-    Result,
-    decode,
-    encode,
-    make_code,
-    make_question,
-    parse_link,
-)
-from dashboard.lessons import read_code as read
-from dashboard.lessons.codes import START, clean_name
-from dashboard.lessons.exercises import LESSONS
-from dashboard.lessons.lesson import (
+from dashboard.ui.lesson_bar import teacher_markdown
+from dashboard.ui.lessons import (
     KEYS,
     MOST_FILE,
     MOST_LINK,
     PAGES,
+    START,
+    Code,
+    Lesson,
+    LessonError,
+    Result,
+    clean_name,
+    decode,
+    encode,
     from_json,
+    make_code,
+    make_question,
     page_query,
+    parse_link,
     to_json,
 )
-from dashboard.widgets.lesson_questions import teacher_markdown
+from dashboard.ui.lessons import read_code as read
+from dashboard.ui.lessons.exercises import LESSONS
 from tests.cases import each
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -253,7 +252,7 @@ def test_the_answers_of_a_lesson_that_ships_are_those_of_core(name, monkeypatch)
         answers.append(answer.splitlines() if type_ == "text" else [answer])
         return make_question(type_, text, answer, **values)
 
-    monkeypatch.setattr("dashboard.lessons.exercises.make_question", note)
+    monkeypatch.setattr("dashboard.ui.lessons.exercises.make_question", note)
     fresh = LESSONS[name]()
     assert (fresh.title, fresh.text, fresh.page, fresh.query, fresh.hide) == (
         saved.title,

@@ -16,9 +16,8 @@ from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.hub import parse
 from core.runs.runs import create_run
 from core.runs.worker import work
-from dashboard.lessons import LessonError, decode, make_question, read_code
-from dashboard.lessons.lesson import from_json, to_json
 from dashboard.runtime import reports
+from dashboard.ui.lessons import LessonError, decode, from_json, make_question, read_code, to_json
 from tests.cases import each
 from tests.dashboard.test_reports import VIEW
 from tests.fuzz.uploads import EPS

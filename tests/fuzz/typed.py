@@ -16,9 +16,16 @@ from core.entries import Choice
 from core.pretrained import PretrainedError
 from core.pretrained.hub import parse as parse_hub
 from core.pretrained.model_storage import model_folder, storage_folder
-from dashboard.lessons import LessonError, decode, encode, make_question, parse_link, read_code
-from dashboard.lessons.lesson import page_query
 from dashboard.runtime import mechanism_codec as codec
+from dashboard.ui.lessons import (
+    LessonError,
+    decode,
+    encode,
+    make_question,
+    page_query,
+    parse_link,
+    read_code,
+)
 from dashboard.views.compare.controls import READERS, default_controls, from_query, to_query
 from dashboard.views.one_query.matrices import MatrixError
 from dashboard.views.one_query.matrices import check as check_matrices

@@ -26,8 +26,7 @@ from core.roles.conllu import OWN as CONLLU
 from core.roles.conllu import parse_conllu
 from core.tasks import TaskConfig, make_task, samples
 from core.tasks.reading import decode_text, read_rows, validate_text
-from dashboard.lessons import LessonError, decode
-from dashboard.lessons.lesson import from_json, to_json
+from dashboard.ui.lessons import LessonError, decode, from_json, to_json
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
 from tests.fuzz.door import Door, seeded
 

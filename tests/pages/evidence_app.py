@@ -4,7 +4,7 @@ import re
 
 from streamlit.testing.v1 import AppTest
 
-from dashboard.widgets import progress
+from dashboard.ui import progress
 from tests.pages.app import app_at, html_text
 
 

@@ -10,10 +10,10 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from dashboard.draw.grids import short
+from dashboard.ui import progress
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.text import heads_csv, moves
-from dashboard.widgets import progress
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.pages.app import captions
 from tests.pages.evidence_app import evidence_app, fact_text, shown
@@ -208,7 +208,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
     def script():
         import streamlit as st
 
-        from dashboard.widgets import progress
+        from dashboard.ui import progress
 
         def one(item):
             if item == 5 and not st.session_state.get("pressed"):
@@ -240,7 +240,7 @@ def test_what_has_nothing_to_measure_is_a_fragment():
     def script():
         import streamlit as st
 
-        from dashboard.widgets import progress
+        from dashboard.ui import progress
 
         def view():
             items = range(int(st.session_state.get("count", 3)))
@@ -260,7 +260,7 @@ def test_what_has_nothing_to_measure_is_a_fragment():
 @pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])
 def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
     def script():
-        from dashboard.widgets import progress
+        from dashboard.ui import progress
 
         progress.measure_with_progress(
             "evidence:quick", progress.QUIET, range(9), lambda item: item, "squares"

@@ -3,7 +3,7 @@
 import pytest
 
 from dashboard.draw.picture_files import FORMATS, WIDTHS
-from dashboard.widgets.export import REQUESTED
+from dashboard.ui.export import REQUESTED
 from tests.pages.app import open_at, pictures_of
 
 

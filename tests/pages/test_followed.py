@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.widgets import progress
+from dashboard.ui import progress
 from tests.pages.app import captions
 from tests.pages.evidence_app import evidence_app, fact_text, shown
 from tests.tiny_models import save

@@ -156,7 +156,7 @@ def test_a_model_without_tokens_is_refused_with_others_to_take():
 def test_a_large_model_waits_for_a_press_and_goes_on_where_it_was(view, key, first, monkeypatch):
     for place in ("lens.when", "lens.who"):
         monkeypatch.setattr(f"dashboard.views.{place}.UNASKED", 0)
-    monkeypatch.setattr("dashboard.widgets.progress.TIMED", 1)
+    monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)
     monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
     app = open_at(
         "lens", **{"lens:view": view, "inside:text": "the young dog saw the old king . the young"}

@@ -7,9 +7,19 @@ from functools import partial
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.lessons import TYPES, Code, Lesson, Result, decode, encode, make_code, make_question
-from dashboard.lessons.lesson import KEYS, MOST_LINK
 from dashboard.runtime.page_reset import PENDING
+from dashboard.ui.lessons import (
+    KEYS,
+    MOST_LINK,
+    TYPES,
+    Code,
+    Lesson,
+    Result,
+    decode,
+    encode,
+    make_code,
+    make_question,
+)
 from tests.pages.app import APP, app_at, html_text, open_at, page_text, query_value
 
 open_page = partial(open_at, "lessons", "lessons:")

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import ChartPicture, MapsPicture
 from dashboard.navigation import STEPS
-from dashboard.widgets.export_code import notebook_file
+from dashboard.ui.export import notebook_file
 from tests.close import tolerance
 from tests.pages.app import assert_results, assert_script, open_at, pictures_of, script_of
 from tests.pages.script_links import LINKS

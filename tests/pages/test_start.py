@@ -13,13 +13,13 @@ from streamlit.testing.v1 import AppTest
 from core.attention import attend
 from core.pretrained import load_lab_model, load_minilm, read
 from dashboard.navigation import PATH, STEPS, following
+from dashboard.ui import tour
 from dashboard.views.heads import minilm
 from dashboard.views.start import example, text
 from dashboard.views.start.compute import look_up
 from dashboard.views.start.controls import Controls
 from dashboard.views.why import bottleneck
 from dashboard.views.why.trained_models import by_length, models
-from dashboard.widgets import tour
 from tests.pages.app import APP, html_text, page_text, query_value
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,7 +211,7 @@ def test_the_saved_numbers_are_those_of_core():
 
 def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
     code = (
-        "import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.widgets.tour; "
+        "import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.ui.tour; "
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run(

@@ -7,12 +7,12 @@ from streamlit.testing.v1 import AppTest
 from core.entries import Choice
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
+from dashboard.ui import train_with, uploads
 from dashboard.views.train import parameters
-from dashboard.widgets import data_upload, train_with
 from tests.pages.app import app_at, captions, page_text
 
 TASKS_READY = [
-    entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)
+    entry.key for entry in TASKS if not any(param.key == uploads.DATA for param in entry.params)
 ]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
 
@@ -129,18 +129,18 @@ def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
     state: dict = {}
     monkeypatch.setattr(st, "session_state", state)
     state["k:file"] = File("a,b\nü,2\n".encode())
-    data_upload._take_file("k")
+    uploads._take_file("k")
     assert state["k"] == "a,b\nü,2\n" and "k:trouble" not in state
     state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
-    data_upload._take_file("k")
+    uploads._take_file("k")
     assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
     state["k:file"] = File("a,b\nÄh €,2\n".encode("cp1252"))
-    data_upload._take_file("k")
+    uploads._take_file("k")
     assert state["k:windows"] and "k:trouble" in state
-    data_upload._take_file("k", "cp1252")
+    uploads._take_file("k", "cp1252")
     assert state["k"] == "a,b\nÄh €,2\n" and "k:trouble" not in state and "k:windows" not in state
     state["k:file"] = File(b"a,b\n\x81\xe9,2\n")
-    data_upload._take_file("k")
+    uploads._take_file("k")
     assert not state["k:windows"], "a byte that Windows-1252 leaves out"
 
 
@@ -148,7 +148,7 @@ def data_app():
     import streamlit as st
 
     from core.tasks import task_entry
-    from dashboard.widgets.data_upload import data_widget
+    from dashboard.ui.uploads import data_widget
 
     st.session_state.setdefault("k", "left\tright\n")
     data_widget(

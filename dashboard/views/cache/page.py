@@ -24,6 +24,8 @@ from dashboard.runtime.racing import machine
 from dashboard.runtime.threads import one_thread
 from dashboard.server import cache
 from dashboard.server.cache import cached, shared
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 from dashboard.views.cache import compute, decoding, measurement, paging, script
 from dashboard.views.cache.compute import NAMES, Decoding
 from dashboard.views.cache.controls import (
@@ -52,8 +54,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.table import table
 
 HEAD = ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte")
 SHORT, LONG = 8192, 131072

@@ -17,6 +17,9 @@ from dashboard.draw.palette import CATEGORIES, PICK, Theme
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.ui.train_with import train_small
 from dashboard.views.cards import compute, text
 from dashboard.views.cards.compute import Row
 from dashboard.views.cards.controls import Controls, draw_controls, key
@@ -31,9 +34,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.table import table
-from dashboard.widgets.train_with import train_small
 
 # A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
 SHAPES: dict[Kind, str] = {

@@ -24,7 +24,7 @@ from core.pretrained.circuits import (
 from core.trace import to_numpy
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
-from dashboard.widgets.head_weights import weights_of
+from dashboard.ui.heads import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 

@@ -9,13 +9,13 @@ import streamlit as st
 from core.pretrained import PretrainedError
 from core.pretrained.circuits import CompositionKind
 from dashboard.runtime.link_values import link_value, one_of, write_link
+from dashboard.ui.presentation import pressed_point, room
 from dashboard.views.circuits.compute import Circuits, Head, default_head
 from dashboard.views.circuits.tokens import default_token, token_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import field_error, plain
 from dashboard.widgets.params import BOUND, KEEP
-from dashboard.widgets.presentation import pressed_point, room
 
 KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
 OF = "circuits:of"  # the model that the head belongs to

@@ -12,11 +12,14 @@ from core.pretrained.circuits.measures import thin_svd
 from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.heads import weights_of
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.tables import table
 from dashboard.views.circuits import charts, compute, induction, names, text, tokens
 from dashboard.views.circuits.compute import Circuits
 from dashboard.views.circuits.controls import Controls, draw_controls, pick_from
 from dashboard.views.circuits.script import script
-from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors
 from dashboard.widgets.panels import (
     caption,
@@ -29,9 +32,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.progress import UNASKED, measure_with_progress
-from dashboard.widgets.table import table
 
 FIRST = ModelRef("lab", "only-attention")
 SOURCES = (

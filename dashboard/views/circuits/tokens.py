@@ -13,8 +13,8 @@ from core.pretrained.lines import display_tokens
 from core.pretrained.reading import tokenized, tokenizer_of
 from core.trace import Kind
 from dashboard.server.cache import shared
+from dashboard.ui.heads import weights_of
 from dashboard.views.circuits.compute import Head
-from dashboard.widgets.head_weights import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 
 WORDS = (

@@ -17,6 +17,8 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 from dashboard.views.claims import cards, charts, compute, export, intervals, script, text
 from dashboard.views.claims.compute import ClaimResult, OwnRun
 from dashboard.views.claims.controls import (
@@ -45,8 +47,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.table import table
 
 
 def page() -> None:

@@ -22,6 +22,9 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, measurements
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.presentation import room
+from dashboard.ui.tables import table
 from dashboard.views.compare import control_row, text
 from dashboard.views.compare.compute import (
     MapResult,
@@ -41,7 +44,6 @@ from dashboard.views.compare.controls import (
     use_seeded,
 )
 from dashboard.views.compare.script import script
-from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -53,8 +55,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import room
-from dashboard.widgets.table import table
 
 ROUNDS = 5
 POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs

@@ -9,9 +9,9 @@ import streamlit as st
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import split_data
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import chart_title, theme
-from dashboard.widgets.presentation import draw_chart
 
 
 def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:

@@ -12,11 +12,11 @@ from core.trace import Head
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.run_data import EXAMPLE_RUNS, RunSummary, rival, summarize
 from dashboard.server import people
+from dashboard.ui.presentation import room
 from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import ComparedRun, Measure
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import KEEP
-from dashboard.widgets.presentation import room
 
 LINK, LAST = "runs", "compare_runs:last"
 # Links once held a measure's label.

@@ -13,6 +13,7 @@ from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import count_parameters, list_summaries
+from dashboard.ui.tables import table
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import curves
 from dashboard.views.compare_runs.compute import ComparedRun, Maps, sides
@@ -28,7 +29,6 @@ from dashboard.widgets.panels import (
     source_panel,
     title,
 )
-from dashboard.widgets.table import table
 
 LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (column)", 260
 

@@ -20,9 +20,10 @@ from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
 from core.trace import Head, Kind
 from dashboard.runtime.link_values import between, link_value, one_of
+from dashboard.ui.fine_tuned_models import config_name
+from dashboard.ui.presentation import pressed_point
+from dashboard.ui.uploads import data_widget, link_data
 from dashboard.views.corpus.compute import Measurement
-from dashboard.widgets.data_upload import data_widget, link_data
-from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, input_errors, model_box
 from dashboard.widgets.model_picker.head_choice import (
@@ -35,7 +36,6 @@ from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
 from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import BOUND, KEEP
-from dashboard.widgets.presentation import pressed_point
 
 SOURCES = {
     "own": "The lab's 300 sentences",

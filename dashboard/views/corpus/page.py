@@ -30,6 +30,9 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import reruns_alone
 from dashboard.server import people
+from dashboard.ui.heads import role_line
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.views.corpus import charts, compute, text
 from dashboard.views.corpus.compute import (
     Measurement,
@@ -69,9 +72,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.progress import UNASKED, fragment_unless_measuring, measure_with_progress
-from dashboard.widgets.role_marks import role_line
 
 MOST_SHOWN = 48  # tokens of a text, around its query
 

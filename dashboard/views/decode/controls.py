@@ -14,6 +14,7 @@ from core.tasks import Task
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_data import LAST, task_of
 from dashboard.server.cache import cached
+from dashboard.ui.decoding import STRATEGIES, sample_count, strategy_settings
 from dashboard.views.decode.compute import (
     HALF_TRAINED,
     HELD_OUT,
@@ -23,7 +24,6 @@ from dashboard.views.decode.compute import (
     source_text,
 )
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settings
 
 RUN, SOURCE_OF, DRAWN = "decode:run", "decode:source-of", "decode:drawn"
 VALUES = {

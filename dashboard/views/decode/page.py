@@ -32,6 +32,10 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, shared
+from dashboard.ui.decoding import outputs_table, sources
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
 from dashboard.views.decode import text
 from dashboard.views.decode.compute import (
     SECONDS,
@@ -49,12 +53,7 @@ from dashboard.views.decode.controls import (
     run_name,
 )
 from dashboard.views.decode.script import script
-from dashboard.widgets.decoding import outputs_table
-from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
-from dashboard.widgets.presentation import draw_chart, room
-from dashboard.widgets.sampling import sources
-from dashboard.widgets.table import table
 
 PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 

@@ -9,8 +9,8 @@ from core.decoding import EOS, Hypothesis, SearchSettings, Tree, penalty
 from core.tasks import Task
 from core.tokens import token_text
 from dashboard.draw.formats import duration, number, percent, shorten
+from dashboard.ui.decoding import step_equation
 from dashboard.views.decode.compute import Score, SearchResult
-from dashboard.widgets.decoding import step_equation
 from dashboard.widgets.panels import plain
 
 END = "end"

@@ -30,6 +30,8 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
 from dashboard.server.cache import cached
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.compute import Implied, Result
 from dashboard.views.efficient.controls import (
@@ -54,8 +56,6 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.table import table
 
 SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
 FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)

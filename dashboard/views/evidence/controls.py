@@ -12,11 +12,11 @@ from core.pretrained import Line, Pretrained, Reading
 from core.pretrained.evidence import Baseline, Quantity, Question
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
+from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.model_picker.question import masked_inputs, output_field, position_field
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import room
 
 AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}

@@ -16,15 +16,15 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
+from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.progress import measure_with_progress
+from dashboard.ui.tables import table
 from dashboard.views.evidence import charts, compute, text
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.model_picker.head_choice import head_field as draw_head_field
 from dashboard.widgets.panels import details, fact, plain, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart, pressed_point
-from dashboard.widgets.progress import measure_with_progress
-from dashboard.widgets.table import table
 
 MODEL = "evidence:model"
 LAYER = "all"  # the column of whole layers

@@ -9,6 +9,7 @@ from dashboard.draw.attention_view import Pair, settle_pin, stores
 from dashboard.draw.formats import number, signed
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.ui.tables import table
 from dashboard.views.evidence.compute import (
     HeadMaps,
     contributions_of,
@@ -19,7 +20,6 @@ from dashboard.views.evidence.compute import (
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.views.evidence.text import NAMES, NOTES, cell_fact
 from dashboard.widgets.panels import fact, paragraph
-from dashboard.widgets.table import table
 
 KEY = "evidence:maps"
 MOST_DRAWN = 640  # tokens up to which whole maps are drawn side by side

@@ -11,6 +11,7 @@ from core.pretrained import evidence
 from core.pretrained.attention_recorder import NO_HEADS
 from dashboard.draw.formats import number
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.progress import fragment_unless_measuring
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.compute import HeadMaps, default_cell
 from dashboard.views.evidence.controls import Controls, Head, draw_controls
@@ -26,7 +27,6 @@ from dashboard.widgets.panels import (
     source_panel,
     title,
 )
-from dashboard.widgets.progress import fragment_unless_measuring
 
 PAPERS = (
     (

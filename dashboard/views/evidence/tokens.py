@@ -14,12 +14,12 @@ from dashboard.draw.formats import signed
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.threads import one_thread
+from dashboard.ui.progress import measure_with_progress
+from dashboard.ui.tables import table
 from dashboard.views.evidence.compute import SHORT, WITHOUT_TOKENS, scores
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
 from dashboard.widgets.panels import fact, plain
-from dashboard.widgets.progress import measure_with_progress
-from dashboard.widgets.table import table
 
 HIDDEN = "Measured"
 Agreement = tuple[dict[str, float | None] | None, bool]

@@ -17,9 +17,9 @@ from core.tasks.reading import MOST_SIGNS
 from core.training.config import AUTO, devices
 from dashboard.runtime.fine_tune_data import TASK, forget_link
 from dashboard.runtime.link_values import between, link_value, one_of
+from dashboard.ui.fine_tuned_models import config_name
+from dashboard.ui.uploads import data_widget, link_data
 from dashboard.views.fine_tune import text
-from dashboard.widgets.data_upload import data_widget, link_data
-from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model

@@ -41,11 +41,13 @@ from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import damage_of
+from dashboard.ui import fine_tuned_models
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.views.fine_tune.controls import SENTENCE, controls
 from dashboard.views.fine_tune.script import script
-from dashboard.widgets import fine_tuned_models, run_controls
+from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.panels import (
@@ -60,7 +62,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
 
 PAGE = "fine_tune"
 RESTART_HELP: dict[run_controls.RunState, str] = {

@@ -10,8 +10,8 @@ from core.difference import HeadChange
 from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.runtime.run_data import path_code
+from dashboard.ui import fine_tuned_models
 from dashboard.views.fine_tune.compute import BeforeAfter
-from dashboard.widgets import fine_tuned_models
 from dashboard.widgets.model_picker.code import import_block, model_lines
 from dashboard.widgets.model_picker.models import ModelRef
 

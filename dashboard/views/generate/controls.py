@@ -8,9 +8,9 @@ import streamlit as st
 
 from core.decoding import SearchSettings
 from core.pretrained import ModelInputs
+from dashboard.ui.decoding import STRATEGIES, sample_count, strategy_settings
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settings
 
 MOST = 128  # new tokens at most
 STRATEGY_HELP = (

@@ -30,6 +30,8 @@ from dashboard.runtime.link_values import (
 )
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.threads import one_thread
+from dashboard.ui.decoding import outputs_table, sources
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.generate import text
 from dashboard.views.generate.compute import (
     LIKELIEST,
@@ -44,14 +46,11 @@ from dashboard.views.generate.compute import (
 )
 from dashboard.views.generate.controls import Controls, draw_controls
 from dashboard.views.generate.script import script
-from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.models import is_small
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.sampling import sources
 
 GOING, PICKED = "generate:going", "generate:picked"
 LINKED = "at"  # the query parameter of the pair of a candidate and a step

@@ -11,8 +11,8 @@ from core.decoding import Hypothesis, SearchSettings, Tree
 from core.pretrained import induction_scores
 from core.trace import AttentionMap
 from dashboard.draw.formats import duration, number, shorten
+from dashboard.ui.decoding import step_equation
 from dashboard.views.generate.compute import Search
-from dashboard.widgets.decoding import step_equation
 from dashboard.widgets.panels import plain
 
 Names = Mapping[int, str]

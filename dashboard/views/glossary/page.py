@@ -7,9 +7,9 @@ import streamlit as st
 from dashboard.draw.formats import plain
 from dashboard.draw.glossary import TERMS, Term
 from dashboard.navigation import STEPS
+from dashboard.ui.presentation import room
 from dashboard.widgets.panels import next_page, title
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import room
 
 STEP_OF = {step.key: step for step in STEPS}
 

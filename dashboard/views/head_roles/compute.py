@@ -10,8 +10,8 @@ from core.pretrained import ModelInputs, Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
 from core.trace import Head, Kind
 from dashboard.server.cache import shared
+from dashboard.ui.heads import inputs_of, readings_of, role_scores_of
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.role_scores import inputs_of, readings_of, role_scores_of
 
 
 @dataclass(frozen=True, eq=False)

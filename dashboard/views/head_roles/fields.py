@@ -10,9 +10,9 @@ import streamlit as st
 from core.trace import Head, Kind
 from dashboard.draw.attention_view import ViewState
 from dashboard.draw.vega import Spec
+from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart, pressed_point
 
 KIND = "head_roles:kind"
 

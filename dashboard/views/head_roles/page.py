@@ -13,6 +13,9 @@ from core.trace import Head
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.heads import examples_of, swatch
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.controls import (
@@ -39,10 +42,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.role_marks import swatch
-from dashboard.widgets.role_scores import examples_of
-from dashboard.widgets.table import table
 
 
 def page() -> None:

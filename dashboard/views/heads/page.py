@@ -26,6 +26,8 @@ from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.tables import table
 from dashboard.views.heads import compute, layers, maps, minilm, text
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps
 from dashboard.views.heads.controls import (
@@ -46,7 +48,6 @@ from dashboard.views.heads.controls import (
 )
 from dashboard.views.heads.script import script
 from dashboard.views.heads.text import Cell
-from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -60,7 +61,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.table import table
 
 CELL = 28  # pixels, which two digits fill at the smallest size
 DARK = 0.5  # from here on a cell is nearer to the text's own colour than to the page's

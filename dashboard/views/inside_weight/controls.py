@@ -11,6 +11,7 @@ import streamlit as st
 from core.pretrained import ModelInputs, Reading
 from core.trace import AttentionTrace, Kind, head_name
 from dashboard.runtime.link_values import read_pair, write_pair
+from dashboard.ui.heads import KIND
 from dashboard.views.inside_weight.compute import Cell, default_cell
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.head_choice import (
@@ -20,7 +21,6 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head_of,
 )
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.weight_link import KIND
 
 MAP = "inside_weight:map"
 CELL, OF, SENT, WRITTEN = (f"inside_weight:{name}" for name in ("cell", "of", "told", "written"))

@@ -16,13 +16,13 @@ from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.inside_weight import text
 from dashboard.views.inside_weight.compute import Cell, cell_attention
 from dashboard.views.inside_weight.controls import KEY, MAP, QUERY, draw_controls, order_field
 from dashboard.views.inside_weight.script import script
 from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
-from dashboard.widgets.presentation import draw_chart
 
 NAME, STRIP, GAP, BARS = (
     18,

@@ -11,6 +11,7 @@ from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position
 from core.pretrained.evidence import Baseline, Question, output_id
 from core.trace import Kind
+from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.model_picker.question import (
@@ -23,7 +24,6 @@ from dashboard.widgets.model_picker.question import (
 )
 from dashboard.widgets.panels import field_error
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import room
 
 VIEWS = {"when": "When it decides", "who": "Who wrote it"}
 DECISIVE = "where it is decided"

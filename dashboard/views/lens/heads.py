@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from core.trace import AttentionMap
 from dashboard.draw.formats import number
+from dashboard.ui.heads import weight_link
+from dashboard.ui.tables import table
 from dashboard.views.lens.compute import layer_names, maps_of_layer
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.panels import caption, paragraph, plain
-from dashboard.widgets.table import table
-from dashboard.widgets.weight_link import weight_link
 
 
 def attention(controls: Controls, state: str, only: tuple[str, int] | None = None) -> None:

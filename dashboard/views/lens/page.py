@@ -7,12 +7,12 @@ from functools import partial
 import streamlit as st
 
 from core.pretrained.evidence import attribution, lens
+from dashboard.ui.progress import fragment_unless_measuring
 from dashboard.views.lens import text, when, who
 from dashboard.views.lens.controls import draw_controls
 from dashboard.widgets.guide import picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import caption, details, next_page, source_panel, title
-from dashboard.widgets.progress import fragment_unless_measuring
 
 SOURCES = (
     lens.read_part,

@@ -9,15 +9,15 @@ import streamlit as st
 from dashboard.draw.formats import number
 from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.tables import table
 from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.charts import Curve
 from dashboard.views.lens.compute import Decision
 from dashboard.views.lens.controls import Controls, draw_layer, draw_tokens, layer_key
 from dashboard.views.lens.script import when_script
 from dashboard.widgets.panels import caption, chart_title, details, fact, plain, theme
-from dashboard.widgets.presentation import draw_chart, pressed_point
-from dashboard.widgets.progress import UNASKED, measure_with_progress
-from dashboard.widgets.table import table
 
 GRID = "lens:grid"
 # A long text scrolls in its own box, whose cells keep the width that a token needs: from the end that is picked.

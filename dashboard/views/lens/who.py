@@ -13,15 +13,15 @@ from dashboard.draw.grids import effect_grid
 from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import read_linked, write_pair
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.tables import table
 from dashboard.views.lens import charts, compute, heads, text
 from dashboard.views.lens.compute import layer_names
 from dashboard.views.lens.controls import Controls
 from dashboard.views.lens.script import who_script
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head, head_field
 from dashboard.widgets.panels import caption, details, fact, paragraph, theme
-from dashboard.widgets.presentation import draw_chart, pressed_point
-from dashboard.widgets.progress import UNASKED, measure_with_progress
-from dashboard.widgets.table import table
 
 GRID = "lens:parts"
 INNER = "FF"  # the column after the heads

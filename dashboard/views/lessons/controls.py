@@ -5,22 +5,30 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.draw.formats import plain
-from dashboard.lessons import TYPES, Lesson, LessonError, Question, make_question, parse_link
-from dashboard.lessons.lesson import (
-    MOST_FILE,
-    MOST_HIDE,
-    MOST_QUESTIONS,
-    MOST_TEXT,
-    MOST_TITLE,
-    from_json,
-    page_query,
-)
-from dashboard.lessons.questions import HELP, MOST_ANSWER, MOST_HINT, MOST_OPTIONS
-from dashboard.lessons.questions import MOST_TEXT as MOST_QUESTION
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import BOUND, KEEP, link_value
 from dashboard.server.limits import LimitReached, admit_upload
-from dashboard.widgets.lesson_draft import controls_of, note_draft
+from dashboard.ui.lesson_bar import controls_of, note_draft
+from dashboard.ui.lessons import (
+    HELP,
+    MOST_ANSWER,
+    MOST_FILE,
+    MOST_HIDE,
+    MOST_HINT,
+    MOST_OPTIONS,
+    MOST_QUESTIONS,
+    MOST_TITLE,
+    TYPES,
+    Lesson,
+    LessonError,
+    Question,
+    from_json,
+    make_question,
+    page_query,
+    parse_link,
+)
+from dashboard.ui.lessons import MOST_LESSON_TEXT as MOST_TEXT
+from dashboard.ui.lessons import MOST_TEXT as MOST_QUESTION
 
 
 def key(name: str) -> str:

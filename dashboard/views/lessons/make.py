@@ -5,9 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.draw.formats import plain
-from dashboard.lessons import LessonError, encode
-from dashboard.lessons.lesson import MOST_LINK, to_json
 from dashboard.navigation import step_of
+from dashboard.ui.lessons import MOST_LINK, LessonError, encode, to_json
 from dashboard.views.lessons.controls import address, draw_lesson, draw_questions, key, read_lesson
 
 NO_PROOF = (

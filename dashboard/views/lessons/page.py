@@ -5,16 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.draw.formats import plain
-from dashboard.lessons import decode, encode
-from dashboard.lessons.lesson import KEYS
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment
+from dashboard.ui.lesson_bar import MAKE, start_lesson, teacher_markdown
+from dashboard.ui.lessons import KEYS, decode, encode
 from dashboard.views.lessons.controls import address, key, uploaded_lesson
 from dashboard.views.lessons.make import make
 from dashboard.views.lessons.read import read
-from dashboard.widgets.lesson import start_lesson
-from dashboard.widgets.lesson_draft import MAKE
-from dashboard.widgets.lesson_questions import teacher_markdown
 from dashboard.widgets.panels import details, next_page, paragraph, title
 from dashboard.widgets.params import BOUND
 

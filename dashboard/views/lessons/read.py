@@ -8,12 +8,19 @@ from contextlib import suppress
 import streamlit as st
 
 from dashboard.draw.formats import plain
-from dashboard.lessons import Code, Lesson, LessonError, decode, parse_link, read_code
-from dashboard.lessons.codes import MOST_TRIES
-from dashboard.lessons.lesson import KEYS
+from dashboard.ui.lessons import (
+    KEYS,
+    MOST_TRIES,
+    Code,
+    Lesson,
+    LessonError,
+    decode,
+    parse_link,
+    read_code,
+)
+from dashboard.ui.tables import table
 from dashboard.views.lessons.controls import key, read_lesson, uploaded_lesson
 from dashboard.widgets.params import KEEP
-from dashboard.widgets.table import table
 
 MOST_LINES = 500
 HEAD = ("name", "lesson", "right", "questions", "tries", "date")

@@ -20,6 +20,8 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
+from dashboard.ui.tables import table
+from dashboard.ui.train_with import train_with
 from dashboard.views.masks import compute, text
 from dashboard.views.masks.compute import MaskEffect
 from dashboard.views.masks.controls import (
@@ -43,8 +45,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.table import table
-from dashboard.widgets.train_with import train_with
 
 OPTIONS = ("Their rows", "Their columns", "Both")
 PADDED = 2  # tokens of the question

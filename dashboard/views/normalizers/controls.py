@@ -10,11 +10,11 @@ import streamlit as st
 
 from core.attention import AXES, Choice, Entry, entry
 from core.entries import Value
+from dashboard.ui.presentation import room
 from dashboard.views.normalizers import compute
 from dashboard.views.normalizers.compute import Scores
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, param_widget, params_in_session
-from dashboard.widgets.presentation import room
 
 MAX_SCORES, LARGEST = 32, 1e4
 FACTORS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]

@@ -14,6 +14,8 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
 from dashboard.views.normalizers import charts, compute, text
 from dashboard.views.normalizers.compute import SWEEP, RowWeights
 from dashboard.views.normalizers.controls import (
@@ -43,8 +45,6 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND, params_of
-from dashboard.widgets.presentation import draw_chart, room
-from dashboard.widgets.table import table
 
 
 def page() -> None:

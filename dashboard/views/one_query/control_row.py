@@ -19,6 +19,7 @@ from core.attention import (
     preset,
 )
 from core.attention.masks import COMPOSITIONS
+from dashboard.ui.presentation import room
 from dashboard.views.one_query import matrices, session
 from dashboard.views.one_query.controls import (
     Controls,
@@ -50,7 +51,6 @@ from dashboard.widgets.params import (
     note_heads,
     params_from,
 )
-from dashboard.widgets.presentation import room
 
 WORKED, CUSTOM = "worked", "custom"
 PLAIN = ("self_attention", "vaswani")  # which have nothing to compare

@@ -33,6 +33,7 @@ from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.server.cache import cached
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.one_query import compute, control_row, equations, facts, session, text
 from dashboard.views.one_query.compute import DIMS, KEYS, Scaling
 from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
@@ -63,7 +64,6 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import D_MODELS
-from dashboard.widgets.presentation import draw_chart
 
 SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower

@@ -6,9 +6,9 @@ import numpy as np
 import streamlit as st
 
 from dashboard.draw.palette import Ink
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.positions.controls import key
 from dashboard.widgets.panels import theme
-from dashboard.widgets.presentation import draw_chart
 
 Equation = tuple[str, str]  # the symbols, and the live numbers
 

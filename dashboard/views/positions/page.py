@@ -17,6 +17,8 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.train_with import train_with
 from dashboard.views.positions import added, bias, compute, order, rotation
 from dashboard.views.positions.charts import Equation
 from dashboard.views.positions.compute import GUIDE_SHIFT
@@ -30,7 +32,6 @@ from dashboard.views.positions.controls import (
     read_controls,
 )
 from dashboard.views.positions.script import script
-from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -41,7 +42,6 @@ from dashboard.widgets.panels import (
     source_panel,
     title,
 )
-from dashboard.widgets.train_with import train_with
 
 OPTIONS = {
     "sinusoidal": "Sinusoidal, added to the input",

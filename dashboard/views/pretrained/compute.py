@@ -16,9 +16,9 @@ from core.pretrained.token_transform import token_transform
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.draw.attention_view import Patches
 from dashboard.server.cache import shared
+from dashboard.ui.heads import roles_of
 from dashboard.views.pretrained.controls import Controls, Order
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
-from dashboard.widgets.role_scores import roles_of
 
 Pair = tuple[int, int]
 

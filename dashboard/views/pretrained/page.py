@@ -23,6 +23,7 @@ from dashboard.runtime.link_values import (
 )
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import reruns_alone
+from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
 from dashboard.views.pretrained import compute
 from dashboard.views.pretrained.compute import Pair, TraceView, default_row, even, shown_pins
 from dashboard.views.pretrained.controls import SENTENCES, SHOW, SHOWS, Controls, draw_controls
@@ -30,9 +31,6 @@ from dashboard.views.pretrained.script import script
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, title
-from dashboard.widgets.role_marks import role_line
-from dashboard.widgets.role_scores import HeadRoles, roles_are_cached, roles_of
-from dashboard.widgets.weight_link import weight_link
 
 PATCHES = " A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
 

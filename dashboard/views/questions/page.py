@@ -11,12 +11,12 @@ from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.server.cache import cached
+from dashboard.ui.tables import table
 from dashboard.views.questions import numbers
 from dashboard.views.questions.script import script
 from dashboard.views.questions.text import ANSWERS, Answer
 from dashboard.widgets.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.table import table
 
 QUESTION = "questions:question"
 

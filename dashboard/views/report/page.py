@@ -23,11 +23,11 @@ from dashboard.runtime.reports import (
     save,
     size_of,
 )
+from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.ui.tables import table
 from dashboard.views.report import compute, text
 from dashboard.views.report.text import TITLE
-from dashboard.widgets.flash import flash_errors, pop_flash
 from dashboard.widgets.panels import caption, fact, next_page, paragraph, plain, title
-from dashboard.widgets.table import table
 
 MOST_TITLE, MOST_TEXT = 200, 1_000  # letters
 

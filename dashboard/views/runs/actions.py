@@ -23,8 +23,8 @@ from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.runtime.run_data import RunSummary, copy_run
 from dashboard.server import people
 from dashboard.server.limits import MB, admit_upload, at_most, make_room, most_seconds, most_steps
+from dashboard.ui.progress import flash, flash_errors, pop_flash
 from dashboard.views.runs.controls import select
-from dashboard.widgets.flash import flash, flash_errors, pop_flash
 from dashboard.widgets.panels import plain
 
 FINE_TUNED = (

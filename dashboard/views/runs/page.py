@@ -25,12 +25,13 @@ from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import RunSummary, damage_of, records_of
 from dashboard.server.limits import delete_mine
 from dashboard.server.visitors import has_cookie
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import flash_errors
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import Board, load_board
 from dashboard.views.runs.controls import draw_pages, draw_search, linked_ids, select
 from dashboard.views.runs.script import script
 from dashboard.views.runs.text import forgetting
-from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.panels import (
     chart_title,
     details,
@@ -42,7 +43,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
 
 MOST = 200  # runs to choose from
 

@@ -19,6 +19,8 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, remembered, shared
+from dashboard.ui.presentation import room
+from dashboard.ui.tables import table
 from dashboard.views.scores import compute, measurement, text
 from dashboard.views.scores.compute import ScoreMaps
 from dashboard.views.scores.controls import (
@@ -44,8 +46,6 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND, params_of
-from dashboard.widgets.presentation import room
-from dashboard.widgets.table import table
 
 MAP_HEIGHT = 260  # px, at most
 

@@ -11,10 +11,10 @@ from dashboard.draw.page_views import translation_view
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import BOUND
 from dashboard.runtime.visits import sync_visits
+from dashboard.ui import tour
 from dashboard.views.start import example, text
 from dashboard.views.start.charts import thumbnail
 from dashboard.views.start.controls import PAGE, forward_old_link, key
-from dashboard.widgets import tour
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, theme, title
 
 SENTENCE_WIDTH = 860  # px

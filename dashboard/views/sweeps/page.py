@@ -26,12 +26,14 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.server import people
 from dashboard.server.limits import check_owner
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.progress import flash_errors
+from dashboard.ui.tables import table
 from dashboard.views.sweeps import differences, text
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.views.sweeps.controls import controls, linked_sweep, select_sweep
 from dashboard.views.sweeps.script import script
 from dashboard.views.sweeps.units import SHARES, plain_number, scaled
-from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -46,7 +48,6 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND, KEEP
-from dashboard.widgets.presentation import draw_chart, room
 from dashboard.widgets.run_controls import (
     continue_button,
     limits_line,
@@ -57,7 +58,6 @@ from dashboard.widgets.run_controls import (
     start_run,
     stop_button,
 )
-from dashboard.widgets.table import table
 
 PAGE = "sweeps"
 

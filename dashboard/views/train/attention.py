@@ -16,9 +16,9 @@ from dashboard.draw.palette import Ink
 from dashboard.runtime import attention_frames
 from dashboard.runtime.link_values import link_value, one_of, take_link, went_back, write_link
 from dashboard.runtime.run_data import RunData
+from dashboard.ui.presentation import draw_chart, room
 from dashboard.views.train import text
 from dashboard.widgets.panels import chart_title, theme
-from dashboard.widgets.presentation import draw_chart, room
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.runtime.run_data import RunData
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.train.text import part_name
 from dashboard.widgets.panels import chart_title, plain
-from dashboard.widgets.presentation import draw_chart
 
 SMALL = 140  # pixels
 LEVELS = (

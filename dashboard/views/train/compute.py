@@ -11,7 +11,7 @@ from core.training.diagnosis import Finding, Pace, diagnose, in_words, pace
 from core.training.loop import FINAL
 from dashboard.runtime.run_data import RunData, task_of
 from dashboard.runtime.threads import one_thread
-from dashboard.widgets.data_upload import DATA
+from dashboard.ui.uploads import DATA
 
 FRESH = 60  # seconds after which steps are timed again
 

@@ -20,15 +20,15 @@ from core.training.config import BOUNDS, RunConfig
 from dashboard.runtime.link_values import between, link_param, link_value, one_of
 from dashboard.runtime.run_data import MODEL_NAMES, count_parameters, task_of
 from dashboard.server.limits import within
+from dashboard.ui import uploads as data_upload
+from dashboard.ui.presentation import presenting
+from dashboard.ui.train_with import attention_key
 from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose_attention, summary
 from dashboard.views.train.parameters import RATES, WIDTHS
-from dashboard.widgets import data_upload
 from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
 from dashboard.widgets.panels import caption, plain
 from dashboard.widgets.params import KEEP, keep_heads, note_heads, param_widget
-from dashboard.widgets.presentation import presenting
-from dashboard.widgets.train_with import attention_key
 
 BY_INPUT = {
     ("transformer", "patches"): "Image to text",

@@ -14,9 +14,9 @@ from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
 from dashboard.runtime.link_values import link_value
 from dashboard.runtime.mechanism_codec import from_text, to_text
+from dashboard.ui.train_with import attention_key
 from dashboard.widgets.mechanism_editor import mechanism, preset_of
 from dashboard.widgets.params import KEEP
-from dashboard.widgets.train_with import attention_key
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
 PLAIN = "plain"  # in a link: the default attention, which has no text

@@ -44,13 +44,14 @@ from dashboard.runtime.run_data import (
 )
 from dashboard.server import people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps
+from dashboard.ui.progress import flash_errors
+from dashboard.ui.train_with import attention_key
 from dashboard.views.train import charts, text
 from dashboard.views.train.attention import Moment, attention_over_time, forget_step, source_figures
 from dashboard.views.train.compute import findings, time_needed
 from dashboard.views.train.controls import TASK, adopt, controls
 from dashboard.views.train.script import script
 from dashboard.widgets import run_controls
-from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -66,7 +67,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.train_with import attention_key
 
 HALF = 0.5
 WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"

@@ -40,11 +40,12 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets, reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, shared
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.transformer import text
 from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements, outline
 from dashboard.views.transformer.controls import NORMS, Controls, draw_controls, read_controls
 from dashboard.views.transformer.script import script
-from dashboard.widgets.export import begin_before_title
 from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -58,7 +59,6 @@ from dashboard.widgets.panels import (
     title,
 )
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart
 
 FRESH = {"transformer:weights": "seeded", "transformer:pattern": SAME}
 TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "transformer"}

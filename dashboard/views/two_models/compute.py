@@ -16,7 +16,7 @@ from core.runs.runs import LISTED, Run, list_runs
 from core.trace import AttentionTrace, Kind
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.server.cache import model, shared
-from dashboard.widgets.fine_tuned_models import after, before
+from dashboard.ui.fine_tuned_models import after, before
 from dashboard.widgets.model_picker import (
     ModelChoice,
     ModelRef,

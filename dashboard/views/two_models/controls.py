@@ -11,6 +11,7 @@ from core.difference import HeadChange
 from core.pretrained import ModelInputs, PretrainedError, example_inputs
 from core.trace import Kind
 from dashboard.runtime.link_values import read_pair, write_pair
+from dashboard.ui.presentation import pressed_point
 from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import EXAMPLE, FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
@@ -22,7 +23,6 @@ from dashboard.widgets.model_picker.head_choice import (
     head_field,
 )
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import pressed_point
 
 TEXT_B = "two_models:text"
 GRID, HEAD = "two_models:grid", "two_models:head"

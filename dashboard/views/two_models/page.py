@@ -18,6 +18,8 @@ from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.runtime.link_values import Pair, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import fragment_unless_measuring
 from dashboard.views.two_models import compute, patching, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import (
@@ -33,8 +35,6 @@ from dashboard.views.two_models.controls import (
 from dashboard.views.two_models.script import script
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.progress import fragment_unless_measuring
 
 TALL = 24  # pixels of a row
 MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers

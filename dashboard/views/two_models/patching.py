@@ -22,6 +22,9 @@ from dashboard.draw.vega import PICKED
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
+from dashboard.ui.presentation import draw_chart, pressed_point, room
+from dashboard.ui.progress import measure_with_progress
+from dashboard.ui.tables import table
 from dashboard.views.two_models import text
 from dashboard.views.two_models.script import patch_script
 from dashboard.widgets.guide import picture, try_this
@@ -29,9 +32,6 @@ from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
 from dashboard.widgets.model_picker.head_choice import choose_head
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import draw_chart, pressed_point, room
-from dashboard.widgets.progress import measure_with_progress
-from dashboard.widgets.table import table
 
 HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
 PARTS = {"all": "all heads", "FF": "feed-forward"}  # the columns after the heads

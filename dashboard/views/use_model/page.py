@@ -23,6 +23,7 @@ from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script, begin_fragment
+from dashboard.ui.presentation import draw_chart
 from dashboard.views.use_model import compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
@@ -41,7 +42,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
 
 LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the pointer
 

@@ -17,7 +17,7 @@ from core.training.config import BOUNDS
 from dashboard.runtime import jobs
 from dashboard.server import people
 from dashboard.server.limits import most_seconds
-from dashboard.widgets.flash import flash_errors
+from dashboard.ui.progress import flash_errors
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.run_controls import start_button, stop_button
 

@@ -31,6 +31,9 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import pop_flash
+from dashboard.ui.tables import table
 from dashboard.views.why import text
 from dashboard.views.why.compute import Comparison, load_comparison, saved_measurement
 from dashboard.views.why.controls import (
@@ -45,7 +48,6 @@ from dashboard.views.why.controls import (
 )
 from dashboard.views.why.script import script
 from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
-from dashboard.widgets.flash import pop_flash
 from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
@@ -59,9 +61,7 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.presentation import draw_chart
 from dashboard.widgets.run_controls import limits_line, show_progress
-from dashboard.widgets.table import table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,8 @@ from typing import TypeVar
 import streamlit as st
 
 from core.trace import Head, Kind
+from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker.models import ModelRef
-from dashboard.widgets.presentation import room
 
 KINDS: dict[Kind, str] = {
     "self": "Encoder",

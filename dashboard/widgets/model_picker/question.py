@@ -13,11 +13,11 @@ from core.pretrained.answers import mask_word, maskable_words, top_candidates
 from core.pretrained.evidence import Baseline, Question, output_id, output_name
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.server.cache import shared
+from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker.choose import ModelChoice
 from dashboard.widgets.model_picker.models import ModelRef, baseline_of, load_model
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.presentation import room
 
 AT = "at"  # the name in links
 LIKELIEST, NOTHING = "the most likely", "nothing"

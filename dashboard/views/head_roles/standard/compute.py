@@ -18,7 +18,7 @@ from core.roles.successors import SuccessorScores, ordered_tokens, rank_successo
 from core.trace import Kind
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
-from dashboard.widgets.head_weights import weights_of
+from dashboard.ui.heads import weights_of
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 

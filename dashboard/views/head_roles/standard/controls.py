@@ -10,6 +10,7 @@ import streamlit as st
 from core.roles.repeats import TESTS, RepeatScores
 from core.roles.successors import SuccessorScores
 from core.trace import Head, Kind
+from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.standard.compute import (
     LEAST,
@@ -22,7 +23,6 @@ from dashboard.views.head_roles.standard.compute import (
 )
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.progress import UNASKED, measure_with_progress
 
 TEST, HEAD, GRID = (f"head_roles:{key}" for key in ("test", "tested", "tests"))
 SUCCESSOR = "Successor"

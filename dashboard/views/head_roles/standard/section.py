@@ -10,6 +10,7 @@ from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
 from dashboard.draw.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.tables import table
 from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.script import repeats_script, successor_script
 from dashboard.views.head_roles.standard import charts, text
@@ -17,7 +18,6 @@ from dashboard.views.head_roles.standard.controls import GRID, HEAD, Controls, d
 from dashboard.views.head_roles.standard.successor import draw_source, draw_successor
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
-from dashboard.widgets.table import table
 
 
 def draw_tests(choice: ModelChoice) -> None:

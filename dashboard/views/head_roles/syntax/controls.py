@@ -16,6 +16,8 @@ from core.tasks.reading import decode_text
 from core.trace import Head, Kind
 from dashboard.runtime.link_values import KEEP, link_value, one_of
 from dashboard.server.limits import admit_upload, at_most, where_stored
+from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.uploads import clear_data, file_key
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.syntax.compute import (
     CHOICES,
@@ -30,11 +32,9 @@ from dashboard.views.head_roles.syntax.compute import (
     read_sentence,
     score_syntax,
 )
-from dashboard.widgets.data_upload import clear_data, file_key
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.progress import UNASKED, measure_with_progress
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (
     f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")

@@ -12,6 +12,8 @@ from core.trace import AttentionTrace, Head
 from dashboard.draw.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.script import syntax_script
 from dashboard.views.head_roles.syntax import charts, compute, text
@@ -19,8 +21,6 @@ from dashboard.views.head_roles.syntax.compute import NAMES, SyntaxResult
 from dashboard.views.head_roles.syntax.controls import HEAD, draw_controls, sentence_field
 from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
-from dashboard.widgets.presentation import draw_chart
-from dashboard.widgets.table import table
 
 CLARK = "https://arxiv.org/abs/1906.04341"
 

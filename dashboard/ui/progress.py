@@ -1,20 +1,24 @@
-"""Long measurements item by item, with their progress and a stop after which the measured items remain.
-
-What one session measured, all others have.
-"""
+"""What a page says of its work: progress of long measurements, messages of callbacks, broken plug-ins."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
 import streamlit as st
 
+from core import plugins
+from core.files import sentence_of
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import begin_fragment
 from dashboard.server.cache import measurements
+from dashboard.widgets.panels import plain
+
+# Long measurements item by item, with their progress and a stop after which the measured items remain.
+
 
 AT_ONCE = 6.0  # seconds that are measured unasked
 UNASKED = 60.0  # the same where little can be shown before all is measured
@@ -143,3 +147,45 @@ def _offer(
 
 def _set(key: str, going: bool) -> None:
     st.session_state[key]["going"] = going
+
+
+# A message that a callback leaves for the next run of its page.
+
+
+def flash(page: str, message: str) -> None:
+    """Keep a message for the page's next run."""
+    st.session_state[f"{page}:trouble"] = message
+
+
+def pop_flash(page: str) -> str:
+    """The message of the page, once; "" without one."""
+    return str(st.session_state.pop(f"{page}:trouble", ""))
+
+
+def flash_errors(
+    page: str, prefix: str, action: Callable[[], object], *errors: type[Exception]
+) -> bool:
+    """Run an action; an error of these types becomes the page's message. Returns whether it succeeded."""
+    try:
+        action()
+    except errors as error:
+        flash(page, prefix + sentence_of(error))
+        return False
+    return True
+
+
+@contextmanager
+def plugin_problems() -> Iterator[None]:
+    """Draw a page, and above it a warning for each plug-in that its import of core could not load."""
+    if plugins.folder() is None:
+        yield
+        return
+    place = st.container()
+    try:
+        yield
+    finally:
+        for problem in plugins.problems:
+            place.warning(
+                f"{plain(problem)} Correct it and start the dashboard again.",
+                icon=":material/extension:",
+            )

@@ -10,8 +10,7 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError, atte
 from core.attention.cost import attention_cost
 from core.attention.positions.relative import alibi_slopes, bucket
 from core.seeding import seeded_layer, seeded_normal
-from dashboard.lessons.lesson import FOLDER, Lesson, to_json
-from dashboard.lessons.questions import make_question
+from dashboard.ui.lessons import FOLDER, Lesson, make_question, to_json
 
 QUERIES, KEYS, VALUES = (
     [[1.0, 2.0], [0.0, 1.0]],

@@ -1,0 +1,1 @@
+"""What pages ask with: controls, lessons, the tour, tables, uploads, progress, and Export."""

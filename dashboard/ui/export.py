@@ -1,0 +1,353 @@
+"""Export: every picture of the page in every format, from one dialog that is the same on all pages."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from html import escape
+
+import streamlit as st
+
+from core.files import sentence_of
+from dashboard.draw.components import copy_buttons
+from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.html_file import live_part, page_file, table_html
+from dashboard.draw.picture_files import (
+    FORMATS,
+    IMAGES,
+    MIME,
+    NUMBERS,
+    WIDTHS,
+    Source,
+    csv_file,
+    latex_of,
+    paper_file,
+    picture_file,
+    suffix_of,
+    why_not,
+)
+from dashboard.draw.pictures import Picture
+from dashboard.draw.scripts import Script
+from dashboard.navigation import step_of
+from dashboard.runtime.page_pictures import (
+    begin,
+    drawn_components,
+    has_script,
+    page_about,
+    page_fact,
+    page_pictures,
+    page_script,
+)
+from dashboard.runtime.page_reset import CURRENT
+from dashboard.runtime.reports import (
+    MOST_BYTES,
+    MOST_ROWS,
+    MOST_VIEWS,
+    REPORT,
+    Report,
+    ReportFull,
+    ReportView,
+    current_report,
+    new_id,
+    save,
+    size_of,
+)
+
+# The part of Export that gives the page as Python: to copy, as a script, and as a notebook with its pictures.
+
+
+HEIGHT = 300  # pixels of the code; more of it scrolls
+NOTEBOOK_TYPE = "application/x-ipynb+json"
+
+
+def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
+    """Draw the script of the page, a button that copies it, and its two files; nothing where it computes nothing."""
+    script = page_script()
+    if script is None:
+        return
+    text = script.text(source.line)
+    st.caption("What the page shows, computed again")
+    st.code(text, language="python", height=HEIGHT)
+    copy_buttons({"Copy as Python": ("text", text.encode)}, key="export:copy-python")
+    with st.container(horizontal=True):
+        st.download_button(
+            "Python",
+            text,
+            source.file_name("", "py"),
+            "text/x-python",
+            on_click="ignore",
+            key="export:python",
+            help="The script above as a file",
+        )
+        st.download_button(
+            "Notebook",
+            partial(notebook_file, script, source, pictures),
+            source.file_name("", "ipynb"),
+            NOTEBOOK_TYPE,
+            on_click="ignore",
+            key="export:notebook",
+            help="The same cells for Jupyter, with the page's pictures",
+        )
+
+
+def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
+    """The notebook, in which each cell that draws already has the page's drawing."""
+    used = {cell.picture for cell in script.cells}
+    drawings = {
+        key: picture.svg() for key, picture in pictures.items() if key in used and picture.drawn
+    }
+    return script.notebook(source.line, drawings).encode()
+
+
+# Add a view to the report, from the Export dialog of any page: the picture, the page's sentence, a note, the link.
+
+
+MOST_NOTE = 1_000  # letters
+MOST_PART = 3_000_000  # bytes of a live component; beyond, a report has the drawing alone
+
+
+def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
+    """Draw the field for a note and the button that adds the picked picture."""
+    report, fact = current_report(), page_fact()
+    st.caption("To your report, beside what you add from other pages")
+    note = st.text_area(
+        "Your note",
+        key="export:note",
+        max_chars=MOST_NOTE,
+        height=80,
+        help="Stands below the picture and the page's sentence. You can change it in the report.",
+    )
+    if fact:
+        st.caption(f"The page's sentence goes with it: {plain(fact)}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button(
+            "Add to report",
+            icon=":material/playlist_add:",
+            key="export:report",
+            help="The picture, its numbers, the sentence, your note, and a link that opens this view again.",
+        ):
+            _add(report or Report(new_id()), view_of(key, pictures, source, note or ""))
+        st.page_link(
+            step_of(REPORT).path,
+            label="Open the report",
+            icon=step_of(REPORT).icon,
+            query_params={REPORT: report.id} if report else None,
+        )
+    st.caption(room(report))
+
+
+def room(report: Report | None) -> str:
+    """How much of its room a report takes."""
+    views, taken = (len(report.views), size_of(report)) if report else (0, 0)
+    return (
+        f"The report has {views} of at most {MOST_VIEWS} views and takes {byte_size(taken)} of at most "
+        f"{byte_size(MOST_BYTES)}."
+    )
+
+
+def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str) -> ReportView:
+    """The picked picture as a view of a report."""
+    picture = pictures[key]
+    head, rows = picture.table()
+    part = live_part(key, pictures, drawn_components())
+    live = None if part is None else [part.name, part.root, dict(part.data)]
+    if live is not None and len(json.dumps(live, default=str)) > MOST_PART:
+        live = None
+    query = {name: st.query_params.get_all(name) for name in st.query_params}
+    return ReportView(
+        new_id(),
+        picture.title,
+        str(st.session_state[CURRENT]),
+        query,
+        page_fact(),
+        note,
+        source.line,
+        picture.svg() if picture.drawn else "",
+        list(head),
+        rows if len(rows) <= MOST_ROWS else [],
+        live,
+    )
+
+
+def _add(report: Report, view: ReportView) -> None:
+    """Save the report with the view and close the dialog, or say why it does not fit."""
+    try:
+        save(report.with_view(view))
+    except (ReportFull, OSError) as error:
+        st.error(plain(sentence_of(error)))
+        return
+    count = len(report.views) + 1
+    st.toast(
+        f"Added to your report, which has {count} view{'s' if count > 1 else ''}.",
+        icon=":material/playlist_add:",
+    )
+    del st.session_state["export:note"]
+    st.rerun()
+
+
+# The numbers of a picture as a table on the page: to be read, heard, or walked through by keyboard.
+
+
+EXPORT_TABLE_MOST_ROWS = 200  # that are shown; a file has all
+STYLE = """<style>
+.numbers { overflow: auto; max-height: 320px }
+.numbers table { border-collapse: collapse; font-size: 14px; line-height: 20px; font-variant-numeric: tabular-nums }
+.numbers :is(th, td) { padding: 4px 10px; text-align: left; font-weight: 400;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 10%, transparent) }
+</style>"""
+
+
+def table_section(picture: Picture) -> None:
+    """Draw the switch and, where it is on, the table; a picture makes its table only then."""
+    if not st.toggle("Show them as a table", key="export:table", help="Arrow keys scroll it."):
+        return
+    head, rows = picture.table()
+    if len(rows) > EXPORT_TABLE_MOST_ROWS:
+        st.caption(f"The first {EXPORT_TABLE_MOST_ROWS} of {len(rows):,} rows; a file has all.")
+    st.html(
+        f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
+        f"{table_html(head, rows[:EXPORT_TABLE_MOST_ROWS])}</div>"
+    )
+
+
+REQUESTED = "export:requested"
+
+
+def request() -> None:
+    """Ask for the dialog; for a callback."""
+    st.session_state[REQUESTED] = True
+
+
+def begin_before_title() -> None:
+    """Forget the pictures of the run before, on a page that draws before its title, where the dialog opens.
+
+    Where the dialog was asked for they stay, since it also lists what is drawn below the title.
+    """
+    if REQUESTED not in st.session_state:
+        begin()
+
+
+def show_where_requested(page: str) -> None:
+    """Open the dialog if it was asked for; `page` is the page's name."""
+    if st.session_state.pop(REQUESTED, False):
+        _dialog(page)
+
+
+@st.dialog("Export", width="medium")
+def _dialog(page: str) -> None:
+    pictures = page_pictures()
+    if not pictures:
+        st.markdown("This page shows no picture yet.")
+        code_section(source_of(page), pictures)
+        return
+    key = st.selectbox(
+        "Picture",
+        list(pictures),
+        format_func=partial(_title, pictures),
+        key="export:picture",
+        help="Every map, chart, drawing and table that the page shows now.",
+    )
+    picture = pictures[key]
+    source = source_of(page, picture)
+    sections: dict[str, Callable[[], None]] = {"Picture": partial(_files, picture, source)}
+    if st.session_state[CURRENT] != REPORT:
+        sections["Report"] = partial(report_section, key, pictures, source)
+    if has_script():
+        sections["Python"] = partial(code_section, source_of(page), pictures)
+    sections["Whole page"] = partial(_whole_page, source, pictures)
+    for tab, draw in zip(st.tabs(list(sections)), sections.values(), strict=True):
+        with tab:
+            draw()
+    st.caption(source.line.replace("$", r"\$"))
+
+
+def _whole_page(source: Source, pictures: dict[str, Picture]) -> None:
+    """Draw the button of the page's one HTML file."""
+    st.caption("Every picture of the page in one file, alive without a network")
+    about = Source(source.page, source.day, page_about(), {})
+    st.download_button(
+        "HTML",
+        partial(page_file, about, pictures, drawn_components()),
+        f"{source.page}.html",
+        "text/html",
+        on_click="ignore",
+        help="Opens in any browser, in both themes.",
+    )
+
+
+def _files(picture: Picture, source: Source) -> None:
+    """Draw the buttons of every format of a picture, its table, and what copies it."""
+    images = IMAGES if picture.drawn else {}
+    for label, formats in (("With its title and source", images), ("Its numbers", NUMBERS)):
+        if formats:
+            st.caption(label)
+            with st.container(horizontal=True):
+                for name in formats:
+                    _button(name, picture, source)
+    if picture.drawn:
+        _for_a_paper(picture, source)
+    table_section(picture)
+    st.caption("To the clipboard")
+    copy_buttons(copied_formats(picture, source), key="export:copy")
+
+
+def _for_a_paper(picture: Picture, source: Source) -> None:
+    """Draw the choice of a width and the buttons of the figure that is so wide."""
+    width = st.selectbox(
+        "For a paper",
+        list(WIDTHS),
+        key="export:paper",
+        help="Type of 8 points and titles of the axes; no title and no source, which are for your "
+        "caption. The SVG has its text as outlines.",
+    )
+    problem = why_not(picture, WIDTHS[width])
+    if problem:
+        st.caption(problem)
+        return
+    with st.container(horizontal=True):
+        for label, suffix in FORMATS.items():
+            st.download_button(
+                label,
+                partial(paper_file, picture, WIDTHS[width], suffix),
+                source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix),
+                MIME[suffix],
+                on_click="ignore",
+                key=f"export:paper:{suffix}",
+            )
+
+
+def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Callable[[], bytes]]]:
+    """What of a picture can be copied: its image, and its table for a spreadsheet or for LaTeX."""
+    formats: dict[str, tuple[str, Callable[[], bytes]]] = {
+        "Table": ("text", lambda: csv_file(*picture.table(), dialect="excel-tab")),
+        "LaTeX table": ("text", partial(latex_of, picture, source)),
+    }
+    return (
+        {"Picture": ("png", partial(picture_file, picture, "PNG, 2 ×", source))}
+        if picture.drawn
+        else {}
+    ) | formats
+
+
+def _title(pictures: dict[str, Picture], key: str) -> str:
+    return pictures[key].title
+
+
+def source_of(page: str, picture: Picture | None = None) -> Source:
+    """The source of the page or of a picture of it, with the controls of its link."""
+    about = {**page_about(), **(picture.about if picture else {})}
+    return Source(page, datetime.date.today().isoformat(), about, dict(st.query_params))
+
+
+def _button(name: str, picture: Picture, source: Source) -> None:
+    suffix = suffix_of(name)
+    st.download_button(
+        name,
+        partial(picture_file, picture, name, source),
+        source.file_name(picture.title, suffix),
+        MIME[suffix],
+        on_click="ignore",
+        key=f"export:{st.session_state[CURRENT]}:{name}",
+    )

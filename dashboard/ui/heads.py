@@ -1,0 +1,189 @@
+"""What several pages read of a model's heads: their matrices, their roles, and the link to one weight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from html import escape
+
+import streamlit as st
+import torch
+
+from core.pretrained import ModelInputs, Reading
+from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
+from core.roles import (
+    ROLES,
+    Example,
+    RoleInputs,
+    RoleScores,
+    clearest_example,
+    read_all,
+    role_inputs,
+    score_roles,
+)
+from core.trace import Kind
+from dashboard.draw.palette import CATEGORIES
+from dashboard.navigation import step_of
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import remembered, shared
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model, reading_of
+from dashboard.widgets.model_picker.head_choice import KINDS
+from dashboard.widgets.model_picker.models import is_small
+from dashboard.widgets.panels import plain, theme
+
+# The roles of a model's heads, measured once and shared by every page and session.
+
+
+HeadRoles = dict[tuple[int, int], int]
+
+
+def inputs_of(
+    ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
+) -> RoleInputs:
+    """The inputs on which roles are measured; the page's own alone where there is no set (sound, arrays)."""
+    inputs = RoleInputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
+    return inputs if inputs.givens else RoleInputs((page_inputs,), "input above")
+
+
+def role_scores_of(
+    ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
+) -> RoleScores:
+    """Every role's score in every head, over what `inputs_of` names."""
+    return shared(_role_scores, ref, inputs_of(ref, page_inputs, kind, own), kind)
+
+
+def roles_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> HeadRoles:
+    """The role (an index of ROLES) of each head (layer, head), for a grid's marks; none for cross-attention."""
+    return {} if kind == "cross" else role_scores_of(ref, page_inputs, kind).head_roles
+
+
+def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> bool:
+    """Whether `roles_of` takes no time."""
+    if kind == "cross" or ref.source == "array":
+        return True
+    return remembered(_inputs, ref, kind, ()) and remembered(
+        _role_scores, ref, inputs_of(ref, page_inputs, kind), kind
+    )
+
+
+def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
+    """The readings on which roles were measured."""
+    return shared(_readings, ref, inputs, kind)
+
+
+def examples_of(
+    ref: ModelRef, inputs: RoleInputs, kind: Kind
+) -> dict[int, tuple[Reading, Example]]:
+    """For each role that can be measured: the clearest example of its best head, and its reading."""
+    return shared(_examples, ref, inputs, kind)
+
+
+def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
+    readings, scores = readings_of(ref, inputs, kind), shared(_role_scores, ref, inputs, kind)
+    out = {}
+    for index, role in enumerate(ROLES):
+        best = scores.best(index)
+        if (
+            best is not None
+            and (example := clearest_example(readings, kind, role, *best)) is not None
+        ):
+            out[index] = readings[example.reading], example
+    return out
+
+
+def _inputs(ref: ModelRef, kind: Kind, own: tuple[str, ...]) -> RoleInputs:
+    return role_inputs(load_model(ref), own, kind)
+
+
+def _readings(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
+    if ref.source == "array":
+        return (reading_of(ref, inputs.givens[0]),)
+    pretrained = load_model(ref)
+    with one_thread(is_small(pretrained)):
+        return read_all(pretrained, inputs, kind)
+
+
+def _role_scores(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:
+    return score_roles(readings_of(ref, inputs, kind), kind)
+
+
+# The marks of roles in tables, and the line with the number of heads that have each role.
+
+
+STYLE = (
+    "<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"
+    ".role-line span{display:flex;gap:6px;align-items:center;white-space:nowrap}"
+    ".role-line .quiet{opacity:.62}</style>"
+)
+
+
+def swatch(index: int) -> str:
+    """A role's mark in a table of roles."""
+    return (
+        f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;'
+        f'background:{CATEGORIES[theme()][index]}"></span>'
+    )
+
+
+def role_line(roles: HeadRoles, heads: int) -> None:
+    """How many of all heads have each role, after the corner that these carry in a grid; tooltips explain the roles."""
+    count = Counter(roles.values())
+    items = []
+    for index, role in enumerate(ROLES):
+        corner = (
+            f'<div style="width:0;height:0;border-left:12px solid transparent;'
+            f'border-bottom:12px solid {CATEGORIES[theme()][index]}"></div>'
+        )
+        if count[index]:
+            items.append(
+                f'<span title="{escape(role.meaning, quote=True)}">{corner}{escape(role.name)} '
+                f"{count[index]}</span>"
+            )
+    items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
+    st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
+
+
+# The matrices of a model's heads, which several pages read; cached by the model.
+
+
+@dataclass(frozen=True, eq=False)
+class HeadWeights:
+    """The matrices of all heads, in the order in which they run, and the vocabularies at both ends."""
+
+    heads: tuple[HeadMatrices, ...]
+    vocabularies: Vocabularies
+
+
+def weights_of(ref: ModelRef) -> HeadWeights:
+    """The matrices of a model's heads. PretrainedError as in `read_heads`."""
+    return shared(_read, ref)
+
+
+def _read(ref: ModelRef) -> HeadWeights:
+    model = load_model(ref)
+    with one_thread(is_small(model)), torch.no_grad():
+        return HeadWeights(read_heads(model), read_vocabularies(model))
+
+
+KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
+STEP = step_of("inside_weight")
+
+
+def weight_link(
+    chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]
+) -> None:
+    """Draw a link to this weight; none for a sink, for arrays, and for families that cannot be recorded."""
+    rows, columns = chosen.reading.lines(kind)
+    if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
+        return
+    label = f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}"
+    st.page_link(
+        STEP.path,
+        label=label,
+        icon=STEP.icon,
+        query_params={
+            "head": f"{head[0]}.{head[1]}",
+            "cell": f"{cell[0]}.{cell[1]}",
+            KIND: KINDS[kind],
+        },
+    )

@@ -1,0 +1,375 @@
+"""A lesson round a page: the teacher's text above, the questions below, and some of the page's controls hidden.
+
+The lesson is in the link (`?lesson=`), and what was answered too (`?lesson-code=`); nothing is stored on the server.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from html import unescape
+from typing import Any
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from dashboard.draw.formats import plain
+from dashboard.navigation import step_of
+from dashboard.runtime.drawn_controls import labels_drawn
+from dashboard.runtime.lesson_state import note_lesson
+from dashboard.runtime.link_values import BOUND, KEEP, write_link
+from dashboard.runtime.page_reset import forget_page
+from dashboard.ui.lessons import (
+    HELP,
+    MOST_ANSWER,
+    MOST_LINK,
+    MOST_NAME,
+    Code,
+    Lesson,
+    LessonError,
+    Question,
+    Result,
+    clean_name,
+    decode,
+    make_code,
+    read_code,
+)
+
+# The draft of a lesson and the page that it is about: the controls of that page, and the way back to the draft.
+
+
+CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key
+DRAFT = "lesson:draft"  # the session's key of the page that the draft is about
+PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of Lessons
+
+
+def note_controls(page: str, labels: Mapping[str, str]) -> None:
+    """Note the controls of the page that a lesson may hide."""
+    own = {
+        key: label
+        for key, label in labels.items()
+        if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")
+    }
+    st.session_state.setdefault(CONTROLS, {})[page] = own
+
+
+def controls_of(page: str) -> dict[str, str] | None:
+    """The label of each control of a page, by key; two with the same label also say their key. None: not opened yet."""
+    labels: dict[str, str] | None = st.session_state.get(CONTROLS, {}).get(page)
+    if labels is None:
+        return None
+    known = list(labels.values())
+    return {
+        key: label if known.count(label) == 1 else f"{label} ({key})"
+        for key, label in labels.items()
+    }
+
+
+def note_draft(page: str) -> None:
+    """Note which page the draft is about; an empty text for none."""
+    st.session_state[DRAFT] = page
+
+
+def draft_bar(page: str) -> None:
+    """On the page of the draft: a line that leads back to it."""
+    with st.container():  # also when it is empty, so that nothing below moves to another place
+        if st.session_state.get(DRAFT) != page:
+            return
+        with st.container(
+            horizontal=True,
+            vertical_alignment="center",
+            border=True,
+            gap="small",
+            key="lesson:drafted",
+        ):
+            st.markdown(
+                ":small[**Your draft of a lesson** is about this page. Its list of controls to hide is filled "
+                "now.]",
+                width="stretch",
+            )
+            st.page_link(
+                step_of("lessons").path,
+                label="Back to the draft",
+                icon=":material/edit:",
+                query_params={PART: MAKE},
+            )
+            st.button(
+                "Close",
+                key="lesson:draft:close",
+                type="tertiary",
+                on_click=note_draft,
+                args=("",),
+                help="The draft stays under Lessons → Make a lesson.",
+            )
+
+
+# The questions of a lesson, below its page: the fields, the verdicts, and the code to hand in.
+
+
+CODE = "lesson-code"  # the link's parameter of what was answered
+NAME = "lesson:name"
+TEXT_WIDTH = 860  # px
+FENCE = re.compile(r"(`{3,}|~{3,})([^\n\r]*)")
+
+
+def teacher_markdown(text: str) -> str:
+    """A teacher's Markdown, of which nothing is fetched from another host. HTML is not run.
+
+    An image begins with `![`, which stands nowhere in the result; a diagram, which may hold images, is shown as its
+    source; a `:help[…]`, whose words would be read as Markdown once more, is no directive.
+    """
+    text = FENCE.sub(
+        lambda fence: fence[1] + ("" if "mermaid" in _decoded(fence[2]) else fence[2]), text
+    )
+    return re.sub(r":+(?=help\[)", "", re.sub(r"!+(?=\[)", "", text))
+
+
+def _decoded(info: str) -> str:
+    """What follows a fence, as Markdown reads it."""
+    return unescape(info.replace("\\", "")).lower()
+
+
+def ask(lesson: Lesson) -> None:
+    """Draw the questions, each with its verdict, and the code to hand in."""
+    results = _results(lesson)
+    for index, question in enumerate(lesson.questions):
+        st.markdown(
+            f"**Question {index + 1}.** {teacher_markdown(question.text)}", width=TEXT_WIDTH
+        )
+        key = f"lesson:{lesson.id}:answer:{index}"
+        with (
+            st.form(f"lesson:{lesson.id}:form:{index}", border=False),
+            st.container(horizontal=True, vertical_alignment="bottom", gap="small"),
+        ):
+            _answer_field(question, key)
+            st.form_submit_button(
+                "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
+            )
+        _verdict(question, results[index], st.session_state.get(f"{key}:error", ""))
+    _hand_in(lesson, results)
+
+
+def _answer_field(question: Question, key: str) -> None:
+    shared: dict[str, Any] = {"key": key, "help": HELP[question.type] or None, **KEEP}
+    if question.type == "choice":
+        st.radio("Your choice", question.options, index=None, format_func=plain, **shared)
+    elif len(question.offsets) > 1:
+        st.text_area("Your numbers", max_chars=MOST_ANSWER, height=90, width=420, **shared)
+    else:
+        label = {"numbers": "Your number", "text": "Your answer"}.get(question.type, "Your formula")
+        st.text_input(label, max_chars=MOST_ANSWER, width=420, **shared)
+
+
+def _check(lesson: Lesson, index: int, key: str) -> None:
+    """Check an answer and note the try; one that cannot be read, or comes after the right one, is no try."""
+    results = _results(lesson)
+    st.session_state.pop(f"{key}:error", None)
+    try:
+        right = lesson.questions[index].check(str(st.session_state.get(key) or ""))
+    except LessonError as error:
+        st.session_state[f"{key}:error"] = str(error)
+        return
+    before = results[index]
+    if before.right:
+        if not right:
+            st.session_state[f"{key}:error"] = "This answer is not right; your right one counts."
+        return
+    results[index] = Result(right, before.tries + 1)
+    st.session_state[f"lesson:{lesson.id}:results"] = results
+
+
+def _results(lesson: Lesson) -> list[Result]:
+    """What was answered, from the session or else from the link."""
+    key = f"lesson:{lesson.id}:results"
+    if key not in st.session_state:
+        results = [Result(False, 0)] * len(lesson.questions)
+        with suppress(LessonError):
+            code = read_code(st.query_params.get(CODE, ""))
+            if code.lesson == lesson.id and not code.name and len(code.results) == len(results):
+                results = list(code.results)
+        st.session_state[key] = results
+    elif any(result.tries for result in st.session_state[key]):
+        write_short(CODE, _code(lesson, st.session_state[key]))
+    return list(st.session_state[key])
+
+
+def _code(lesson: Lesson, results: Sequence[Result], name: str = "") -> str:
+    return make_code(Code(name, lesson.id, tuple(results), datetime.date.today()))
+
+
+def _verdict(question: Question, result: Result, error: str) -> None:
+    if error:
+        st.markdown(f":orange[{plain(error)}]")
+    elif result.right:
+        st.markdown(
+            f":green[**Right**], after {result.tries} {'try' if result.tries == 1 else 'tries'}."
+        )
+    elif result.tries:
+        st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
+
+
+def _hand_in(lesson: Lesson, results: list[Result]) -> None:
+    """Draw the name and the line to hand in."""
+    st.markdown(
+        f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}."
+    )
+    name = clean_name(
+        st.text_input(
+            "Your name",
+            key=NAME,
+            max_chars=MOST_NAME,
+            width=420,
+            **BOUND,
+            help="It goes into the line below and the address of this page.",
+        )
+        or ""
+    )
+    if name:
+        st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
+        st.caption(
+            "Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "
+            "page holds your progress."
+        )
+
+
+def write_short(name: str, text: str) -> None:
+    """Write a text into the link, unless it is too long for one."""
+    if len(text) <= MOST_LINK:
+        write_link(name, text)
+
+
+LINK = "lesson"  # its parameter of the link
+ACTIVE = "lesson:active"  # the session's key of the lesson, as in the link
+
+
+@contextmanager
+def lesson_around(page: str) -> Iterator[None]:
+    """Draw the page inside, with its lesson round it where it has one."""
+    lesson = _current(page)
+    note_lesson(None if lesson is None else lesson.hide_guide)
+    draft_bar(page)
+    with labels_drawn() as labels:
+        if lesson is None:
+            yield
+        else:
+            _introduce(lesson)
+            body = st.container()
+            if lesson.questions:
+                with st.container(border=True, gap="small", key="lesson:questions"):
+                    ask(lesson)
+            with body:
+                yield
+    note_controls(page, labels)
+    if lesson is not None:
+        _name_missing(lesson)
+
+
+def begin_again(page: str) -> Mapping[str, Any]:
+    """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
+    text = st.session_state.get(ACTIVE)
+    for key in [
+        str(key)
+        for key in st.session_state
+        if str(key).startswith("lesson:") and str(key).endswith(":error")
+    ]:
+        del st.session_state[key]
+    return _query(text) if text is not None and decode(text).page == page else {}
+
+
+def start_lesson(text: str) -> None:
+    """Open the page of a lesson, which is written as in a link, with its controls set."""
+    lesson = decode(text)
+    st.session_state[ACTIVE] = text
+    forget_page(lesson.page, lesson.parameters)
+    st.switch_page(step_of(lesson.page).path, query_params=_query(text))
+
+
+def _query(text: str) -> dict[str, Any]:
+    return {**decode(text).parameters, **({LINK: text} if len(text) <= MOST_LINK else {})}
+
+
+def _current(page: str) -> Lesson | None:
+    """The lesson of the link or the session where it is about this page; the link of another one opens its page."""
+    text = st.query_params.get(LINK)
+    if text is None:
+        text = st.session_state.get(ACTIVE)
+        if text is None:
+            return None
+        if decode(text).page != page:
+            _way_back(text)
+            return None
+        write_short(LINK, text)
+    try:
+        if len(text) > MOST_LINK and LINK in st.query_params:
+            raise LessonError(
+                f"This link is too long for a lesson: at most {MOST_LINK:,} characters are read."
+            )
+        lesson = decode(text)
+    except LessonError as error:
+        st.warning(plain(str(error)), icon=":material/assignment:")
+        return None
+    if lesson.page != page:
+        start_lesson(text)
+    st.session_state[ACTIVE] = text
+    return lesson
+
+
+def _way_back(text: str) -> None:
+    """On another page: a line that leads back to the lesson, or ends it."""
+    lesson = decode(text)
+    step = step_of(lesson.page)
+    with st.container(
+        horizontal=True, vertical_alignment="center", border=True, gap="small", key="lesson:bar"
+    ):
+        st.markdown(
+            f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]", width="stretch"
+        )
+        st.page_link(
+            step.path, label=f"Back to {step.title}", icon=step.icon, query_params=_query(text)
+        )
+        st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
+
+
+def _end() -> None:
+    st.session_state.pop(ACTIVE, None)
+    for name in (LINK, CODE):
+        st.query_params.pop(name, None)
+
+
+def _introduce(lesson: Lesson) -> None:
+    """Hide the lesson's controls, also those in popovers, and draw the title and the teacher's text."""
+    classes = [re.sub(r"[^a-zA-Z0-9_-]", "-", name) for name in lesson.hide]
+    if classes:
+        st.html(
+            f"<style>{','.join(f'.st-key-{name}' for name in classes)}{{display:none!important}}</style>"
+        )
+    with st.container(border=True, gap="small", key="lesson:text"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(f"**Lesson: {plain(lesson.title)}**", width="stretch")
+            st.button(
+                "End the lesson",
+                key="lesson:end",
+                type="tertiary",
+                on_click=_end,
+                help="The page stays open, with all its controls.",
+            )
+        st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
+        if lesson.questions:
+            st.caption(f"Questions below the page: {len(lesson.questions)}.")
+
+
+def _name_missing(lesson: Lesson) -> None:
+    """Say which of the lesson's hidden controls the page lacks."""
+    context = get_script_run_ctx()
+    keys = (
+        context.shared.widget_user_keys_this_run.snapshot()
+        if context is not None
+        else frozenset(lesson.hide)
+    )
+    missing = [name for name in lesson.hide if name not in keys]
+    if missing:
+        st.caption(
+            f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}."
+        )

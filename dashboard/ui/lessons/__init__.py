@@ -1,0 +1,496 @@
+"""Lessons: a page with a teacher's text and questions round it; the code to hand in."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+import unicodedata
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b, pbkdf2_hmac
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from core.files import text_of
+from dashboard.navigation import STEPS
+
+# Questions whose answers are compared by value, and travel only as salted hashes.
+
+
+TYPES = {
+    "choice": "Choice",
+    "numbers": "Number or matrix",
+    "text": "Short text",
+    "mask": "Mask formula",
+    "score": "Score formula",
+}
+HELP = {
+    "choice": "",
+    "numbers": "A number, or all numbers of a matrix row by row. Brackets are ignored.",
+    "text": "Case, spaces and punctuation do not count.",
+    "mask": "A formula over i (query), j (key), h, T and S; true where a query may attend.",
+    "score": "A formula over score, i (query), j (key), h, T and S: the new score.",
+}
+MOST_OPTIONS, MOST_RIGHT, MOST_NUMBERS, MOST_ANSWER, MOST_TEXT, MOST_HINT = (
+    6,
+    40,
+    64,
+    2000,
+    600,
+    300,
+)
+ROUNDS = 5_000  # of the hash
+LARGEST = 1e15
+SIZES = (3, 6, 8)  # rows and columns of the matrices on which formulas are compared
+DECIMALS = 6
+
+
+class LessonError(ValueError):
+    """A lesson, an answer or a code that cannot be read; its text says what would fit."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and the hashes of its right answers; `offsets` and `width` are the grid of each number."""
+
+    type: str
+    text: str
+    right: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    hint: str = ""
+    offsets: tuple[float, ...] = ()
+    width: float = 0.0
+
+    def __post_init__(self) -> None:
+        fits = (
+            self.type in TYPES
+            and 0 < len(self.text) <= MOST_TEXT
+            and len(self.hint) <= MOST_HINT
+            and 0 < len(self.right) <= MOST_RIGHT
+            and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right)
+        )
+        if self.type == "choice":
+            fits = fits and 2 <= len(set(self.options)) == len(self.options) <= MOST_OPTIONS
+        if self.type == "numbers":
+            fits = (
+                fits
+                and 0 < len(self.offsets) <= MOST_NUMBERS
+                and 0 < self.width < LARGEST
+                and all(abs(offset) < LARGEST for offset in self.offsets)
+            )
+        if not fits:
+            raise LessonError("A question of this lesson is incomplete.")
+
+    def check(self, answer: str) -> bool:
+        """Whether an answer is right; LessonError for one that cannot be read."""
+        return _digest(self._value(answer), self.text) in self.right
+
+    def _value(self, answer: str) -> str:
+        answer = text_of(answer, MOST_ANSWER + 1)
+        if not answer.strip() or len(answer) > MOST_ANSWER:
+            raise LessonError(
+                "Give an answer first." if not answer.strip() else "This answer is too long."
+            )
+        if self.type == "numbers":
+            return _cells(self._numbers(answer), self.offsets, self.width)
+        return VALUES[self.type](answer)
+
+    def _numbers(self, answer: str) -> list[float]:
+        """As many numbers as the right answer has."""
+        try:
+            numbers = parse_numbers(answer)
+        except LessonError:
+            numbers = []
+        if len(numbers) == len(self.offsets):
+            return numbers
+        if len(self.offsets) == 1:
+            raise LessonError("Type one number, such as 2.5.")
+        raise LessonError(
+            f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
+            f"{len(numbers) or 'none'}."
+        )
+
+
+def make_question(
+    type_: str,
+    text: str,
+    answer: str,
+    *,
+    options: tuple[str, ...] = (),
+    tolerance: float = 0.0,
+    hint: str = "",
+) -> Question:
+    """A question with its right answer, for a text one of each line; LessonError where they do not go together."""
+    text, hint = text.strip(), hint.strip()
+    if not text:
+        raise LessonError("it has no text.")
+    if not answer.strip():
+        raise LessonError("it has no right answer.")
+    if type_ == "choice":
+        if not 2 <= len(set(options)) == len(options) <= MOST_OPTIONS:
+            raise LessonError(
+                f"a choice has 2 to {MOST_OPTIONS} different options, one on each line."
+            )
+        if answer.strip() not in options:
+            raise LessonError("its right answer is none of the options.")
+    answers = (
+        [line for line in answer.splitlines() if line.strip()] if type_ == "text" else [answer]
+    )
+    offsets: tuple[float, ...] = ()
+    width = 0.0
+    if type_ == "numbers":
+        numbers = parse_numbers(answer)
+        half = max(tolerance * 1.002, 1e-9 * max(1.0, *map(abs, numbers)))
+        width = float(f"{2 * half:.9g}")
+        offsets = tuple(
+            round((number - half) % width, 4 - math.floor(math.log10(width))) for number in numbers
+        )
+        values = [_cells(numbers, offsets, width)]
+    else:
+        values = [VALUES[type_](answer) for answer in answers]
+    return Question(
+        type_,
+        text,
+        tuple(dict.fromkeys(_digest(value, text) for value in values)),
+        options if type_ == "choice" else (),
+        hint,
+        offsets,
+        width,
+    )
+
+
+def parse_numbers(text: str) -> list[float]:
+    """The numbers of a text such as 0,68 or 16,640 or [[1, 2], [3, 4]]; LessonError without any."""
+    text = text.strip().replace("−", "-").removesuffix("%").strip()
+    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?", text):
+        text = text.replace(",", "")
+    elif re.fullmatch(r"[-+]?\d*,\d+", text):
+        text = text.replace(",", ".")
+    numbers = [
+        float(part) for part in re.findall(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", text)
+    ]
+    if not 0 < len(numbers) <= MOST_NUMBERS or not all(
+        abs(number) <= LARGEST for number in numbers
+    ):
+        raise LessonError(
+            f"Expected a number such as 0.25, or at most {MOST_NUMBERS} numbers of a matrix."
+        )
+    return numbers
+
+
+def _cells(numbers: list[float], offsets: tuple[float, ...], width: float) -> str:
+    return " ".join(
+        str(math.floor((number - offset) / width))
+        for number, offset in zip(numbers, offsets, strict=True)
+    )
+
+
+def _plain_text(answer: str) -> str:
+    folded = unicodedata.normalize("NFKC", answer).casefold()
+    return "".join(sign for sign in folded if sign.isalnum()) or folded.strip()
+
+
+def _formula_values(kind: Any, answer: str) -> str:
+    """The values of a formula on seeded scores of two heads, or its truth values; LessonError where it has none."""
+    import torch
+
+    from core.attention.formula import FormulaError, parse
+    from core.attention.score_block import ScoreBlock
+
+    values: list[float] = []
+    try:
+        formula = parse(answer.strip(), kind)
+        for size in SIZES:
+            generator = torch.Generator().manual_seed(size)
+            score = torch.randn(1, 2, size, size, generator=generator, dtype=torch.float64)
+            block = ScoreBlock.whole(size, size, num_heads=2)
+            result = formula(block, None if kind == "mask" else score)
+            values += (
+                result.double().expand(2, size, size).flatten().tolist()
+                if kind == "mask"
+                else (result.flatten().tolist())
+            )
+    except FormulaError as error:
+        raise LessonError(str(error)) from error
+    return " ".join(f"{round(value, DECIMALS) + 0.0:g}" for value in values)
+
+
+VALUES: dict[str, Callable[[str], str]] = {
+    "choice": str.strip,
+    "text": _plain_text,
+    "mask": lambda answer: _formula_values("mask", answer),
+    "score": lambda answer: _formula_values("score", answer),
+}
+
+
+@lru_cache(maxsize=256)
+def _digest(value: str, text: str) -> str:
+    """The hash of a value, salted by the text of its question; slow, so that guessing many takes long."""
+    salt = blake2b(text.encode(), digest_size=16).digest()
+    return pbkdf2_hmac("sha256", value.encode(), salt, ROUNDS, 8).hex()
+
+
+# A lesson as a link's parameter or a file, and back: all that a link or a file brings is validated.
+
+
+FORMAT = "attention-lab-lesson-1"
+FOLDER = Path(__file__).parent  # of the lessons that ship, each under its key
+KEYS = ("attention", "patterns", "variants", "positions", "efficient")
+MOST_LINK, MOST_FILE = (
+    8_000,
+    100_000,
+)  # characters of the link's parameter, and of the lesson's JSON
+MOST_TITLE, MOST_LESSON_TEXT, MOST_QUESTIONS, MOST_HIDE, MOST_QUERY = 80, 3_000, 10, 60, 4_000
+PARAMETERS = (
+    "lesson",
+    "lesson-code",
+    "embed",
+    "embed_options",
+)  # of a link, that are no control of a page
+CONTROL = re.compile(r"[\w:.\- ]{1,80}")
+PAGES = tuple(step.key for step in STEPS if step.key != "lessons")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A page with its controls (`query`, the parameters of its link), the controls to hide, a text and questions.
+
+    `hide_guide` also hides the questions and moves that the page brings itself.
+    """
+
+    title: str
+    text: str
+    page: str
+    query: tuple[tuple[str, str], ...] = ()
+    hide: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    hide_guide: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.title.strip() or len(self.title) > MOST_TITLE:
+            raise LessonError(f"A lesson has a title of at most {MOST_TITLE} characters.")
+        if len(self.text) > MOST_LESSON_TEXT or len(self.questions) > MOST_QUESTIONS:
+            raise LessonError(
+                f"A lesson has a text of at most {MOST_LESSON_TEXT:,} characters and at most {MOST_QUESTIONS} "
+                "questions."
+            )
+        if self.page not in PAGES:
+            raise LessonError(
+                f"No lesson can be about the page {self.page[:40]!r}: the lab does not have it, or it is "
+                "this one."
+            )
+        if any(name in PARAMETERS for name, _ in self.query):
+            raise LessonError(f"No control of a page is called {', '.join(PARAMETERS)}.")
+        if sum(len(name) + len(value) for name, value in self.query) > MOST_QUERY:
+            raise LessonError(f"The page's link has more than {MOST_QUERY:,} characters.")
+        if len(self.hide) > MOST_HIDE or not all(CONTROL.fullmatch(name) for name in self.hide):
+            raise LessonError(
+                f"A lesson hides at most {MOST_HIDE} controls, each by its name in the link."
+            )
+
+    @cached_property
+    def id(self) -> str:
+        """Six signs that another lesson, or a changed one, hardly shares."""
+        return blake2b(to_json(self).encode(), digest_size=3).hexdigest()
+
+    @property
+    def parameters(self) -> dict[str, list[str]]:
+        """The parameters of the page's link."""
+        return {
+            name: [value for other, value in self.query if other == name] for name, _ in self.query
+        }
+
+
+def to_json(lesson: Lesson, indent: int | None = None) -> str:
+    """The lesson as JSON, without what is empty; the same lesson always gives the same text."""
+
+    def filled(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: value for name, value in values.items() if value not in ("", (), 0.0)
+        }  # also False
+
+    whole = {
+        "format": FORMAT,
+        **filled(asdict(lesson)),
+        "questions": [filled(asdict(q)) for q in lesson.questions],
+    }
+    return json.dumps(
+        whole, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":")
+    )
+
+
+def from_json(text: str) -> Lesson:
+    """The lesson of a file; LessonError for any other text."""
+    if len(text) > MOST_FILE:
+        raise LessonError(f"A lesson has at most {MOST_FILE:,} characters.")
+    try:
+        whole = json.loads(text)
+        if whole["format"] != FORMAT:
+            raise LessonError("This lesson is of another version of the lab.")
+        questions = tuple(
+            Question(
+                str(item["type"]),
+                str(item["text"]),
+                _texts(item["right"]),
+                _texts(item.get("options", ())),
+                str(item.get("hint", "")),
+                tuple(map(float, item.get("offsets", ()))),
+                float(item.get("width", 0)),
+            )
+            for item in whole["questions"]
+        )
+        query = tuple((str(name), str(value)) for name, value in whole.get("query", ()))
+        lesson = Lesson(
+            str(whole["title"]),
+            str(whole.get("text", "")),
+            str(whole["page"]),
+            query,
+            _texts(whole.get("hide", ())),
+            questions,
+            whole.get("hide_guide") is True,
+        )
+        to_json(lesson).encode()  # JSON can hold characters that no text has
+        return lesson
+    except LessonError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise LessonError("This is no lesson of Attention Lab, or a broken one.") from error
+
+
+def _texts(values: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(map(str, values))
+
+
+def encode(lesson: Lesson) -> str:
+    """The lesson as one parameter of a link."""
+    return urlsafe_b64encode(zlib.compress(to_json(lesson).encode(), 9)).decode().rstrip("=")
+
+
+@lru_cache(maxsize=64)
+def decode(text: str) -> Lesson:
+    """The lesson of a link's parameter, or of the key of one that ships; LessonError for any other text."""
+    if text in KEYS:
+        return from_json((FOLDER / f"{text}.json").read_text("utf-8"))
+    if len(text) > MOST_FILE:
+        raise LessonError("This link is too long for a lesson.")
+    try:
+        unpack = zlib.decompressobj()
+        data = unpack.decompress(
+            urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)), MOST_FILE
+        )
+        if not unpack.eof:
+            raise ValueError
+        return from_json(data.decode())
+    except LessonError:
+        raise
+    except (ValueError, zlib.error) as error:
+        raise LessonError(
+            "This link holds no whole lesson: a part of it was lost. Copy it again."
+        ) from error
+
+
+def parse_link(link: str) -> tuple[str, dict[str, list[str]]]:
+    """The page and the parameters of a link of the lab; LessonError where there is no such page."""
+    try:
+        parts = urlsplit(link.strip())
+        pairs = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=200)
+    except ValueError as error:
+        raise LessonError("This is no link of a page.") from error
+    page = parts.path.rstrip("/").rpartition("/")[2] or "start"
+    if page not in {step.key for step in STEPS}:
+        raise LessonError(
+            f"The link leads to {page[:40]!r}, which is no page of the lab. Press Copy link beside the "
+            "title of a page."
+        )
+    parameters: dict[str, list[str]] = {}
+    for name, value in pairs:
+        parameters.setdefault(name, []).append(value)
+    return page, parameters
+
+
+def page_query(parameters: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
+    """The parameters that belong to the page's controls, in order."""
+    return tuple(
+        (name, value)
+        for name, values in parameters.items()
+        if name not in PARAMETERS
+        for value in values
+    )
+
+
+# The code that a student hands in: which questions were answered rightly, after how many tries, and when.
+
+
+CODE = re.compile(
+    "([0-9a-f]{6})([0-9a-f]{4})([0-9a-f]{0,10})([0-9a-f]{6})"
+)  # id, day, results, checksum
+SAME = str.maketrans("oil", "011")  # letters that are taken for digits
+START = datetime.date(2025, 1, 1)
+MOST_TRIES = 7
+MOST_NAME = 60
+
+
+class Result(NamedTuple):
+    """Whether a question was answered rightly, and after how many tries; 7 also stands for more."""
+
+    right: bool
+    tries: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a code says."""
+
+    name: str
+    lesson: str  # its id
+    results: tuple[Result, ...]
+    day: datetime.date
+
+
+def make_code(code: Code) -> str:
+    """The code without the name, in groups of four hexadecimal digits."""
+    days = min(max((code.day - START).days, 0), 0xFFFF)
+    digits = f"{code.lesson}{days:04x}" + "".join(
+        f"{8 * right + min(tries, MOST_TRIES):x}" for right, tries in code.results
+    )
+    return "-".join(re.findall(".{1,4}", (digits + _checksum(digits, code.name)).upper()))
+
+
+def read_code(line: str) -> Code:
+    """The code of a line, after the name; LessonError where there is none, or the name is not its own."""
+    name, _, text = (
+        unicodedata.normalize("NFKC", text_of(line)).strip().replace("\t", " ").rpartition(" ")
+    )
+    match = CODE.fullmatch(text.lower().replace("-", "").translate(SAME))
+    if match is None:
+        raise LessonError("There is no code at the end of this line, or a part of it is missing.")
+    lesson, day, digits, checksum = match.groups()
+    if _checksum(lesson + day + digits, name) != checksum:
+        raise LessonError(
+            f"The name {clean_name(name)!r} does not belong to this code. Either the code was made for "
+            "another name, or one of the two was mistyped."
+        )
+    results = tuple(Result(int(digit, 16) >= 8, int(digit, 16) % 8) for digit in digits)
+    return Code(clean_name(name), lesson, results, START + datetime.timedelta(int(day, 16)))
+
+
+def clean_name(name: str) -> str:
+    """The name with single spaces, without signs around it, and of bounded length."""
+    return " ".join(unicodedata.normalize("NFKC", name).split())[:MOST_NAME].strip(" :;,|")
+
+
+def _checksum(digits: str, name: str) -> str:
+    return blake2b(f"{digits} {clean_name(name).casefold()}".encode(), digest_size=3).hexdigest()
