@@ -7,14 +7,20 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 from core import plugins
+
+if TYPE_CHECKING:
+    import core.attention.config
 
 # Param: one parameter of an entry, with its default and bounds; ConfigError, and quotes of outside values.
 
 
 Value = int | float | bool | str
+LayerConfig: TypeAlias = (
+    "core.attention.config.AttentionConfig"  # known to type checkers alone: the axes are made first
+)
 LONGEST_TEXT = 4096
 LONGEST_QUOTE = 60  # characters of an outside value that a message repeats
 
@@ -291,48 +297,6 @@ class Choice:
             sorted((name, value) for name, value in data.items() if name not in ("key", "parts"))
         )
         return cls(data["key"], params, tuple(cls.from_json(part, depth + 1) for part in parts))
-
-
-class LayerConfig(Protocol):
-    """The layer's sizes and one choice per axis; AttentionConfig is one, which masks and positions do not import."""
-
-    @property
-    def d_model(self) -> int: ...
-    @property
-    def num_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def score_heads(self) -> int: ...
-    @property
-    def qk_dim(self) -> int: ...
-    @property
-    def v_dim(self) -> int: ...
-    @property
-    def kv_heads(self) -> int: ...
-    @property
-    def sizes(self) -> HeadSizes: ...
-    @property
-    def dropout(self) -> float: ...
-    @property
-    def projection(self) -> Choice: ...
-    @property
-    def score(self) -> Choice: ...
-    @property
-    def position(self) -> Choice: ...
-    @property
-    def mask(self) -> Choice: ...
-    @property
-    def normalizer(self) -> Choice: ...
-    @property
-    def kernel(self) -> Choice: ...
-    def __hash__(self) -> int: ...
-
-    def has(self, axis: str, trait: str) -> bool:
-        """Whether the choice on that axis has the trait."""
-
-    def with_(self, **changes: Any) -> LayerConfig:
-        """A copy with some fields changed, validated again."""
 
 
 def find(entries: Sequence[Entry], axis: str, key: str) -> Entry:

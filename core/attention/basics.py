@@ -88,6 +88,7 @@ class Projection(nn.Module):
     (trait "one sequence").
     """
 
+    output: nn.Linear  # W_o
     layer = 0  # the index of its layer in a stack
     reads_key_mask = False
     shares = False
@@ -109,8 +110,8 @@ class Projection(nn.Module):
     def merge(
         self, out: Float[Tensor, "B H T E"], x: Float[Tensor, "B T C"]
     ) -> Float[Tensor, "B T C"]:
-        """The layer's output from that of all heads; x is the layer's input."""
-        raise NotImplementedError
+        """The layer's output from that of all heads, here W_o of the joined heads; x is the layer's input."""
+        return self.output(merge_heads(out))
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """What a decoder caches of its context, whose first token is at position `offset`: k and v, unless less."""
@@ -157,11 +158,6 @@ class MultiHead(Projection):
 
     def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
         return split_heads(self.query(x), self.num_heads)
-
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
 
 
 class Score(nn.Module):

@@ -24,12 +24,23 @@ Function = Callable[..., Any]
 Piece = nn.Module | Function  # what can stand for a choice
 
 
-class FunctionScore(Score):
-    """Scores by a function of q (B, H, T, D) and k (B, H, S, D); a module keeps its weights."""
+class ByFunction(nn.Module):
+    """What stands for a choice by a person's function, which messages call `owner`."""
 
     def __init__(self, function: Function, owner: str) -> None:
         super().__init__()
         self.function, self.owner = function, owner
+
+    def of_cells(self, block: ScoreBlock) -> Tensor:
+        """The function of the positions i and j, broadcastable to (H, T, S)."""
+        result = call(self.owner, self.function, block.i, block.j)
+        shape = (block.num_heads, len(block.i), block.j.shape[1])
+        check_result(self.owner, result, shape, "H, T, S", broadcast=True)
+        return result
+
+
+class FunctionScore(ByFunction, Score):
+    """Scores by a function of q (B, H, T, D) and k (B, H, S, D); a module keeps its weights."""
 
     def forward(
         self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
@@ -39,13 +50,9 @@ class FunctionScore(Score):
         return scores
 
 
-class FunctionNormalizer(Normalizer):
+class FunctionNormalizer(ByFunction, Normalizer):
     """Weights by a function of scores and mask, in at least fp32. Masked scores arrive as the least finite number, so
     that softmax and max ignore them, and masked cells leave as 0 whatever the function gives there."""
-
-    def __init__(self, function: Function, owner: str) -> None:
-        super().__init__()
-        self.function, self.owner = function, owner
 
     def forward(
         self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None
@@ -58,41 +65,18 @@ class FunctionNormalizer(Normalizer):
         return (weights if mask is None else weights.masked_fill(~mask, 0.0)).to(scores.dtype)
 
 
-class FunctionBias(Position):
+class FunctionBias(ByFunction, Position):
     """A bias by a function of the positions i (T, 1) and j (1, S), broadcastable to (H, T, S)."""
 
-    def __init__(self, function: Function, owner: str) -> None:
-        super().__init__()
-        self.function, self.owner = function, owner
-
     def bias(self, block: ScoreBlock) -> Tensor:
-        bias = call(self.owner, self.function, block.i, block.j)
-        check_result(
-            self.owner,
-            bias,
-            (block.num_heads, len(block.i), block.j.shape[1]),
-            "H, T, S",
-            broadcast=True,
-        )
-        return bias.to(block.dtype)
+        return self.of_cells(block).to(block.dtype)
 
 
-class FunctionMask(Mask):
+class FunctionMask(ByFunction, Mask):
     """A mask by a function of the positions i (T, 1) and j (1, S): bool, True = may attend."""
 
-    def __init__(self, function: Function, owner: str) -> None:
-        super().__init__()
-        self.function, self.owner = function, owner
-
     def forward(self, block: ScoreBlock) -> Tensor:
-        allowed = call(self.owner, self.function, block.i, block.j)
-        check_result(
-            self.owner,
-            allowed,
-            (block.num_heads, len(block.i), block.j.shape[1]),
-            "H, T, S",
-            broadcast=True,
-        )
+        allowed = self.of_cells(block)
         if allowed.dtype != torch.bool:
             raise ConfigError(
                 f"{self.owner} returned {allowed.dtype}; expected torch.bool with True = may attend."

@@ -201,14 +201,10 @@ class Convolved(MultiHead):
         )
 
 
-def _convolved_build(config: LayerConfig) -> Convolved:
-    return Convolved(config.d_model, config.num_heads, **config.projection.kwargs)
-
-
 SHORT_CONV = Entry(
     "short_conv",
     "Short convolution, norm and gate",
-    _convolved_build,
+    lambda config: Convolved(config.d_model, config.num_heads, **config.projection.kwargs),
     r"q_i = \mathrm{SiLU}\Big(\sum_w c_w \odot x_{i-w} W_q\Big),\ k,\, v\ \text{alike};\quad "
     r"[\mathrm{RMSNorm}(\mathrm{out}_i) \odot g(x_i W_g)]\,W_o",
     "Queries, keys and values are mixed with those of the few tokens before them, so that one layer can compare a "
@@ -301,13 +297,6 @@ class Differential(Projection):
         return self.output(merge_heads(normed * (1 - self.start)))
 
 
-def _differential_sizes(config: LayerConfig) -> HeadSizes:
-    heads, half = 2 * config.num_heads, config.head_dim // 2
-    return HeadSizes(
-        heads, half, config.head_dim, heads, cached=2 * config.d_model
-    )  # as many keys, half the values
-
-
 def _differential_refuse(config: LayerConfig) -> str | None:
     if config.head_dim % 2:
         return (
@@ -343,6 +332,12 @@ DIFFERENTIAL = Entry(
     ),
     "A₁ − λA₂",
     traits=frozenset({"folds"}),
-    sizes=_differential_sizes,
+    sizes=lambda config: HeadSizes(  # as many keys, half the values
+        2 * config.num_heads,
+        config.head_dim // 2,
+        config.head_dim,
+        2 * config.num_heads,
+        cached=2 * config.d_model,
+    ),
     refuse=_differential_refuse,
 )

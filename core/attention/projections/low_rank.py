@@ -16,7 +16,6 @@ from core.attention.basics import (
     Projection,
     append,
     linear,
-    merge_heads,
     split_heads,
 )
 from core.attention.positions import enters
@@ -165,11 +164,6 @@ class Latent(Projection):
     def per_head(self, up: nn.Linear) -> Float[Tensor, "H D R"]:
         """The rows of W_uk or W_uv by head, which read R / groups numbers."""
         return up.weight.view(self.num_heads, self.content, -1)
-
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
 
 
 class PartsNorm(nn.RMSNorm):
@@ -352,11 +346,6 @@ class TensorProduct(Projection):
         stored = append(stored, self.cached(x))
         return self.queries(x), self.outer(*stored[:2]), self.outer(*stored[2:]), stored
 
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
-
 
 class GroupedTied(Projection):
     """One state of D numbers in each of G groups: it is the value, and its first half the first half of the key.
@@ -408,22 +397,10 @@ class GroupedTied(Projection):
         tied, shared = append(stored, self.cached(x, offset))
         return self.queries_at(x, offset), self.keys(tied, shared), tied, (tied, shared)
 
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
-
 
 def rotated_size(size: int) -> int:
     """Half of a head's dimensions, in whole pairs."""
     return size // 4 * 2
-
-
-def _tensor_sizes(config: LayerConfig) -> HeadSizes:
-    heads, size = config.num_heads, config.head_dim
-    return HeadSizes(
-        heads, size, size, heads, cached=2 * int(config.projection["rank"]) * (heads + size)
-    )
 
 
 def _tied_sizes(config: LayerConfig) -> HeadSizes:
@@ -467,7 +444,13 @@ TENSOR_PRODUCT = Entry(
         ),
     ),
     "k, v of rank {rank}",
-    sizes=_tensor_sizes,
+    sizes=lambda config: HeadSizes(
+        config.num_heads,
+        config.head_dim,
+        config.head_dim,
+        config.num_heads,
+        cached=2 * int(config.projection["rank"]) * (config.num_heads + config.head_dim),
+    ),
 )
 GROUPED_TIED = Entry(
     "grouped_tied",

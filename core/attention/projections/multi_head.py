@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch.nn.functional as F
@@ -64,11 +65,6 @@ class Identity(Projection):
         return split_heads(x, self.num_heads), both, both, (both,)
 
 
-def _identity_sizes(config: LayerConfig) -> HeadSizes:
-    heads, size = config.num_heads, config.head_dim
-    return HeadSizes(heads, size, size, heads, cached=config.d_model)  # keys and values are one
-
-
 IDENTITY = Entry(
     "identity",
     "Identity",
@@ -79,7 +75,9 @@ IDENTITY = Entry(
     2014,
     "https://arxiv.org/abs/1409.0473",
     short="q = x",
-    sizes=_identity_sizes,
+    sizes=lambda config: HeadSizes(  # keys and values are one
+        config.num_heads, config.head_dim, config.head_dim, config.num_heads, config.d_model
+    ),
 )
 MULTI_HEAD = Entry(
     "multi_head",
@@ -151,11 +149,6 @@ class GroupedQuery(Projection):
     def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
         return split_heads(self.query(x), self.num_heads)
 
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
-
 
 def _build(config: LayerConfig) -> GroupedQuery:
     return GroupedQuery(
@@ -170,10 +163,6 @@ def _build(config: LayerConfig) -> GroupedQuery:
 def _sizes(config: LayerConfig) -> HeadSizes:
     kv_heads = 1 if config.projection.key == "multi_query" else int(config.projection["kv_heads"])
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
-
-
-def _refuse(config: LayerConfig) -> str | None:
-    return refuse_uneven(config, "key head")
 
 
 def refuse_uneven(config: LayerConfig, shared: str, take: str = "") -> str | None:
@@ -216,7 +205,7 @@ GROUPED_QUERY = Entry(
     "{kv_heads} heads of k, v",
     traits=SHARES_KEYS,
     sizes=_sizes,
-    refuse=_refuse,
+    refuse=lambda config: refuse_uneven(config, "key head"),
 )
 MULTI_QUERY = Entry(
     "multi_query",
@@ -271,11 +260,6 @@ class KeysAsValues(Projection):
         (k,) = append(stored, self.cached(x))
         return split_heads(self.query(x), self.num_heads), k, self.values(k), (k,)
 
-    def merge(
-        self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
-    ) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
-
 
 class Exclusive(MultiHead):
     """y − ⟨y, v̂⟩ v̂ before W_o, where v̂ is the token's own value over its length. Zhai 2026, section 3.
@@ -303,29 +287,10 @@ class Exclusive(MultiHead):
         return super().merge(out - (out * own).sum(-1, keepdim=True) * own, x)
 
 
-def _values_build(config: LayerConfig) -> KeysAsValues:
-    return KeysAsValues(
-        config.d_model,
-        config.num_heads,
-        config.kv_heads,
-        bool(config.projection["bias"]),
-        config.head_dim,
-    )
-
-
-def _values_sizes(config: LayerConfig) -> HeadSizes:
-    kv_heads, size = int(config.projection["kv_heads"]), config.head_dim
-    return HeadSizes(config.num_heads, size, size, kv_heads, cached=kv_heads * size)
-
-
-def _values_refuse(config: LayerConfig) -> str | None:
-    return refuse_uneven(config, "head of keys", "1")
-
-
 KEYS_AS_VALUES = Entry(
     "keys_as_values",
     "Keys as values (K = V)",
-    _values_build,
+    lambda config: KeysAsValues(config.d_model, config.num_heads, **config.projection.kwargs),
     r"k_j = c_j W_k,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
     "Values are the normalized keys, so a layer has no map for values, and a decoder caches the keys alone. Layers of "
     "Gemma 4 that attend to all tokens do this.",
@@ -346,8 +311,10 @@ KEYS_AS_VALUES = Entry(
         HEAD_SIZE,
     ),
     "v = norm(k), {kv_heads} heads",
-    sizes=_values_sizes,
-    refuse=_values_refuse,
+    sizes=lambda config: replace(
+        _sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
+    ),
+    refuse=lambda config: refuse_uneven(config, "head of keys", "1"),
 )
 EXCLUSIVE = Entry(
     "exclusive",
