@@ -1,11 +1,27 @@
 """Every entry of every axis, and every pair across axes: what it says of itself, and that it runs or says why not."""
 
+import copy
+import io
 import itertools
+import pickle
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 import torch
 
-from core.attention import AXES, PRESETS, Attention, AttentionConfig, ConfigError, Steps, entry
+from core.attention import (
+    AXES,
+    PRESETS,
+    Attention,
+    AttentionConfig,
+    ConfigError,
+    Steps,
+    attend,
+    entry,
+)
+from core.attention.config import config_with, example, needs, refusals
 from tests.attention import covering
 from tests.attention.drawing import B, C, H, T, plain, run
 from tests.cases import each
@@ -137,3 +153,118 @@ def test_an_entry_says_everything(axis, key):
 def test_keys_are_unique():
     for axis, entries in AXES.items():
         assert len({e.key for e in entries}) == len(entries), axis
+
+
+# No queries, no keys, no texts: zeros of the right shape, and zero gradients, from every choice.
+
+
+SIZES = each(("batch", "queries", "keys"), [(2, 0, 5), (2, 3, 0), (0, 3, 5), (2, 0, 0)])
+
+
+@SIZES
+@each(("axis", "key"), ENTRIES)
+def test_zero_lengths_give_zeros(axis, key, batch, queries, keys):
+    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
+    layer = Attention(config_with(beside | {axis: example(axis, key)}, C), add_positions=True)
+    x, context = (torch.randn(batch, n, C, requires_grad=True) for n in (queries, keys))
+    for real in (None, torch.ones(batch, keys, dtype=torch.bool)):
+        for record in (True, False):
+            if real is None and key == "padding":
+                continue
+            steps = layer(x, context, key_mask=real, record=record)
+            assert steps.merged.shape == x.shape
+            assert keys or not steps.out.any()
+            steps.merged.sum().backward()
+            assert all(grad is None or grad.isfinite().all() for grad in (x.grad, context.grad))
+
+
+@SIZES
+@each("kernel", ["exact", "fused", "chunked", "local", "block_sparse", "linear", "nystrom"])
+def test_attend_on_nothing(kernel, batch, queries, keys):
+    q, k, v = (torch.randn(batch, 2, n, 4) for n in (queries, keys, keys))
+    mask = None if kernel in ("linear", "nystrom") else torch.ones(queries, keys, dtype=torch.bool)
+    out = attend(q, k, v, mask, kernel=kernel).out
+    assert out.shape == q.shape and (keys or not out.any())
+
+
+# What goes with what is found by asking, and both sides of a refusal name each other.
+
+
+def test_fused_and_additive_refuse_each_other_from_both_sides():
+    from_fused = {(r.axis, r.key) for r in refusals("kernel", "fused")}
+    from_additive = {(r.axis, r.key) for r in refusals("score", "additive")}
+    assert ("score", "additive") in from_fused and ("kernel", "fused") in from_additive
+    assert ("score", "scaled_dot") not in from_fused
+
+
+def test_a_refusal_is_one_that_a_config_makes():
+    for refusal in refusals("kernel", "fused"):
+        with pytest.raises(ConfigError) as error:
+            AttentionConfig(64, 4, kernel="fused").with_(
+                **{refusal.axis: example(refusal.axis, refusal.key)}
+            )
+        assert str(error.value) == refusal.reason
+
+
+@each(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
+def test_every_choice_goes_with_something(axis, key):
+    beside: dict[str, Any] = {
+        other: example(other, name) for other, name in needs(axis, key).items()
+    }
+    assert (
+        getattr(AttentionConfig(64, 4).with_(**{axis: example(axis, key)}, **beside), axis).key
+        == key
+    )
+
+
+# A layer goes to another process and into a file: torch.save, pickle and deepcopy, for every choice and preset.
+
+
+CONFIGS = {
+    f"{axis}-{item.key}": config_with(
+        {other: example(other, name) for other, name in needs(axis, item.key).items()}
+        | {axis: example(axis, item.key)},
+        C,
+    )
+    for axis in AXES
+    for item in AXES[axis]
+} | {f"preset-{p.key}": p.config() for p in PRESETS}
+
+
+def saved(layer):
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@each("name", CONFIGS)
+def test_a_layer_comes_back_as_it_was(name):
+    layer = Attention(CONFIGS[name]).eval()
+    x = torch.randn(B, T, CONFIGS[name].d_model)
+    real = torch.tensor([[True] * T, [True, True, False, True, True]])
+    want = layer(
+        x, key_mask=real, record=False
+    ).merged  # what a call leaves on the layer must not stand in the way
+    for again in (saved(layer), pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        assert torch.equal(again(x, key_mask=real, record=False).merged, want)
+
+
+def test_another_process_reads_a_layer_of_every_mask(tmp_path):
+    """As a spawned worker does, which has made none of them itself."""
+    layers = {
+        name: Attention(config).eval()
+        for name, config in CONFIGS.items()
+        if name.startswith("mask")
+    }
+    x, real = torch.randn(B, T, C), torch.ones(B, T, dtype=torch.bool)
+    torch.save((layers, x, real), tmp_path / "layers.pt")
+    read = (
+        "import sys, torch; layers, x, real = torch.load(sys.argv[1], weights_only=False); "
+        "torch.save({n: layer(x, key_mask=real).merged for n, layer in layers.items()}, sys.argv[2])"
+    )
+    subprocess.run(
+        [sys.executable, "-c", read, tmp_path / "layers.pt", tmp_path / "out.pt"], check=True
+    )
+    for name, out in torch.load(tmp_path / "out.pt").items():
+        torch.testing.assert_close(out, layers[name](x, key_mask=real).merged, msg=name)

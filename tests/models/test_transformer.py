@@ -1,12 +1,18 @@
 """The Transformer against torch's own layers, and against itself: padding, steps, records, seeds."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
+from core.attention import AXES
+from core.attention.config import needs
+from core.decoding.prefix import select_rows
 from core.entries import Choice, ConfigError
 from core.models import Encoder, ModelConfig, Shape, build_model
 from core.models.blocks import DecoderLayer, EncoderLayer
+from tests.attention.drawing import plain
 from tests.cases import each
 
 C, HEADS, D_FF, B, T, S = 21, 3, 13, 5, 7, 11
@@ -162,3 +168,70 @@ def test_padding_mask_and_compositions_can_be_asked_for():
             assert out.logits.isfinite().all()
     far = out.maps["self"][0].weights[0, 0, 0, 2:]
     assert torch.equal(far, torch.zeros_like(far))
+
+
+# Stepwise decoding computes the source's keys and values once, with the logits of the whole target at once.
+
+
+ONCE_C, H, ONCE_S = 24, 3, 7
+KINDS = {
+    "transformer": lambda choices: ModelConfig.transformer(ONCE_C, H, 2, **choices),
+    "recurrent": lambda choices: ModelConfig.recurrent(
+        ONCE_C, num_heads=H, **{"projection": "multi_head"} | choices
+    ),
+    "bahdanau": lambda choices: ModelConfig.recurrent(
+        ONCE_C,
+        num_heads=H,
+        feeding="bahdanau",
+        **{"projection": "multi_head"} | choices,
+    ),
+    "hybrid": lambda choices: ModelConfig.recurrent(
+        ONCE_C, kind="hybrid", num_heads=H, **{"projection": "multi_head"} | choices
+    ),
+}
+
+
+def build(kind, axis, key):
+    """An untrained model of that kind with that choice, and the tokens of each context that its cross-attention
+    projects from now on."""
+    try:
+        config = KINDS[kind]({axis: plain(axis, key)} | needs(axis, key))
+        model: Any = build_model(config, Shape(11, 13, 17)).eval()
+    except ConfigError:
+        pytest.skip("does not go with this model")
+    layers, lengths = (
+        [layer.cross for layer in model.layers] if kind == "transformer" else [model.attention],
+        [],
+    )
+    for layer in layers:
+        layer.projection.register_forward_pre_hook(
+            lambda module, given: lengths.append(given[1].shape[1])
+        )
+    return model, lengths, len(layers)
+
+
+@each("kind", KINDS)
+@each(
+    ("axis", "key"),
+    [(axis, item.key) for axis in ("projection", "score", "kernel") for item in AXES[axis]],
+)
+@torch.no_grad()
+def test_the_source_is_projected_once(kind, axis, key):
+    """Of padded sources, whose rows are exchanged after the second step, as a beam search does."""
+    model, lengths, layers = build(kind, axis, key)
+    source, mask = (
+        torch.randint(4, 11, (2, ONCE_S)),
+        torch.arange(ONCE_S) < torch.tensor([[ONCE_S], [5]]),
+    )
+    tokens, rows, logits = torch.randint(4, 13, (2, 5)), torch.tensor([1, 0]), []
+    memory = model.encode(source, mask)
+    whole = model.decode(memory, tokens).logits
+    lengths.clear()
+    state = model.start(memory)
+    for number, token in enumerate(tokens.unbind(1)):
+        if number == 2:
+            memory, state = select_rows(memory, rows), select_rows(state, rows)
+        one, state, _ = model.step(memory, state, token if number < 2 else token[rows])
+        logits.append(one if number < 2 else one[rows])
+    torch.testing.assert_close(torch.stack(logits, 1), whole, rtol=1e-4, atol=1e-4)
+    assert [length for length in lengths if length] == [ONCE_S] * layers

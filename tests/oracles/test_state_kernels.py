@@ -3,17 +3,24 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import KimiLinearConfig, Mamba2Config
+from transformers import KimiLinearConfig, Mamba2Config, Qwen3NextConfig
 from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk_scan
+from transformers.models.qwen3_next.modeling_qwen3_next import (
+    Qwen3NextGatedDeltaNet,
+    torch_chunk_gated_delta_rule,
+    torch_recurrent_gated_delta_rule,
+)
 
-from core.attention import Attention, AttentionConfig, Choice
+from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.cost import attention_cost
-from core.attention.kernels.delta import delta_rule, state_space, unit
+from core.attention.kernels import gla
+from core.attention.kernels.delta import delta_rule, log_linear, state_space, tree_levels, unit
 from core.attention.kernels.gla import (
     STRONGEST,
     by_halves,
@@ -23,8 +30,128 @@ from core.attention.kernels.gla import (
 )
 from tests.cases import each
 from tests.drawn_costs import Case, taken
-from tests.oracles.test_gated_delta import delta_recurrence
 from tests.oracles.test_kernels import GRADIENT, B, D, H, S, T, heads, same
+
+# The gated delta rule, and KDA in segments, against the paper's recurrence and Qwen3-Next; gradients too.
+
+
+def gates(keys=T, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    """log α and β, (B, H, S), of a state that keeps all, some or nothing."""
+    decay = -torch.rand(B, H, keys, dtype=dtype).pow(4).mul(20)
+    return decay.requires_grad_(), torch.rand(B, H, keys, dtype=dtype).requires_grad_()
+
+
+def delta_recurrence(q, k, v, decay, write):
+    """The rule as the paper writes it, one token at a time: S ← α S (I − β k kᵀ) + β v kᵀ, out = S q."""
+    state, outs = torch.zeros(B, H, v.shape[-1], D, dtype=v.dtype), []
+    for t in range(q.shape[2]):
+        if t < k.shape[2]:
+            key, share = k[:, :, t, :, None], write[:, :, t, None, None]
+            erased = torch.eye(D, dtype=k.dtype) - share * key @ key.mT
+            state = (
+                decay[:, :, t, None, None].exp() * state @ erased
+                + share * v[:, :, t, :, None] @ key.mT
+            )
+        outs.append((state @ q[:, :, t, :, None]).squeeze(-1))
+    return torch.stack(outs, 2)
+
+
+@each("chunk", [1, 8, 37, 64])
+@each("keys", [T, S])
+def test_the_gated_delta_rule_in_chunks_is_the_recurrence(chunk, keys):
+    """Gradients, too, to both gates; queries past the last key read the last state."""
+    (q, k, v), both = heads(T, keys, dtype=torch.float64), gates(keys, torch.float64)
+    same(
+        delta_rule(q, unit(k), v, *both, chunk)[0],
+        delta_recurrence(q, unit(k), v, *both),
+        [q, k, v, *both],
+    )
+
+
+@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
+def test_the_gated_delta_rule_takes_a_cache(queries, offset):
+    (_, k, v), both = heads(1, S, dtype=torch.float64), gates(S, torch.float64)
+    q = torch.randn(B, H, offset + queries, D, dtype=torch.float64, requires_grad=True)
+    theirs = delta_recurrence(q, unit(k), v, *both)[:, :, offset:]
+    same(delta_rule(q[:, :, offset:], unit(k), v, *both, 8, offset)[0], theirs, [q, k, v, *both])
+
+
+@each("peer", [torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule])
+def test_the_gated_delta_rule_against_transformers(peer):
+    """Theirs divides queries by √D, as the scaled product does."""
+    (q, k, v), both = heads(T, T), gates()
+    turned = [x.transpose(1, 2) for x in (q, k, v, *both)]
+    theirs = peer(
+        turned[0], turned[1], turned[2], g=turned[3], beta=turned[4], use_qk_l2norm_in_kernel=True
+    )[0]
+    same(
+        delta_rule(unit(q) * D**-0.5, unit(k), v, *both, 8)[0],
+        theirs.transpose(1, 2),
+        [q, k, v, *both],
+    )
+
+
+def test_the_gated_delta_layer_against_qwen3_next():
+    """Its whole layer, with the convolution, norm and gate around the rule; our kernel has the same gates in it."""
+    size, value, width = 6, 5, H * 7
+    peer = Qwen3NextGatedDeltaNet(
+        Qwen3NextConfig(
+            hidden_size=width,
+            linear_num_key_heads=H,
+            linear_num_value_heads=H,
+            linear_key_head_dim=size,
+            linear_value_head_dim=value,
+            num_hidden_layers=1,
+            layer_types=["linear_attention"],
+        ),
+        layer_idx=0,
+    )
+    layer = Attention(AttentionConfig(width, H, kernel=Choice.of("gated_delta", chunk=5)))
+    with torch.no_grad():
+        both = peer.in_proj_ba.weight.unflatten(0, (H, 2))
+        layer.kernel.write.weight.copy_(both[:, 0])
+        layer.kernel.forget.weight.copy_(both[:, 1])
+        layer.kernel.forget.bias.copy_(peer.dt_bias)
+        layer.kernel.log_rate.copy_(peer.A_log)
+    layer.score.scale = size**-0.5  # of its own sizes, which are not width / H
+    x = torch.randn(B, T, width, requires_grad=True)
+    *qkv, gate, _, _ = peer.fix_query_key_value_ordering(peer.in_proj_qkvz(x), peer.in_proj_ba(x))
+    mixed = torch.cat([part.flatten(2) for part in qkv], -1).mT
+    mixed = torch.nn.functional.silu(
+        peer.conv1d(mixed)[..., :T]
+    ).mT  # each number over the last four tokens
+    q, k, v = (
+        part.unflatten(2, (H, -1)).transpose(1, 2)
+        for part in mixed.split([H * size, H * size, H * value], -1)
+    )
+    out = layer.kernel(layer.kernel_inputs(q, k, v, x, x)).out.transpose(1, 2)
+    ours = peer.out_proj(
+        peer.norm(out.flatten(0, 2), gate.flatten(0, 2)).unflatten(0, (B, T, H)).flatten(2)
+    )
+    same(ours, peer(x), [x])
+    mine = torch.autograd.grad(
+        ours.square().sum(), [layer.kernel.log_rate, layer.kernel.forget.bias]
+    )
+    theirs = torch.autograd.grad(peer(x).square().sum(), [peer.A_log, peer.dt_bias])
+    torch.testing.assert_close(mine, theirs, **GRADIENT)
+
+
+def test_kda_in_segments_is_kda_at_once(monkeypatch):
+    """37 tokens after a state, in segments of 16: outputs, the last state and all gradients."""
+    q, k, v = (
+        torch.randn(2, 3, 37, size, dtype=torch.float64, requires_grad=True) for size in (6, 6, 5)
+    )
+    decay, write = (
+        -torch.rand(2, 3, 37, 6, dtype=torch.float64),
+        torch.rand(2, 3, 37, dtype=torch.float64),
+    )
+    past, results = torch.randn(2, 3, 6, 5, dtype=torch.float64), []
+    for segment in (64, 16):
+        monkeypatch.setattr(gla, "SEGMENT", segment)
+        out, state = gla.kimi_delta(q, k, v, decay, write, 8, past=past)
+        grads = torch.autograd.grad(out.square().sum() + state.sum(), (q, k, v))
+        results.append((out, state, *grads))
+    torch.testing.assert_close(*results)
 
 
 def log_decays(*shape, dtype=torch.float64):
@@ -75,7 +202,7 @@ def zero_decay_recurrence(q, k, v, write):
     return delta_recurrence(q, k, v, torch.zeros_like(write), write)
 
 
-def gates(key, keys):
+def gates_of(key, keys):
     return {
         "gla": lambda: (log_decays(keys, D),),
         "kda": lambda: (log_decays(keys, D), shares(keys)),
@@ -99,7 +226,7 @@ def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
     """Gradients, too, to every gate; queries past the last key read the last state."""
     (q, k, v), own, (chunked, recurrence) = (
         heads(T, keys, dtype=torch.float64),
-        gates(key, keys),
+        gates_of(key, keys),
         FORMS[key],
     )
     same(chunked(q, unit(k), v, *own, chunk)[0], recurrence(q, unit(k), v, *own), [q, k, v, *own])
@@ -110,7 +237,7 @@ def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
 def test_it_takes_a_cache(key, queries, offset):
     (_, k, v), own, (chunked, recurrence) = (
         heads(1, S, dtype=torch.float64),
-        gates(key, S),
+        gates_of(key, S),
         FORMS[key],
     )
     q = torch.randn(B, H, offset + queries, D, requires_grad=True, dtype=torch.float64)
@@ -123,7 +250,7 @@ def test_it_takes_a_cache(key, queries, offset):
 def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
     (q, k, v), own, (chunked, recurrence) = (
         heads(T, T, dtype=torch.float64),
-        gates(key, T),
+        gates_of(key, T),
         FORMS[key],
     )
     parts = zip(*(x.split((cut, T - cut), dim=2) for x in (q, unit(k), v, *own)), strict=True)
@@ -173,7 +300,7 @@ def implied_matrix(key, q, k, own):
 
 @each("key", FORMS)
 def test_the_matrix_of_the_paper_times_v_is_the_output(key):
-    (q, k, v), own = heads(T, T, dtype=torch.float64), gates(key, T)
+    (q, k, v), own = heads(T, T, dtype=torch.float64), gates_of(key, T)
     with torch.no_grad():
         theirs = implied_matrix(key, q, unit(k), own)
         torch.testing.assert_close(FORMS[key][0](q, unit(k), v, *own, 16)[0], theirs @ v)
@@ -253,7 +380,7 @@ def test_state_space_worked_by_hand():
 @each("key", ["gla", "kda", "ssd"])
 def test_a_state_that_forgets_all_leaves_the_token_itself(key):
     """Where α is 0 no product of decays overflows, nor its gradient: each query weighs its own key alone."""
-    (q, k, v), own = heads(T, T), gates(key, T)
+    (q, k, v), own = heads(T, T), gates_of(key, T)
     forgets = torch.full_like(own[0], -1e4).float().requires_grad_()
     write = own[1].float() if len(own) > 1 else torch.ones(B, H, T)
     out, _ = FORMS[key][0](q, unit(k), v, forgets, *([] if key == "gla" else [write]), 8)
@@ -391,3 +518,148 @@ def test_the_state_space_layer_against_mamba2():
     mine = torch.autograd.grad(ours.square().sum(), [layer.kernel.log_rate, layer.kernel.step.bias])
     theirs = torch.autograd.grad(peer(x).square().sum(), [peer.A_log, peer.dt_bias])
     torch.testing.assert_close(mine, theirs, **GRADIENT)
+
+
+# Log-linear attention against the states of a Fenwick tree, one token at a time, and the paper's matrix.
+
+
+LEVELS = 5  # fewer than T has: the last two are one
+
+
+def tree_recurrence(q, k, v, decay, step, weights):
+    """All states fade; the token's own is new; then, as in a binary counter, full stretches move up a level."""
+    states: dict[int, Any] = {}
+    outs = []
+    for t in range(q.shape[2]):
+        if t < k.shape[2]:
+            states = {
+                level: decay[:, :, t, None, None].exp() * state for level, state in states.items()
+            }
+            states[0] = step[:, :, t, None, None] * k[:, :, t, :, None] * v[:, :, t, None]
+        outs.append(
+            sum(
+                weights[:, :, t, min(level, weights.shape[-1] - 1), None, None]
+                * (q[:, :, t, None] @ state)
+                for level, state in states.items()
+            )
+        )
+        lowest = ((t + 1) & -(t + 1)).bit_length()  # where t + 1 has its lowest bit
+        full = [states.pop(level) for level in range(lowest) if level in states]
+        if full:
+            states[lowest] = sum(full)
+    return torch.cat(outs, 2)
+
+
+def inputs(queries, keys):
+    gates = (
+        log_decays(keys),
+        shares(keys),
+        torch.rand(B, H, queries, LEVELS, dtype=torch.float64, requires_grad=True),
+    )
+    return *heads(queries, keys, dtype=torch.float64), *gates
+
+
+@each("chunk", [1, 2, 8, 64])
+@each("keys", [T, S])
+def test_log_linear_in_chunks_is_the_recurrence(chunk, keys):
+    given = inputs(T, keys)
+    same(log_linear(*given, chunk), tree_recurrence(*given), given)
+
+
+@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
+def test_log_linear_takes_a_cache(queries, offset):
+    q, k, v, decay, step, weights = inputs(offset + queries, S)
+    ours = log_linear(q[:, :, offset:], k, v, decay, step, weights[:, :, offset:], 4, offset)
+    theirs = tree_recurrence(q, k, v, decay, step, weights)[:, :, offset:]
+    same(ours, theirs, [q, k, v, decay, step, weights])
+
+
+def tree_matrix(q, k, decay, step, weights):
+    """Q Kᵀ ∘ M^S ∘ M^H of the paper, with the level of every pair by its definition."""
+    levels = [
+        [min((i ^ j).bit_length(), weights.shape[-1] - 1) for j in range(k.shape[2])]
+        for i in range(q.shape[2])
+    ]
+    return (
+        (q @ k.mT)
+        * between(decay)
+        * step[:, :, None]
+        * weights.gather(-1, torch.tensor(levels).expand(*q.shape[:3], -1))
+    )
+
+
+def test_the_matrix_of_log_linear_times_v_is_the_output():
+    q, k, v, decay, step, weights = (x.detach() for x in inputs(T, T))
+    torch.testing.assert_close(
+        log_linear(q, k, v, decay, step, weights, 16), tree_matrix(q, k, decay, step, weights) @ v
+    )
+
+
+def test_the_weights_that_log_linear_shows_are_that_matrix():
+    config = AttentionConfig(
+        H * D, H, score="dot", kernel=Choice.of("log_linear", chunk=8, levels=LEVELS)
+    )
+    layer, x = Attention(config).double(), torch.randn(B, T, H * D, dtype=torch.float64)
+    torch.nn.init.normal_(layer.kernel.level_rate)
+    steps, kernel = layer(x), layer.kernel
+    weights = kernel.level(x).unflatten(2, (H, LEVELS)).transpose(1, 2)
+    weights = F.softplus(kernel.level_rate * weights)
+    torch.testing.assert_close(
+        steps.weights, tree_matrix(steps.q, steps.k, *kernel.gates(x), weights)
+    )
+
+
+def test_with_one_level_it_is_mamba2():
+    layer = Attention(AttentionConfig(H * D, H, kernel=Choice.of("log_linear", levels=1)))
+    peer = Attention(AttentionConfig(H * D, H, kernel="ssd"))
+    peer.load_state_dict(
+        {name: weight for name, weight in layer.state_dict().items() if "level" not in name}
+    )
+    torch.nn.init.zeros_(layer.kernel.level.weight)
+    x = torch.randn(B, T, H * D)
+    torch.testing.assert_close(layer(x).out, math.log(2) * peer(x).out)  # softplus(0)
+
+
+def test_worked_by_hand():
+    """Δ = log 2, a = 1/2, λ = 1 but 10 for level 2: query 2 sees itself by 1, and keys 1 and 0 by 10/2 and 10/4."""
+    layer = Attention(
+        AttentionConfig(1, 1, "identity", "dot", kernel=Choice.of("log_linear", levels=3))
+    )
+    with torch.no_grad():
+        for weight in layer.kernel.parameters():
+            weight.zero_()
+        layer.kernel.level.weight.fill_(1.0)
+        layer.kernel.level_rate.copy_(
+            torch.tensor([1.0, 1, 10]).expm1().log()
+        )  # the inverse of softplus
+    ones, x = torch.ones(1, 1, 3, 1), torch.ones(1, 3, 1)
+    steps = layer.kernel(
+        replace(layer.kernel_inputs(ones, ones, ones, x, torch.zeros_like(x)), record=True)
+    )
+    want = math.log(2) * torch.tensor([[1, 0, 0], [0.5, 1, 0], [2.5, 5, 1]])
+    torch.testing.assert_close(steps.weights[0, 0], want)
+
+
+def test_levels_double():
+    assert tree_levels(8, 9, torch.device("cpu"))[7].tolist() == [3, 3, 3, 3, 2, 2, 1, 0]
+    assert tree_levels(8, 3, torch.device("cpu"))[4].tolist() == [2, 2, 2, 2, 0, 1, 2, 2]
+
+
+@each(
+    ("chunk", "queries", "keys", "real"),
+    [(5, 90, 90, None), (32, 70, 110, 60), (64, 300, 300, None)],
+)
+def test_the_cost_of_log_linear_is_what_pytorch_counts_and_allocates(chunk, queries, keys, real):
+    config = AttentionConfig(96, 4, kernel=Choice.of("log_linear", chunk=chunk))
+    flops, held = taken(Case(config, queries, keys, real))
+    cost = attention_cost(config, queries, keys, real)
+    assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=0.2)
+
+
+def test_it_needs_the_x_of_the_queries():
+    layer = Attention(AttentionConfig(H * D, H, kernel="log_linear"))
+    with pytest.raises(
+        ConfigError, match="weighs its levels by the queries' x, which is not given here"
+    ):
+        q, k, v = torch.randn(3, B, H, T, D)
+        layer.kernel(layer.kernel_inputs(q, k, v, context=torch.randn(B, T, H * D)))
