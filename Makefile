@@ -111,9 +111,9 @@ example: $(VENV)/.installed
 	  ls $$kept/checkpoints/* | sort | sed '$$d' | xargs rm || exit 1; \
 	done  # the last checkpoint is enough to look at
 	rm -rf $(TUNED)/messages $(TUNED)/numbers
-	$(BIN)/python -m core.finetune classify $(TUNED)/messages --watch "could you tell me why nobody answers the phone"
+	$(BIN)/python -m core.pretrained.finetune_run classify $(TUNED)/messages --watch "could you tell me why nobody answers the phone"
 	rm -r $(TUNED)/messages/*-tuned  # 91 MB; its frames are enough to look at
-	$(BIN)/python -m core.finetune pairs $(TUNED)/numbers
+	$(BIN)/python -m core.pretrained.finetune_run pairs $(TUNED)/numbers
 
 SWEEP := dashboard/views/sweeps/scores.json
 sweep: $(VENV)/.installed
@@ -127,7 +127,7 @@ models: $(VENV)/.installed
 	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \
 	  $(BIN)/python -m core.training train core/pretrained/lab_models/$$name/run.json $$work/run && \
-	  $(BIN)/python -m core.pretrained.export $$work/run core/pretrained/lab_models/$$name --license mit && rm -r $$work || exit 1; \
+	  $(BIN)/python -m core.pretrained.export export $$work/run core/pretrained/lab_models/$$name --license mit && rm -r $$work || exit 1; \
 	done
 
 measured: $(VENV)/.installed

@@ -1,6 +1,6 @@
 """Greedy decoding of 256 tokens with the cache, beside the whole text again for each token: the same tokens.
 
-Decoder only, 4 layers, pre-norm, one thread, processor time, both in inference mode as `core.decoding` is; by
+Decoder only, 4 layers, pre-norm, one thread, processor time, both in inference mode as `core.models.decoding` is; by
 projection, since each stores another cache.
 """
 

@@ -19,8 +19,8 @@ from benchmarks.extraction import WORDS
 from benchmarks.timing import Row, median_ratio, rounds
 from core.corpus.statistics import measure_texts
 from core.corpus.texts import own_texts
+from core.interpret.patching import TextPair, pair_of, patch
 from core.pretrained import ModelInputs, load_minilm
-from core.pretrained.evidence.patching import TextPair, pair_of, patch
 from core.pretrained.load import minilm_folder
 
 TOKENS, TEXTS, HEADS = 32, 300, 12

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from core.trace import AttentionTrace, why_not_weights
+from core.interpret.trace import AttentionTrace, why_not_weights
 
 HEIGHT = 900  # px
 

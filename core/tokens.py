@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from core.seeding import seeded_normal
+
 SIGNS = {"\n": "↵", "\t": "⇥"}
 SPACE, EMPTY = "␣", "∅"
 
@@ -21,3 +29,62 @@ def token_text(token: str) -> str:
         SIGNS.get(sign, SPACE if sign.isspace() and not first <= index < last else sign)
         for index, sign in enumerate(token)
     )
+
+
+# A sentence as tokens, and each token as a vector that depends on the token and the seed alone.
+
+
+SENTENCE = "The animal was too tired ."  # with which the pages about one layer open
+MAX_CHARACTERS = 20_000
+MAX_TOKENS = 512
+LONGEST_LABEL = 24
+_EDGES = re.compile(r"^([\"'(\[¿¡«“‘]*)(.*?)([.,;:!?…\"')\]»”’]*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The tokens of a text, and a sentence for each part that was left out."""
+
+    tokens: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def tokenize(text: str) -> Cut:
+    """Split at spaces and at punctuation at a word's edges; at most 20,000 characters and 512 tokens."""
+    notes = []
+    if len(text) > MAX_CHARACTERS:
+        notes.append(
+            f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are used."
+        )
+        text = text[:MAX_CHARACTERS]
+    tokens = [piece for word in text.split() for piece in peel(word)]
+    if len(tokens) > MAX_TOKENS:
+        notes.append(f"The text has {len(tokens):,} tokens; the first {MAX_TOKENS} are used.")
+    return Cut(tuple(tokens[:MAX_TOKENS]), tuple(notes))
+
+
+def peel(word: str) -> list[str]:
+    """The punctuation before a word, the word, and the punctuation after it."""
+    ((before, body, after),) = _EDGES.findall(word)
+    return [*before, *([body] if body else []), *after]
+
+
+def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """A name for each position: long tokens are cut, repeated ones numbered."""
+    names: list[str] = []
+    counts: dict[str, int] = {}
+    for token in tokens:
+        name = token if len(token) <= LONGEST_LABEL else token[: LONGEST_LABEL - 1] + "…"
+        counts[name] = counts.get(name, 0) + 1
+        names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+    return tuple(names)
+
+
+def embed(tokens: tuple[str, ...], d_model: int, seed: int) -> Tensor:
+    """Standard normal vectors (1, T, C): the same word has the same vector, and another seed gives other ones."""
+    vectors = {token: vector(token, d_model, seed) for token in set(tokens)}
+    return torch.stack([vectors[token] for token in tokens])[None]
+
+
+def vector(token: str, d_model: int, seed: int) -> Tensor:
+    return seeded_normal(d_model, seed=seed, name=token)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import analysis
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret import trace as analysis
+from core.interpret.trace import AttentionMap, AttentionTrace
 
 SCORES = (analysis.previous_token, analysis.breadth)
 

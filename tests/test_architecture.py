@@ -18,7 +18,7 @@ VIEWS = DASHBOARD / "views"
 PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
 # What a part must not import.
-MODELS = ("core.models", "core.tasks", "core.training", "core.decoding", "core.pretrained")
+MODELS = ("core.models", "core.tasks", "core.training", "core.models.decoding", "core.pretrained")
 MODEL_SIDE = (*MODELS, "core.runs")
 TRAINING = (
     "config",
@@ -300,8 +300,8 @@ def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     folders = [
         CORE / "pretrained",
+        CORE / "interpret",
         CORE / "roles",
-        CORE / "finetune",
         CORE / "corpus",
         DASHBOARD / "widgets" / "model_picker",
         *(VIEWS / key for key in PRETRAINED_VIEWS),
@@ -309,7 +309,7 @@ def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     wrong = []
     for folder in folders:
         assert sources(folder), folder
-        for path in sources(folder):
+        for path in set(sources(folder)) - {CORE / "interpret" / "trace.py"}:  # of the helper
             for node in nodes(path):
                 if (
                     isinstance(node, ast.Call)

@@ -32,6 +32,7 @@ COMMANDS = (
     "finetune",
     "corpus",
     "export",
+    "model-card",
 )
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.difference import Aligned, align, changes, names, place_on_grid, weight_moved
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret.map_transform import Aligned, align, changes, names, place_on_grid, weight_moved
+from core.interpret.trace import AttentionMap, AttentionTrace
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "the", "Cat"]), min_size=1, max_size=9)
 

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.flow import Graph, flow, flows, graph, rollout
-from core.trace import AttentionMap, AttentionTrace, Kind
+from core.interpret.trace import (
+    AttentionMap,
+    AttentionTrace,
+    Graph,
+    Kind,
+    flow,
+    flows,
+    graph,
+    rollout,
+)
 from tests.cases import each
 
 

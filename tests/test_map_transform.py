@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import map_transform
-from core.map_transform import MapTransform
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret import map_transform
+from core.interpret.map_transform import MapTransform
+from core.interpret.trace import AttentionMap, AttentionTrace
 from tests.cases import each
 
 RNG = np.random.default_rng(86)

@@ -151,7 +151,7 @@ def test_a_plug_in_meets_whole_modules_whichever_is_imported_first(tmp_path):
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
         for path in (ROOT / "core").rglob("__init__.py")
     )
-    firsts += ["core.runs.worker", "core.files", "core.entries", "core.trace"]
+    firsts += ["core.runs.worker", "core.files", "core.entries", "core.interpret.trace"]
     code = """
 import importlib, os, sys, torch
 

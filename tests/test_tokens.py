@@ -1,7 +1,7 @@
 """How tokens are written: white space is seen, and what a vocabulary lacks is told from marks."""
 
 from core.pretrained import read
-from core.pretrained.lines import readable
+from core.pretrained.base import readable
 from core.tokens import token_text
 from tests.cases import each
 from tests.tiny_models import given, tiny

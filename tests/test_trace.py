@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret.trace import AttentionMap, AttentionTrace
 
 
 def test_tokens_that_do_not_fit_are_refused():

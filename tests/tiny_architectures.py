@@ -16,8 +16,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
 
-from core.pretrained.image_processor import ImageProcessor
-from core.pretrained.load import reads_of
+from core.pretrained.load import ImageProcessor, reads_of
 from tests.tiny_models import tokenizer
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)

@@ -12,8 +12,7 @@ from core import command_line
 from core.command_line import Pairs, settings, text_of
 from core.corpus.config import DEFAULT_TEXTS, CorpusConfig, Source, Split
 from core.corpus.run import create
-from core.finetune.config import MINILM
-from core.finetune.models import resolve
+from core.pretrained.finetune import MINILM, resolve
 from core.runs.worker import work
 
 app = command_line.new_app(__doc__)

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from core.entries import ConfigError, check_fields, quote
-from core.finetune.config import MINILM
-from core.trace import Kind
+from core.interpret.trace import Kind
+from core.pretrained.finetune import MINILM
 
 Source = Literal["own", "training", "texts"]
 Split = Literal["lines", "paragraphs"]

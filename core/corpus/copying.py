@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
+from core.interpret.trace import Kind, to_numpy
 from core.pretrained.base import Pretrained, PretrainedError
-from core.pretrained.circuits import copying_scores, read_heads, read_vocabularies
-from core.trace import Kind, to_numpy
 
 
 def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float[np.ndarray, "L H"]:

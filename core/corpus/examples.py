@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from core.corpus.measures import Measure, measure_rows
+from core.interpret.trace import Kind
 from core.pretrained.base import Line, Reading
 from core.roles.targets import Text
-from core.trace import Kind
 
 DECILES = tuple(round(0.1 * step, 1) for step in range(1, 10))
 

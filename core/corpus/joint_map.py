@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from core.interpret.trace import Kind, to_numpy
+from core.interpret.weight_breakdown import layer_attentions
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.reading import encode, encode_source
-from core.pretrained.weight_breakdown import layer_attentions
-from core.trace import Kind, to_numpy
 
 
 @dataclass(frozen=True, eq=False)

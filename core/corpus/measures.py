@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core import analysis
+from core.interpret import trace
+from core.interpret.trace import AttentionMap, Kind
 from core.pretrained.base import Reading
 from core.roles.roles import ROLES, Role
 from core.roles.scores import FEWEST_KEYS, RoleSums, role_sums, share_used
 from core.roles.targets import Text
-from core.trace import AttentionMap, Kind
 
 Rows = Float[np.ndarray, "H T"]
 RowRule = Callable[[Float[np.ndarray, "H T S"], Text], Rows]
@@ -36,7 +36,7 @@ class Measure:
 
 def entropy_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
     """The entropy of each row in nats."""
-    return analysis.entropy(weights)
+    return trace.entropy(weights)
 
 
 def distance_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:

@@ -25,8 +25,8 @@ from core.corpus.measures import MEASURES
 from core.corpus.statistics import Corpus, RunningMean, measure_texts
 from core.corpus.texts import from_json, inputs_of, to_json
 from core.files import CORPORA, runs_folder, write_atomically
-from core.finetune.models import folder_of, name_of
 from core.pretrained.base import ModelInputs, Pretrained
+from core.pretrained.finetune import folder_of, name_of
 from core.pretrained.load import load_folder
 from core.roles.roles import ROLES
 from core.roles.scores import RoleSums

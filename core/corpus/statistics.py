@@ -12,12 +12,12 @@ from jaxtyping import Float, Int
 
 from core.corpus.measures import ABLATION, INDEX, measure_text
 from core.entries import quote
+from core.interpret.evidence import Question, ask
+from core.interpret.trace import Kind
 from core.pretrained.answers import answer_of
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, Reading
-from core.pretrained.evidence import Question, ask
 from core.pretrained.reading import forward, read
 from core.roles.scores import RoleScores, RoleSums
-from core.trace import Kind
 
 MOST_TOKENS = 128  # of a text: the bound of the maps in memory
 CONFIDENCE = 0.95

@@ -15,15 +15,15 @@ import numpy as np
 from core.corpus.config import CorpusConfig, Split
 from core.entries import ConfigError
 from core.files import read_object
-from core.finetune.config import LAB, own_rows
+from core.interpret.trace import to_numpy
 from core.pretrained.base import Array, ModelInputs
+from core.pretrained.finetune import LAB, own_rows
 from core.pretrained.load import LAB_MODELS
 from core.roles.sentences import SENTENCES
 from core.seeding import seeded_generator
 from core.tasks import TaskConfig, data_store, make_task
 from core.tasks.images import Digits, digits
 from core.tasks.reading import validate_text
-from core.trace import to_numpy
 
 LONGEST = 1_000  # characters of a text
 SENTENCES_FILE = Path(__file__).with_name("sentences.txt")

@@ -154,7 +154,7 @@ Tokens = tuple[str, ...]
 def map_tokens(
     config: ModelConfig, kind: str, source: Sequence[str], target: Sequence[str] | None
 ) -> tuple[Tokens, Tokens]:
-    """The tokens of the rows and of the columns of a map of that kind (as in core.trace), and so its size. `target`
+    """The tokens of the rows and of the columns of a map of that kind (as in core.interpret.trace), and so its size. `target`
     is None where the model reads no target (a language model, a classifier); a forecaster's are its values."""
     source_tokens, target_tokens = (
         tuple(token_text(str(token)) for token in line) for line in (source, target or ())

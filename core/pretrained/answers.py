@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,8 +12,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
-from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError
-from core.pretrained.lines import CONTINUES, display_tokens
+from core.pretrained.base import (
+    CONTINUES,
+    STARTS_WORD,
+    Line,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    display_tokens,
+    marks_words,
+)
 from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
 
 AnswerKind = Literal["next", "mask", "class", "embedding"]
@@ -70,7 +79,7 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
             )
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
         mask = None if mask is None else mask[row : row + 1]
-        return Answer("embedding", vector=embedding(states[row : row + 1], mask))
+        return Answer("embedding", vector=mean_state(states[row : row + 1], mask))
     if position is None:
         position = (
             mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
@@ -132,7 +141,7 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     return f"{text[:start]}{mask}{text[end:]}"
 
 
-def embedding(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
+def mean_state(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
     """The mean state of all tokens but padding, normalized to length 1. Reimers & Gurevych 2019, section 3."""
     real = states.new_ones(states.shape[:2]) if mask is None else mask.to(states)
     mean = (states * real[..., None]).sum(1) / real.sum(1, keepdim=True)
@@ -148,3 +157,247 @@ def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
             f"{pretrained.name} fills masks: write {token} where a word is missing."
         )
     return int(masked[0])
+
+
+# Convert the names of classes and tokens to logit numbers, and back.
+
+
+NUMBER = re.compile(r"(?:.*\s)?#(\d{1,9})", re.DOTALL)
+QUOTED, LISTED = 40, 8  # characters of what was typed, and classes, that an error repeats
+
+
+def output_name(pretrained: Pretrained, answer: Answer, output: int) -> str:
+    """The name of a class or token, with its number where the name is ambiguous."""
+    name = display_names(pretrained, answer, [output])[0]
+    try:
+        if output_id(pretrained, answer, name) == output:
+            return name
+    except PretrainedError:
+        pass
+    return f"{name} #{output}"
+
+
+def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
+    """The class or token of a name as `output_name` writes it, or of #number.
+
+    PretrainedError for an unknown name, for a text of several tokens, and for an embedding.
+    """
+    text = text.strip()
+    if answer.logits is None:
+        raise PretrainedError(
+            f"The output of {pretrained.name} is an embedding: it has no classes and no tokens."
+        )
+    if not text:
+        raise PretrainedError(
+            "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
+        )
+    by_name = _class(pretrained, text) if answer.kind == "class" else _token(pretrained, text)
+    if by_name is not None and by_name < len(answer.logits):
+        return by_name
+    if number := NUMBER.fullmatch(text):
+        return check_output(pretrained, answer, int(number[1]))
+    if answer.kind != "class":
+        raise PretrainedError(_no_token(pretrained, text))
+    names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
+    more = ", …" if len(answer.logits) > LISTED else ""
+    raise PretrainedError(
+        f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
+        f"{', '.join(names)}{more}; a number such as #0 also names one."
+    )
+
+
+def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
+    """The number itself; PretrainedError unless the answer has such a logit."""
+    assert answer.logits is not None
+    if not 0 <= output < len(answer.logits):
+        what = "class" if answer.kind == "class" else "token"
+        raise PretrainedError(
+            f"{pretrained.name} has no {what} #{output}; the numbers are 0 to "
+            f"{len(answer.logits) - 1:,}."
+        )
+    return output
+
+
+def _class(pretrained: Pretrained, text: str) -> int | None:
+    names = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
+    for match in (text, text.casefold()):
+        matches = [one for one, name in names.items() if match in (name, name.casefold())]
+        if len(matches) == 1:
+            return matches[0]
+    return None
+
+
+def _token(pretrained: Pretrained, text: str) -> int | None:
+    """The token of that name in the vocabulary, else the one that the tokenizer makes of the text."""
+    tokenizer, piece = tokenizer_of(pretrained), text.removeprefix(CONTINUES)
+    spelled = [text]
+    if marks_words(tokenizer):
+        begins = [f"{start}{text}" for start in STARTS_WORD]
+        spelled = (
+            [text, piece]
+            if piece != text
+            else [*begins, text]
+            if text.isalnum()
+            else [text, *begins]
+        )
+    for one in spelled:
+        number = tokenizer.convert_tokens_to_ids(one)
+        if number is not None and tokenizer.convert_ids_to_tokens(number) == one:
+            return int(number)
+    ids = _encoded(pretrained, text)
+    return ids[0] if len(ids) == 1 and ids[0] != tokenizer.unk_token_id else None
+
+
+def _encoded(pretrained: Pretrained, text: str) -> list[int]:
+    """The tokens of a text after another word."""
+    written = f" {text}" if text.isalnum() else text.removeprefix(CONTINUES)
+    return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
+
+
+def _no_token(pretrained: Pretrained, text: str) -> str:
+    ids = _encoded(pretrained, text)
+    if ids in ([], [tokenizer_of(pretrained).unk_token_id]):
+        return (
+            f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
+            "such as #17."
+        )
+    pieces = ", ".join(display_tokens(tokenizer_of(pretrained), ids[:LISTED])) + (
+        ", …" if len(ids) > LISTED else ""
+    )
+    return (
+        f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer cuts it into {len(ids)} ({pieces}). "
+        "Type one token, or its number, such as #17."
+    )
+
+
+# The task a pretrained model was built for, by its head and its input type.
+
+
+TaskKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """A task, what a model needs for it, the lab's own model for it ("" where there is none), and one of the hub."""
+
+    key: TaskKey
+    name: str
+    does: str
+    needs: str
+    lab_model: str
+    hub: str
+    megabytes: int
+
+
+MODEL_TASKS = (
+    ModelTask(
+        "embed",
+        "Compare sentences",
+        "gives each text one vector, so that texts can be compared",
+        "an encoder without a last layer",
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        438,
+    ),
+    ModelTask(
+        "fill",
+        "Fill a mask",
+        "predicts the missing word",
+        "a last layer for masked words",
+        "",
+        "google-bert/bert-base-uncased",
+        440,
+    ),
+    ModelTask(
+        "classify",
+        "Classify a text",
+        "assigns a text to a class",
+        "a last layer for classes",
+        "",
+        "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
+        268,
+    ),
+    ModelTask(
+        "next",
+        "Continue a text",
+        "predicts the next token",
+        "a last layer for next tokens",
+        "induction",
+        "distilbert/distilgpt2",
+        353,
+    ),
+    ModelTask(
+        "translate",
+        "Translate",
+        "reads one sequence and writes another",
+        "an encoder and a decoder",
+        "numbers",
+        "google-t5/t5-small",
+        242,
+    ),
+    ModelTask(
+        "picture",
+        "Classify a picture",
+        "assigns a picture to a class",
+        "patches and a last layer for classes",
+        "digits",
+        "google/vit-base-patch16-224",
+        346,
+    ),
+)
+
+
+def task_of(pretrained: Pretrained) -> ModelTask:
+    """The model's task; PretrainedError where its head gives no answer that is shown here."""
+    head, reads = pretrained.head, pretrained.reads
+    key: TaskKey | None = None
+    if head == "seq2seq":
+        key = "translate"
+    elif head == "classify" and reads != "sound":
+        key = "picture" if reads == "picture" else "classify"
+    elif head == "none" and reads in ("text", "picture"):
+        key = "embed"
+    elif head in ("masked", "next"):
+        key = "fill" if head == "masked" else "next"
+    for job in MODEL_TASKS:
+        if job.key == key:
+            heard = replace(job, name="Transcribe speech", does="writes the text of a sound")
+            return heard if reads == "sound" else job
+    raise PretrainedError(
+        f"{pretrained.name} gives the states of a {reads} and has no last layer; choose a model "
+        "with one, such as numbers, induction or digits."
+    )
+
+
+def similarities(
+    pretrained: Pretrained, inputs_list: Sequence[ModelInputs]
+) -> Float[Tensor, "N N"]:
+    """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
+    return cosines([embedding(pretrained, inputs) for inputs in inputs_list])
+
+
+def embedding(pretrained: Pretrained, inputs: ModelInputs) -> Float[Tensor, " C"]:
+    """The embedding of an input, of length 1; PretrainedError for a model that gives none."""
+    vector = answer(pretrained, inputs).vector
+    if vector is None:
+        raise PretrainedError(f"{pretrained.name} gives no embedding; all-MiniLM-L6-v2 does.")
+    return vector
+
+
+def cosines(vectors: Sequence[Float[Tensor, " C"]]) -> Float[Tensor, "N N"]:
+    """The cosine of each two of N vectors of length 1."""
+    both = torch.stack(list(vectors))
+    return both @ both.T
+
+
+def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[int, int]:
+    """The indices of the most similar pair, or of `one` and its most similar other; ValueError for fewer than two."""
+    if len(table) < 2:
+        raise ValueError("There is nothing to compare with; give two or more.")
+    others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -2.0)
+    if one is not None:
+        return one, int(others[one].argmax())
+    first, second = divmod(int(others.argmax()), len(table))
+    return min(first, second), max(
+        first, second
+    )  # rounding makes the two halves differ in the last bit

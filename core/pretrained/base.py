@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from core.files import text_of
-from core.trace import AttentionTrace, Kind
+from core.interpret.trace import AttentionTrace, Kind
+from core.tokens import token_text
 
 Head = Literal["masked", "next", "seq2seq", "classify", "none"]
 Reads = Literal["text", "pair", "picture", "sound"]
@@ -180,3 +181,175 @@ class Reading:
         if self.target is None or self.produced is None or kind == "self":
             return self.source, self.source
         return (self.produced, self.source) if kind == "cross" else (self.target, self.target)
+
+
+# Token ids, image patches and sound frames as lines of readable tokens.
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+STARTS_WORD = ("Ġ", "▁")
+CONTINUES = "##"
+MOST_PATCHES = 5_000
+
+
+def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
+    """The ids as readable tokens, with the word and sentence of each where the encoding has them."""
+    pieces = pieces_of(tokenizer, ids)
+    names = {str(name) for name in tokenizer.all_special_tokens}
+    special = tuple(piece in names for piece in pieces)
+    aligned = encoding is not None and getattr(encoding, "is_fast", False)
+    word = tuple(encoding.word_ids(0)) if aligned else words_of(pieces, special)
+    segment = (
+        tuple(int(one or 0) for one in encoding.sequence_ids(0)) if aligned else (0,) * len(pieces)
+    )
+    word = tuple(
+        None if hidden else one
+        for one, hidden in zip(_word_numbers(word, segment), special, strict=True)
+    )
+    first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
+    tokens = tuple(
+        piece if hidden else readable(tokenizer, piece, begins)
+        for piece, hidden, begins in zip(pieces, special, first, strict=True)
+    )
+    missing = _unknown_token(tokenizer)
+    unknown = tuple(piece == missing for piece in pieces)
+    return Line(tuple(int(one) for one in ids), tokens, special, word, segment, unknown=unknown)
+
+
+def _unknown_token(tokenizer: Any) -> str | None:
+    """The token for unknown words; None where it has another use, as in GPT-2."""
+    marks = [
+        str(getattr(tokenizer, f"{name}_token", None))
+        for name in ("bos", "eos", "pad", "cls", "sep", "mask")
+    ]
+    unknown = getattr(tokenizer, "unk_token", None)
+    return None if unknown is None or str(unknown) in marks else str(unknown)
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The ids as the vocabulary spells them; an id beyond the vocabulary as its number."""
+    pieces = tokenizer.convert_ids_to_tokens(list(ids))
+    return [f"[{one}]" if piece is None else piece for one, piece in zip(ids, pieces, strict=True)]
+
+
+def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """The display text of each token; ## continues a word, in vocabularies that mark word beginnings."""
+    special, marked = set(tokenizer.all_special_tokens), marks_words(tokenizer)
+    return tuple(
+        piece
+        if piece in special
+        else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
+        for piece in pieces_of(tokenizer, ids)
+    )
+
+
+def marks_words(tokenizer: Any) -> bool:
+    """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
+    sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
+    return any(str(piece).startswith(STARTS_WORD) for piece in sample)
+
+
+def _word_numbers(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Word numbers of sentence B, continued from those of sentence A."""
+    first = [one for one, part in zip(word, segment, strict=True) if one is not None and part == 0]
+    on = max(first, default=-1) + 1
+    return tuple(
+        None if one is None else one + on * part for one, part in zip(word, segment, strict=True)
+    )
+
+
+def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:
+    """Which word each piece belongs to, by the marks of the vocabulary: ## continues one, Ġ and ▁ begin one."""
+    marked = any(piece.startswith(STARTS_WORD) for piece in pieces)
+    words: list[int | None] = []
+    count = -1
+    for index, (piece, hidden) in enumerate(zip(pieces, special, strict=True)):
+        continues = not piece.startswith(STARTS_WORD) if marked else piece.startswith(CONTINUES)
+        if not hidden and (not continues or index == 0 or special[index - 1]):
+            count += 1
+        words.append(None if hidden else max(count, 0))
+    return tuple(words)
+
+
+def readable(tokenizer: Any, piece: str, begins: bool) -> str:
+    """A piece as plain text; ## before it if it continues a word."""
+    if piece.startswith(CONTINUES) and len(piece) > len(CONTINUES):
+        return piece
+    text = str(tokenizer.convert_tokens_to_string([piece]))
+    if text.strip() and text.startswith(" "):
+        text = text[1:]  # the space that stands before a word
+    spelled = token_text(text or piece)
+    return spelled if begins or not spelled.isalnum() else f"{CONTINUES}{spelled}"
+
+
+def picture_line(model: Any, size: tuple[int, int]) -> Line:
+    """The patches of a picture by row and column, with the learned tokens before and after them.
+
+    PretrainedError where the config names no one size of patches.
+    """
+    patch = _patch_size(model.config)
+    if patch is None:
+        raise PretrainedError(
+            f"A {model.config.model_type} has no single patch size in its config, so the part of "
+            "the picture of each position is not known. Take a ViT, DeiT, DINOv2 or CLIP vision "
+            "model."
+        )
+    rows, columns = size[0] // patch[0], size[1] // patch[1]
+    if rows * columns > MOST_PATCHES:
+        raise PretrainedError(
+            f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
+            f"{MOST_PATCHES:,} are drawn. Take a model with larger patches."
+        )
+    before, after = _learned_tokens(model)
+    tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
+    word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))
+    return Line(
+        (0,) * len(tokens),
+        tokens,
+        tuple(one is None for one in word),
+        word,
+        (0,) * len(tokens),
+        (rows, columns),
+    )
+
+
+def _patch_size(config: PreTrainedConfig) -> tuple[int, int] | None:
+    """Height and width of a patch, of the model or of that part of it which reads pictures."""
+    for part in (
+        config,
+        *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config")),
+    ):
+        patch = getattr(part, "patch_size", None)
+        if isinstance(patch, int) and patch > 0:
+            return patch, patch
+        if isinstance(patch, list | tuple) and len(patch) == 2 and min(patch) > 0:
+            return int(patch[0]), int(patch[1])
+    return None
+
+
+def _learned_tokens(model: Any) -> tuple[list[str], list[str]]:
+    """The learned tokens before and after the patches of a vision model, by the names of its embedding weights."""
+    before: list[str] = []
+    after: list[str] = []
+    for name, weight in model.named_parameters():
+        *path, last = name.split(".")
+        if not path or "embed" not in path[-1] or weight.ndim > 3:
+            continue
+        count = weight.shape[-2] if weight.ndim > 1 else 1
+        if last in ("cls_token", "class_embedding"):
+            before[:0] = ["[class]"] if count == 1 else [f"[class {i}]" for i in range(count)]
+        elif last == "distillation_token":
+            before.append("[distilled]")
+        elif last == "register_tokens":
+            before += [f"[register {i}]" for i in range(count)]
+        elif last == "detection_tokens":
+            after += [f"[detection {i}]" for i in range(count)]
+    return before, after
+
+
+def sound_line(count: int, seconds: float) -> Line:
+    """The frames of an encoder's sound input, named by their start in seconds."""
+    tokens = tuple(f"{index * seconds / count:.2f} s" for index in range(count))
+    return Line((0,) * count, tokens, (False,) * count, tuple(range(count)), (0,) * count)

@@ -6,31 +6,307 @@ checked by the hub's checksum where there is one. No code from a repository is e
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import re
 import shutil
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from core.files import text_of
-from core.pretrained import model_storage
-from core.pretrained.base import Pretrained, PretrainedError
-from core.pretrained.fetch import SECONDS, File, endpoint, fetch_file, fetch_small, hub_errors
-from core.pretrained.load import load_folder
-from core.pretrained.model_files import (
+from core.memory import free_bytes
+from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.pretrained.load import (
     BESIDE,
     MOST_CONFIG,
+    folder_weights,
+    load_folder,
     parse_config,
+    read_config,
     refuse_config,
     weight_files,
 )
-from core.pretrained.model_storage import format_bytes
 
-MOST_BYTES = 600_000_000
+# Bytes from the hub: one file at a time, never more than the hub has stated, and its failures in words.
+
+
+SECONDS = 10.0
+TRIES = 4
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a repository: its name, its size in bytes, and its sha256 where the hub states one."""
+
+    name: str
+    size: int
+    sha256: str | None
+
+
+def endpoint() -> str:
+    """The hub's address, or HF_ENDPOINT's."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def fetch_file(
+    repo: str, commit: str, file: File, into: Path, token: str | None, step: Callable[[int], None]
+) -> None:
+    """One file, never longer than stated, taken up again where a connection broke off; checked by its sha256."""
+    import httpx2
+
+    digest = hashlib.sha256()
+    with into.open("wb") as out, hub_errors(repo, commit, token):
+        for left in reversed(range(TRIES)):
+            try:
+                for chunk in _stream(repo, commit, file.name, token, out.tell()):
+                    if out.tell() + len(chunk) > file.size:
+                        raise PretrainedError(
+                            f"The hub sent more than the {file.size:,} bytes that it stated for "
+                            f"{file.name}, so the file is not saved."
+                        )
+                    step(len(chunk))
+                    digest.update(chunk)
+                    out.write(chunk)
+                break
+            except (httpx2.TransportError, TimeoutError):
+                if not left:
+                    raise
+        short = out.tell() < file.size
+    if short or (file.sha256 and digest.hexdigest() != file.sha256):
+        raise PretrainedError(
+            f"{file.name} of {repo} arrived incomplete or changed, so it is not saved; try again."
+        )
+
+
+def fetch_small(repo: str, commit: str, name: str, most: int, token: str | None) -> bytes:
+    """A file of at most `most` bytes, in memory."""
+    data = b""
+    with hub_errors(repo, commit, token):
+        for chunk in _stream(repo, commit, name, token):
+            data += chunk
+            if len(data) > most:
+                raise PretrainedError(
+                    f"{name} of {repo} is larger than {most:,} bytes, so it is not read."
+                )
+    return data
+
+
+def _stream(
+    repo: str, commit: str, name: str, token: str | None, start: int = 0
+) -> Iterator[bytes]:
+    """The bytes of a file of one commit, from `start` on."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    headers = build_hf_headers(token=token or False) | {"accept-encoding": "identity"}
+    if start:
+        headers["range"] = f"bytes={start}-"
+    url = hf_hub_url(repo, name, revision=commit, endpoint=endpoint())
+    with get_session().stream(
+        "GET", url, headers=headers, timeout=SECONDS, follow_redirects=True
+    ) as response:
+        hf_raise_for_status(response)
+        skip = start if response.status_code == 200 else 0
+        for chunk in response.iter_bytes(1 << 18):
+            if skip < len(chunk):
+                yield chunk[skip:]
+            skip = max(0, skip - len(chunk))
+
+
+@contextmanager
+def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
+    """The hub's and the network's failures as sentences."""
+    import httpx2
+    from huggingface_hub import errors
+
+    secret = "Put a token of an account that may read it into .streamlit/secrets.toml as HF_TOKEN."
+    if token:
+        secret = "The account of the HF_TOKEN in Streamlit's secrets has no permission."
+    missing = (
+        f"The hub has no model {repo} that is open to you. Check the spelling of owner and name. If it is "
+        f"private: {secret[0].lower()}{secret[1:]}"
+    )
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise PretrainedError(
+            f"{repo} is gated: its owner asks readers to accept terms at huggingface.co/{repo}. "
+            f"{secret}"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise PretrainedError(
+            f"{repo} has no revision {revision}; leave it out for the newest one."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise PretrainedError(missing) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise PretrainedError(
+            "HF_HUB_OFFLINE is set, so nothing is downloaded; unset it, or take a model on this "
+            "computer."
+        ) from error
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        if status == 401 and not token:
+            raise PretrainedError(missing) from error
+        why = {401: f"refuses the token. {secret}", 403: f"forbids it. {secret}",
+               429: "got too many requests; wait a few minutes and try again."}  # fmt: skip
+        raise PretrainedError(
+            f"The hub answers {status} for {repo}: it "
+            f"{why.get(status, 'has a problem of its own; try again later.')}"
+        ) from error
+    except (httpx2.TimeoutException, TimeoutError) as error:
+        raise PretrainedError(
+            f"The hub gives no answer within {SECONDS:.0f} s. Check the network and try again, or "
+            "take a model on this computer."
+        ) from error
+    except httpx2.TransportError as error:
+        raise PretrainedError(
+            "The hub cannot be reached: there is no network, or it is blocked. Take a model on this "
+            "computer, or a folder."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise PretrainedError(f"{repo} cannot be downloaded: {first_line(error)}") from error
+
+
+# Models on disk: the folder of downloads, with a size limit, and the user's own folders.
+
+
+MOST_BYTES = 3_000_000_000
+MARGIN = 300_000_000
+STALE_SECONDS = 6 * 3600.0
+
+
+def storage_folder() -> Path:
+    """The folder of downloaded models, in HF_HOME; models of other programs beside it are never touched."""
+    home = (
+        os.environ.get("HF_HOME")
+        or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    )
+    return Path(home).expanduser() / "attention-lab"
+
+
+def storage_limit() -> int:
+    """The size limit of the folder in bytes, from ATTENTION_LAB_MODELS_MB or 3 GB."""
+    return int(float(os.environ.get("ATTENTION_LAB_MODELS_MB") or MOST_BYTES / 1e6) * 1e6)
+
+
+def model_folder(repo: str, commit: str) -> Path:
+    """The folder of one commit of one model, whether it exists or not."""
+    return storage_folder() / repo.replace("/", "--") / commit
+
+
+def repo_of(folder: Path) -> str:
+    """The model's name of a download's folder."""
+    return folder.parent.name.replace("--", "/")
+
+
+def downloaded_commits(repo: str) -> tuple[str, ...]:
+    """The downloaded commits of a model, most recently used first."""
+    folders = [path for path in _folders() if path.parent.name == repo.replace("/", "--")]
+    return tuple(path.name for path in sorted(folders, key=_used, reverse=True))
+
+
+def make_room(need: int) -> None:
+    """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
+    most = storage_limit()
+    if need > most:
+        raise PretrainedError(
+            f"The model has {format_bytes(need)} and the folder for downloads holds at most "
+            f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model."
+        )
+    storage_folder().mkdir(parents=True, exist_ok=True)
+    for part in storage_folder().glob("*/*.part"):
+        if time.time() - _used(part) > STALE_SECONDS:  # its process has ended
+            shutil.rmtree(part, ignore_errors=True)
+    folders = sorted(_folders(), key=_used)
+    sizes = [
+        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        for folder in folders
+    ]
+    while folders and sum(sizes) + need > most:
+        shutil.rmtree(folders.pop(0), ignore_errors=True)
+        sizes.pop(0)
+    free = shutil.disk_usage(storage_folder()).free
+    if free < need + MARGIN:
+        raise PretrainedError(
+            f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
+            f"{format_bytes(free)} free, of which {format_bytes(MARGIN)} must stay free. Free some "
+            "space, or take a smaller model."
+        )
+
+
+def _folders() -> list[Path]:
+    return [
+        path for path in storage_folder().glob("*/*") if path.is_dir() and path.suffix != ".part"
+    ]
+
+
+def _used(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def free_memory() -> int | None:
+    """The free memory in bytes; None where the system does not report it."""
+    free = free_bytes()
+    return None if math.isinf(free) else int(free)
+
+
+def check_folder(text: str, limit: int) -> Path:
+    """The resolved path of a user's folder with a model in it; PretrainedError says what it lacks.
+
+    `limit` is the most bytes of weights that are opened.
+    """
+    folder = Path(text.strip()).expanduser()
+    try:
+        if not text.strip() or "\0" in text or not folder.is_dir():
+            raise PretrainedError(
+                f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
+                "page; write the path of one that holds config.json and model.safetensors."
+            )
+        folder = folder.resolve()
+        if not (folder / "config.json").is_file():
+            raise PretrainedError(
+                f"The folder {folder} has no config.json, so it holds no model. Write the path of "
+                "one that holds config.json and model.safetensors."
+            )
+        weights = folder_weights(folder, folder.name)
+        refuse_config(read_config(folder / "config.json", folder.name), folder.name)
+        total = sum(file.stat().st_size for file in weights)
+    except OSError as error:
+        raise PretrainedError(
+            f"The folder {text.strip()} cannot be read: {error.strerror}."
+        ) from error
+    if total > limit:
+        raise PretrainedError(
+            f"{folder.name} has {format_bytes(total)} of weights; this page opens models of at most "
+            f"{format_bytes(limit)}. Take a smaller one."
+        )
+    return folder
+
+
+def format_bytes(count: int) -> str:
+    """A size as text in kB, MB or GB (powers of ten, as the hub counts)."""
+    for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
+        if count >= unit:
+            return (
+                f"{count / unit:,.1f} {name}"
+                if count < 10 * unit
+                else f"{count / unit:,.0f} {name}"
+            )
+    return f"{count / 1000:,.0f} kB"
+
+
+HUB_MOST_BYTES = 600_000_000
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 REVISION = re.compile(r"[\w./-]{1,200}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -56,7 +332,7 @@ class DownloadPlan:
 
     @property
     def folder(self) -> Path:
-        return model_storage.model_folder(self.repo, self.commit)
+        return model_folder(self.repo, self.commit)
 
     @property
     def is_downloaded(self) -> bool:
@@ -93,7 +369,7 @@ def parse(text: str) -> tuple[str, str]:
 
 def most_bytes() -> int:
     """The most bytes that one model may have, by ATTENTION_LAB_MODEL_MB or 600 MB."""
-    return int(float(os.environ.get("ATTENTION_LAB_MODEL_MB") or MOST_BYTES / 1e6) * 1e6)
+    return int(float(os.environ.get("ATTENTION_LAB_MODEL_MB") or HUB_MOST_BYTES / 1e6) * 1e6)
 
 
 def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:
@@ -148,7 +424,7 @@ def _refuse_size(plan: DownloadPlan, limit: int) -> None:
             f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
             "small in its name."
         )
-    free = model_storage.free_memory()
+    free = free_memory()
     if plan.memory > 4 * limit or (free is not None and plan.memory > free):
         room = min(4 * limit, 4 * limit if free is None else free)
         raise PretrainedError(
@@ -167,7 +443,7 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
     if plan.is_downloaded:
         os.utime(folder)  # as the most recently used
         return folder
-    model_storage.make_room(plan.size)
+    make_room(plan.size)
     part = folder.with_name(f"{plan.commit}.{uuid.uuid4().hex[:8]}.part")
     part.mkdir(parents=True)
     done = 0
@@ -192,7 +468,7 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
 
 def open_model(repo: str, revision: str = "main") -> Pretrained:
     """A model of the hub, downloaded first where it is not on this computer; PretrainedError as in `plan`."""
-    if not model_storage.model_folder(repo, revision).is_dir():
+    if not model_folder(repo, revision).is_dir():
         ahead = plan(repo, revision)
         download(ahead)
         revision = ahead.commit
@@ -201,7 +477,7 @@ def open_model(repo: str, revision: str = "main") -> Pretrained:
 
 def load(repo: str, commit: str) -> Pretrained:
     """A downloaded model; PretrainedError when it is no longer there."""
-    folder = model_storage.model_folder(repo, commit)
+    folder = model_folder(repo, commit)
     if not folder.is_dir():
         raise PretrainedError(f"{repo} is no longer on this computer; look it up again to load it.")
     os.utime(folder)  # as the most recently used

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.interpret.trace import Kind
 from core.pretrained.base import Reading
 from core.roles.roles import Role
 from core.roles.scores import FEWEST_KEYS, share_used
 from core.roles.targets import Text
-from core.trace import Kind
 
 
 @dataclass(frozen=True)

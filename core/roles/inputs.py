@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core.interpret.trace import Kind, to_numpy
 from core.pretrained.base import Array, ModelInputs, Pretrained, Reading
 from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.sentences import NUMBERS, SENTENCES
-from core.trace import Kind, to_numpy
 
 MOST_UNKNOWN = 0.2  # of a sentence's tokens
 FEWEST = 5  # sentences that a model must know

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from core.interpret.trace import AttentionMap, Head, Kind, NumberedHeads
 from core.pretrained.base import Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read_ids, tokenizer_of
 from core.roles.roles import OLSSON, VOITA
 from core.roles.scores import ranked_heads, stack_layers
-from core.trace import AttentionMap, Head, Kind, NumberedHeads
 
 LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
 FEWEST_TOKENS = 4

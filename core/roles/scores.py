@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from core.entries import quote
+from core.interpret.trace import Head, Kind, NumberedHeads
 from core.pretrained.base import Reading
 from core.roles.roles import ROLES
 from core.roles.targets import Targets, Text
-from core.trace import Head, Kind, NumberedHeads
 
 Scores = Float[np.ndarray, "R L H"]
 Rows = Float[np.ndarray, "H N"]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
+from core.interpret.trace import Head, Kind, NumberedHeads, to_numpy
 from core.pretrained.base import Pretrained, PretrainedError
-from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.pretrained.reading import tokenized, tokenizer_of
 from core.roles.scores import ranked_heads, stack_layers
-from core.trace import Head, Kind, NumberedHeads, to_numpy
 
 FEWEST = 10  # items with a successor
 GOULD = "Gould et al. 2023", "https://arxiv.org/abs/2312.09230"

@@ -13,13 +13,13 @@ from math import sqrt
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.conllu import Parse
 from core.roles.inputs import MOST_UNKNOWN, unknown_share
 from core.roles.relations import Relation
 from core.roles.scores import stack_layers
-from core.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 
 FEWEST_SENTENCES = 10  # that a model must know
 FEWEST_QUERIES = 10  # of a relation

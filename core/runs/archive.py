@@ -22,12 +22,12 @@ from safetensors import SafetensorError, safe_open
 
 from core.entries import ConfigError, quote, quote_name
 from core.files import disk_refused, read_checked, runs_folder, sentence_of
+from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
 from core.runs.folder import ENDED
 from core.runs.machine import valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
 from core.tasks import Example, Task, data_store, make_task
-from core.trace import Kind
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.evaluate import axis_tokens
 from core.training.loop import Interval, Progress

@@ -64,7 +64,7 @@ def work(
             limit_memory(run)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
                 if "finetune" in run.metadata():
-                    from core.finetune.run import work as fine_tune
+                    from core.pretrained.finetune_run import fine_tune
 
                     state, message = fine_tune(run, stop, on_record)
                 elif "corpus" in run.metadata():

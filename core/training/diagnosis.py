@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from core.decoding import greedy
 from core.models import build_model
+from core.models.decoding import greedy
 from core.tasks import Task
 from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import CHUNK, buckets, measure_teacher_forced, objective

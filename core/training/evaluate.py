@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention import Steps
-from core.decoding import EOS, greedy
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import Model, ModelConfig, ModelOutput, map_tokens
+from core.models.decoding import EOS, greedy
 from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task
 from core.tasks.metrics import by_length, score
-from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.record import Bucket, Prediction
 
 # The objective of each form of task: the loss, the teacher-forced measures, and the free-running outputs.

@@ -402,7 +402,7 @@ def _pair(value: Any) -> Pair:
 
 
 if TYPE_CHECKING:
-    from core.trace import AttentionTrace
+    from core.interpret.trace import AttentionTrace
 
 FIELDS = ("pick", "pin", "pins", "frame", "window")
 

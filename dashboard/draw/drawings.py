@@ -12,7 +12,7 @@ from dashboard.draw.formats import number
 from dashboard.draw.palette import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 
 if TYPE_CHECKING:
-    from core.decoding import Candidate, Tree  # at run time torch would come with them
+    from core.models.decoding import Candidate, Tree  # at run time torch would come with them
 
 # Drawings that only the browser draws elsewhere, as SVG for a file: dials of rotations, and stacks of a model.
 

@@ -23,7 +23,7 @@ from dashboard.runtime.page_pictures import Component
 
 
 if TYPE_CHECKING:
-    from core.trace import AttentionMap, AttentionTrace
+    from core.interpret.trace import AttentionMap, AttentionTrace
 
 FOLDER = COMPONENTS / "standalone"
 MOST_CELLS = 4_000_000  # of all heads: 8 MB, twice of them as a file
@@ -142,7 +142,7 @@ def _inline(value: object) -> str:
 
 
 if TYPE_CHECKING:
-    from core.trace import AttentionTrace
+    from core.interpret.trace import AttentionTrace
 
 
 def page_file(

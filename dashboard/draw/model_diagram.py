@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from core.interpret.trace import Kind
 from core.models.model_summary import Part
-from core.trace import Kind
 from dashboard.draw.attention_view import encode
 from dashboard.draw.components import draw
 from dashboard.draw.drawings import stacks_svg

@@ -37,7 +37,7 @@ from dashboard.draw.vega import Spec
 
 
 if TYPE_CHECKING:
-    from core.trace import AttentionTrace
+    from core.interpret.trace import AttentionTrace
 
 IMAGES = {
     "PNG, 2 ×": ("png", 2.0),

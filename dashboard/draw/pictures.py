@@ -252,7 +252,7 @@ if __name__ == "__main__":
 
 
 if TYPE_CHECKING:
-    from core.trace import AttentionTrace
+    from core.interpret.trace import AttentionTrace
 
 Rows: TypeAlias = list[list[Any]]
 Arrays: TypeAlias = dict[str, np.ndarray]

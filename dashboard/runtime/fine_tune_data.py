@@ -11,13 +11,11 @@ import numpy as np
 import streamlit as st
 
 from core.entries import ConfigError
-from core.finetune.config import TASKS, FineTuneConfig
-from core.finetune.data import Rows, parse
-from core.finetune.measure import trace_of
-from core.finetune.run import about, config_of, result
+from core.interpret.trace import AttentionTrace
+from core.pretrained.finetune import TASKS, FineTuneConfig, Rows, parse
+from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.folder import Status
 from core.runs.runs import Run
-from core.trace import AttentionTrace
 from core.training.record import Record
 from dashboard.runtime.run_data import records_of
 from dashboard.server.people import find_run

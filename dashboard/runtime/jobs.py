@@ -29,9 +29,9 @@ from core.corpus import run as corpus_run
 from core.corpus.config import CorpusConfig
 from core.event_log import log
 from core.files import hosted, runs_folder, server_folder
-from core.finetune.config import FineTuneConfig
-from core.finetune.run import create
 from core.memory import is_small
+from core.pretrained.finetune import FineTuneConfig
+from core.pretrained.finetune_run import create
 from core.runs import machine, ray_queue
 from core.runs.executor import RayBackend, backend, spawn_worker, start_process
 from core.runs.ray_queue import ClusterState, address

@@ -17,10 +17,10 @@ from core.attention.config import entry
 from core.attention.cost import ShapesOnly
 from core.entries import quote_name
 from core.files import hosted, seconds_of, text_of
-from core.finetune.config import FineTuneConfig
-from core.finetune.models import name_of as pretrained_name
-from core.finetune.run import about, config_of, is_fine_tune
 from core.models import ModelConfig, Shape, build_model
+from core.pretrained.finetune import FineTuneConfig
+from core.pretrained.finetune import name_of as pretrained_name
+from core.pretrained.finetune_run import about, config_of, is_fine_tune
 from core.runs.folder import Status
 from core.runs.index import Details
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs, size

@@ -8,7 +8,14 @@ from typing import Any
 
 import streamlit as st
 
-from core.decoding import Candidate, Hypothesis, SearchSettings, Strategy, beam_steps, sample_steps
+from core.models.decoding import (
+    Candidate,
+    Hypothesis,
+    SearchSettings,
+    Strategy,
+    beam_steps,
+    sample_steps,
+)
 from dashboard.draw.formats import number, shorten
 from dashboard.ui.tables import table
 from dashboard.widgets.panels import details, source_panel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.finetune.config import LAB, MINILM
-from core.pretrained import ModelInputs, model_storage
-from core.trace import AttentionTrace
+from core.interpret.trace import AttentionTrace
+from core.pretrained import ModelInputs, hub
+from core.pretrained.finetune import LAB, MINILM
 from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.runtime.model_folders import folder_name, folder_of
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
@@ -24,7 +24,7 @@ def before(model: str) -> ModelRef:
 def config_name(ref: ModelRef) -> str:
     """A model's name in a run's config, which `before` reads."""
     if ref.source == "hub":
-        return str(model_storage.model_folder(ref.name, ref.revision))
+        return str(hub.model_folder(ref.name, ref.revision))
     if ref.source == "folder":
         return str(folder_of(ref.name))
     return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)

@@ -9,8 +9,9 @@ from html import escape
 import streamlit as st
 import torch
 
+from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
+from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Reading
-from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.roles import (
     ROLES,
     Example,
@@ -21,7 +22,6 @@ from core.roles import (
     role_inputs,
     score_roles,
 )
-from core.trace import Kind
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.runtime.threads import one_thread

@@ -26,13 +26,18 @@ API = {  # the page, its title, and the modules of core that it shows
     ),
     "trace": (
         "Traces and pictures",
-        ("core.trace", "core.show", "core.map_transform", "core.analysis"),
+        (
+            "core.interpret.trace",
+            "core.show",
+            "core.interpret.map_transform",
+            "core.interpret.trace",
+        ),
     ),
     "pretrained": (
         "Pretrained models",
         (
             "core.pretrained",
-            "core.pretrained.evidence",
+            "core.interpret.evidence",
             "core.pretrained.generate",
             "core.pretrained.export",
         ),
@@ -49,7 +54,7 @@ API = {  # the page, its title, and the modules of core that it shows
             "core.runs.tensorboard",
         ),
     ),
-    "decoding": ("Decoding", ("core.decoding",)),
+    "decoding": ("Decoding", ("core.models.decoding",)),
     "claims": ("Claims", ("core.claims.base",)),
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret.trace import AttentionMap, AttentionTrace
 
 WORDS = [
     "[CLS]",

@@ -10,7 +10,7 @@ import streamlit as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.trace import AttentionMap, AttentionTrace  # noqa: E402
+from core.interpret.trace import AttentionMap, AttentionTrace  # noqa: E402
 from dashboard.draw.attention_view import (
     Patches,
     attention_view,  # noqa: E402

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.show import show, show_maps
-from core.trace import AttentionMap, AttentionTrace
 from dashboard.draw import html_file
 from dashboard.draw.html_file import Part, page_html, trace_html
 

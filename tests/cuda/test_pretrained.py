@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from core.decoding import SearchSettings
-from core.finetune.config import FineTuneConfig
-from core.finetune.run import create, work
+from core.interpret.attribution import attribute_logit
+from core.interpret.circuits import read_heads, read_vocabularies
+from core.interpret.evidence import Question, ask, measure_contributions
+from core.interpret.lens import read_lens
+from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
+from core.interpret.weight_breakdown import break_down_weight, layer_attentions
+from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, read
-from core.pretrained.circuits import read_heads, read_vocabularies
-from core.pretrained.evidence import Question, ask, measure_contributions
-from core.pretrained.evidence.attribution import attribute_logit
-from core.pretrained.evidence.lens import read_lens
-from core.pretrained.evidence.patching import estimate_heads, pair_of, patch, patch_source
+from core.pretrained.finetune import FineTuneConfig
+from core.pretrained.finetune_run import create, fine_tune
 from core.pretrained.generate import generate
 from core.pretrained.load import LAB_MODELS
-from core.pretrained.weight_breakdown import break_down_weight, layer_attentions
 from core.roles.repeats import score_repeats
 from core.runs.machine import machine
 from tests.cases import each
@@ -115,6 +115,6 @@ def test_a_lab_model_is_tuned(tmp_path):
         "pairs", pairs, str(LAB_MODELS / "numbers"), epochs=3, batch_size=4, device="cuda"
     )
     run = create(config, tmp_path)
-    assert work(run, lambda: False)[0] == "finished"
+    assert fine_tune(run, lambda: False)[0] == "finished"
     records = run.records()
     assert records[-1].loss < records[0].loss and run.metadata()["machines"] == [machine("cuda")]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import Prompt, Sampling, beam, greedy, sample
 from core.models import ModelConfig
+from core.models.decoding import Prompt, Sampling, beam, greedy, sample
 from core.runs.runs import Run, create_run
 from core.runs.worker import _train
 from core.tasks import TASKS, TaskConfig, make_task

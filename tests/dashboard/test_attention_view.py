@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret.trace import AttentionMap, AttentionTrace
 from dashboard.draw import attention_view as payload
 from dashboard.draw.attention_view import (
     Blocks,
@@ -191,7 +191,7 @@ def script():
     import numpy as np
     import streamlit as st
 
-    from core.trace import AttentionMap, AttentionTrace
+    from core.interpret.trace import AttentionMap, AttentionTrace
     from dashboard.draw.attention_view import attention_view
 
     weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
@@ -278,7 +278,7 @@ def pinned_script():
     import numpy as np
     import streamlit as st
 
-    from core.trace import AttentionMap, AttentionTrace
+    from core.interpret.trace import AttentionMap, AttentionTrace
     from dashboard.draw.attention_view import attention_view
 
     names = tuple(map(str, range(st.session_state.get("size", 9))))

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from core.attention import Attention
-from core.decoding.with_cache import write
 from core.models import cards as sizes
 from core.models.cards import card
-from core.pretrained.lab_decoder import SEEDED, TRAINED, load_lab_decoder
+from core.models.decoding import write
+from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from dashboard.views.cache import compute, measurement, page, paging
 from dashboard.views.cache.decoding import MOST, PROMPT, measure
 from tests.cases import each

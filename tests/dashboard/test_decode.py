@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from core.decoding import Prompt, SearchSettings, Tree, beam
-from core.decoding.tree import Candidate
 from core.models import ModelConfig, Shape, build_model
+from core.models.decoding import Candidate, Prompt, SearchSettings, Tree, beam
 from dashboard.draw import drawings
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars

@@ -5,8 +5,7 @@ import re
 import pytest
 import torch
 
-from core.decoding import Hypothesis, Tree
-from core.decoding.tree import Candidate
+from core.models.decoding import Candidate, Hypothesis, Tree
 from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on

@@ -16,8 +16,8 @@ from streamlit.runtime.session_manager import SessionInfo
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from core import memory
+from core.interpret.evidence import Question
 from core.pretrained import ModelInputs
-from core.pretrained.evidence import Question
 from core.runs import worker
 from dashboard.runtime import jobs
 from dashboard.server import cache, idle

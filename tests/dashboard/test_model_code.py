@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from core.interpret.evidence import Question
 from core.pretrained import ModelInputs, Reading, example_inputs
 from core.pretrained.arrays import read_arrays
-from core.pretrained.evidence import Question
-from core.pretrained.model_storage import model_folder
+from core.pretrained.hub import model_folder
 from core.pretrained.reading import sampling_rate
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of, uploads
 from dashboard.widgets.model_picker.code import import_block, model_code, question_code
@@ -115,9 +115,9 @@ def test_imports_are_sorted_and_each_module_stands_once():
         "from pathlib import Path",
         "import numpy as np",
         "from core.pretrained import ModelInputs",
-        "from core.flow import flow",
+        "from core.interpret.trace import flow",
     }
     assert import_block(lines) == (
-        "from pathlib import Path\n\nimport numpy as np\n\nfrom core.flow import flow\n"
+        "from pathlib import Path\n\nimport numpy as np\n\nfrom core.interpret.trace import flow\n"
         "from core.pretrained import ModelInputs, read"
     )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig, Choice
-from core.sentence import MAX_TOKENS, SENTENCE, embed, labels, tokenize
+from core.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokenize
 from dashboard.draw.formats import number
 from dashboard.draw.step_view import (
     LIST_KEYS,

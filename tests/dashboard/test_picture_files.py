@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pypdf import PdfReader
 
-from core.trace import AttentionMap, AttentionTrace
+from core.interpret.trace import AttentionMap, AttentionTrace
 from dashboard.draw import html_file
 from dashboard.draw.curves import Curve, step_chart
 from dashboard.draw.drawings import stacks_svg

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.map_transform import MapTransform, transform_map
+from core.interpret.map_transform import MapTransform, transform_map
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import Array, Line, ModelInputs
-from core.trace import AttentionMap, AttentionTrace
 from dashboard.views.pretrained.compute import (
     COREFERENCE,
     TraceView,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.attention.presets import PRESETS
-from core.decoding import SearchSettings
 from core.models import ModelConfig
+from core.models.decoding import SearchSettings
 from core.tasks import TASKS, TaskConfig
 from core.training import RunConfig
 from dashboard.draw.scripts import WIDTH, Cell, Script, source_of

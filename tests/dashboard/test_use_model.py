@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from core.interpret.evidence import Effect, Question
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.answers import Candidate, answer
-from core.pretrained.evidence import Effect, Question
 from dashboard.draw.formats import distinct
 from dashboard.draw.palette import LIGHT_INK
 from dashboard.views.use_model import compute, page, text

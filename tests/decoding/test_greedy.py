@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import greedy
 from core.models import ModelConfig, Shape, build_model
+from core.models.decoding import greedy
 from tests.cases import each
 
 MODELS = {

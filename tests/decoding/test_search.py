@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import (
+from core.models import ModelConfig, Shape, build_model
+from core.models.decoding import (
     EOS,
     ROOT,
     Prompt,
@@ -18,7 +19,6 @@ from core.decoding import (
     sample,
     sample_steps,
 )
-from core.models import ModelConfig, Shape, build_model
 from tests.cases import each
 
 KINDS = {

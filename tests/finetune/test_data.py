@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from core.entries import ConfigError
-from core.finetune.config import own_rows
-from core.finetune.data import parse
+from core.pretrained.finetune import own_rows, parse
 
 GOOD = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
 

@@ -6,12 +6,9 @@ import pytest
 import torch
 
 from core.entries import ConfigError
-from core.finetune import run as running
-from core.finetune.build import build
-from core.finetune.config import FineTuneConfig
-from core.finetune.data import parse
-from core.finetune.measure import classes, inputs, targets
-from core.finetune.run import Course, about, create, work
+from core.pretrained import finetune_run as running
+from core.pretrained.finetune import FineTuneConfig, build, parse
+from core.pretrained.finetune_run import Course, about, classes, create, fine_tune, inputs, targets
 from core.runs.machine import line, machine
 from core.training.config import resolve_device
 from dashboard.runtime.run_data import summarize
@@ -40,7 +37,7 @@ def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(
 
 def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, translator, monkeypatch):
     rows = parse("classify", config.data)
-    monkeypatch.setattr("core.finetune.build.resolve_device", lambda name: "meta")
+    monkeypatch.setattr("core.pretrained.finetune.resolve_device", lambda name: "meta")
     learner = build(config, rows)
     assert learner.device.type == "meta" == classes(learner, rows.held_out).device.type
     assert {value.device.type for value in inputs(learner, ["the sun"]).values()} == {"meta"}
@@ -64,7 +61,7 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
 
 def test_the_machine_is_written_down_and_told(config, tmp_path):
     run = create(replace(config, device="cpu"), tmp_path)
-    assert work(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [
+    assert fine_tune(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [
         machine("cpu")
     ]
     where = line(run.metadata()["machines"])

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from core.finetune.config import FineTuneConfig
-from core.finetune.measure import trace_of
-from core.finetune.run import about, create, result, work
 from core.pretrained import ModelInputs, load_folder, read
+from core.pretrained.finetune import FineTuneConfig
+from core.pretrained.finetune_run import about, create, fine_tune, result, trace_of
 from tests.tiny_models import SENTENCE, save
 
 LABELS = "text,label\n" + "\n".join(
@@ -30,7 +29,7 @@ def test_labels(family, tmp_path):
     folder = save(family, tmp_path / family)
     config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=1, batch_size=6)
     run = create(config, tmp_path)
-    state, words = work(run, lambda: False)
+    state, words = fine_tune(run, lambda: False)
     assert state == "finished", words
     tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
     assert tuned.head == "classify" and tuned.model.config.id2label == {0: "green", 1: "small"}
@@ -44,7 +43,7 @@ def test_pairs(family, tmp_path):
         FineTuneConfig("pairs", PAIRS, str(folder), watch="the small dog", epochs=2, batch_size=4),
         tmp_path,
     )
-    state, words = work(run, lambda: False)
+    state, words = fine_tune(run, lambda: False)
     assert state == "finished", words
     records = run.records()
     assert records[-1].loss < records[0].loss

@@ -9,12 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertForTokenClassification
 
-from core.finetune import __main__ as shell
-from core.finetune.build import build
-from core.finetune.config import FineTuneConfig
-from core.finetune.data import parse
-from core.finetune.run import about, config_of, create, result, work
 from core.pretrained import ModelInputs, answer, load_folder
+from core.pretrained import finetune_run as shell
+from core.pretrained.finetune import FineTuneConfig, build, parse
+from core.pretrained.finetune_run import about, config_of, create, fine_tune, result
 from core.runs.runs import Run, list_runs
 
 
@@ -26,7 +24,7 @@ def classifier(encoder, colours, tmp_path_factory) -> Path:
         "classify", colours, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2
     )
     run = create(config, home)
-    assert work(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
+    assert fine_tune(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
     folder = result(run)
     assert folder is not None
     weights = load_file(folder / "model.safetensors")
@@ -55,7 +53,7 @@ def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(
         FineTuneConfig("classify", colours, str(classifier), layers=0, epochs=1, batch_size=8),
         tmp_path,
     )
-    work(run, lambda: False)
+    fine_tune(run, lambda: False)
     first, last = run.records()[0], run.records()[-1]
     assert (first.exact, last.exact, about(run)["new_head"]) == (1.0, 1.0, False)
     assert about(run)["labels"] == ["redy", "bluey"] and last.balanced == 1.0
@@ -130,7 +128,7 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(
     run = create(
         FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path
     )
-    state, words = work(run, lambda: False)
+    state, words = fine_tune(run, lambda: False)
     assert state == "finished" and run.records()[-1].exact == 1.0, words
 
 
@@ -140,7 +138,7 @@ def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, 
     )
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
-    assert (config_of(run).model, work(run, lambda: False)[0]) == (str(classifier), "finished")
+    assert (config_of(run).model, fine_tune(run, lambda: False)[0]) == (str(classifier), "finished")
     run.set_status("finished", "Finished.")
     app.run()
     assert not app.exception

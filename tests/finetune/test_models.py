@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 
 from core.entries import ConfigError
-from core.finetune.config import LAB, MINILM, FineTuneConfig, usual
-from core.finetune.models import check_model, name_of, resolve
-from core.finetune.run import config_of, create
-from core.pretrained import PretrainedError, model_storage
+from core.pretrained import PretrainedError, hub
+from core.pretrained.finetune import (
+    LAB,
+    MINILM,
+    FineTuneConfig,
+    check_model,
+    name_of,
+    resolve,
+    usual,
+)
+from core.pretrained.finetune_run import config_of, create
 from core.pretrained.load import LAB_MODELS
 from core.runs.runs import list_runs
 from tests.tiny_models import save
@@ -21,7 +28,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def stored(encoder, monkeypatch, tmp_path) -> Path:
     """The tiny encoder as a model of the hub that was fetched before."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    folder = model_storage.model_folder("someone/tiny", COMMIT)
+    folder = hub.model_folder("someone/tiny", COMMIT)
     shutil.copytree(encoder, folder)
     return folder
 
@@ -65,7 +72,7 @@ def test_what_is_missing_is_said(encoder, colours, tmp_path, monkeypatch):
     shutil.copytree(encoder, bare, ignore=shutil.ignore_patterns("token*"))
     with pytest.raises(PretrainedError, match="bare has no readable tokenizer"):
         create(FineTuneConfig("classify", colours, str(bare)), tmp_path)
-    monkeypatch.setattr(model_storage, "free_memory", lambda: 1000)
+    monkeypatch.setattr(hub, "free_memory", lambda: 1000)
     with pytest.raises(PretrainedError, match="of memory for training, and 1 kB is free"):
         check_model(str(encoder), "classify")
 

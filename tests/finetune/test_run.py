@@ -10,12 +10,20 @@ import torch
 from safetensors.torch import load_file
 
 from core.entries import ConfigError
-from core.finetune.build import build, count
-from core.finetune.config import FineTuneConfig
-from core.finetune.data import Pair, parse
-from core.finetune.measure import measure, targets, trace_of
-from core.finetune.run import Course, about, config_of, create, last_checkpoint, result, work
 from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
+from core.pretrained.finetune import FineTuneConfig, Pair, build, count, parse
+from core.pretrained.finetune_run import (
+    Course,
+    about,
+    config_of,
+    create,
+    fine_tune,
+    last_checkpoint,
+    measure,
+    result,
+    targets,
+    trace_of,
+)
 from core.runs.runs import size
 from core.training.record import Record
 from tests.cases import each
@@ -56,7 +64,7 @@ def pairs(translator) -> FineTuneConfig:
 def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     run = create(config, tmp_path)
     output: list[Record] = []
-    state, words = work(run, never, output.append)
+    state, words = fine_tune(run, never, output.append)
     records = run.records()
     steps = 12 * math.ceil(33 / 8)
     assert (state, records[-1].step, records[-1].final) == ("finished", steps, True), words
@@ -72,7 +80,7 @@ def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_sai
     config, encoder, tmp_path
 ):
     run = create(config, tmp_path)
-    work(run, never)
+    fine_tune(run, never)
     tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
     assert (tuned.head, result(run).name) == ("classify", f"{encoder.name}-tuned")
     for example in last.examples:
@@ -88,7 +96,7 @@ def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_sai
 @pytest.mark.parametrize(("layers", "learning"), [(0, set()), (1, {1}), (6, {0, 1})])
 def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning):
     run = create(replace(config, layers=layers, epochs=2), tmp_path)
-    work(run, never)
+    fine_tune(run, never)
     before, after = (
         load_file(encoder / "model.safetensors"),
         load_file(result(run) / "model.safetensors"),
@@ -110,7 +118,7 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
     """The oracle is a plain loop in PyTorch: the rows all in one batch, one step of AdamW."""
     config = replace(config, epochs=1, batch_size=64, layers=2, learning_rate=1e-3)
     run = create(config, tmp_path)
-    work(run, never)
+    fine_tune(run, never)
     rows = parse("classify", colours)
     plain = build(config, rows)
     plain.model.hidden_dropout_prob = 0.0
@@ -134,7 +142,7 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
 def test_stop_keeps_what_was_reached(config, tmp_path):
     run = create(config, tmp_path)
     data = iter([False] * 7)
-    state, words = work(run, lambda: next(data, True))
+    state, words = fine_tune(run, lambda: next(data, True))
     assert (state, words) == ("stopped", "Stopped; everything up to step 8 is saved.")
     assert result(run) is not None and not (run.path / "trainer").exists()
 
@@ -142,7 +150,7 @@ def test_stop_keeps_what_was_reached(config, tmp_path):
 def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
     config = replace(config, epochs=4)
     whole, paused = create(config, tmp_path / "whole"), create(config, tmp_path / "paused")
-    work(whole, never)
+    fine_tune(whole, never)
     data = iter([False] * 9)
 
     def pause() -> bool:
@@ -150,10 +158,10 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
             paused.request_stop("pause")
         return bool(paused.stop_request())
 
-    assert work(paused, pause)[0] == "paused" and result(paused) is None
+    assert fine_tune(paused, pause)[0] == "paused" and result(paused) is None
     assert (paused.path / "trainer").exists() and size(paused) > size(whole) / 2
     paused.requeue()
-    assert work(paused, never)[0] == "finished"
+    assert fine_tune(paused, never)[0] == "finished"
     assert [(r.step, r.exact) for r in paused.records()] == [
         (r.step, r.exact) for r in whole.records()
     ]
@@ -169,18 +177,18 @@ def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records
 ):
     run = create(config, tmp_path)
     run.request_stop("pause")
-    assert work(run, never)[0] == "paused"
+    assert fine_tune(run, never)[0] == "paused"
     records = run.records()
     flip(last_checkpoint(run) / name, random.Random(3))
     run.requeue()
     with pytest.raises(ValueError, match="changed after they were saved"):
-        work(run, never)
+        fine_tune(run, never)
     assert run.records() == records and records
 
 
 def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
     run = create(replace(config, epochs=100, seconds=1.0), tmp_path)
-    state, words = work(run, never)
+    state, words = fine_tune(run, never)
     assert state == "finished" and "The time limit of 1 s ended it before step 500" in words
     assert run.records()[-1].capped and not any(record.capped for record in run.records()[:-1])
     assert run.records()[-1].final and run.records()[-1].step < about(run)["steps"]
@@ -195,7 +203,7 @@ def test_a_loss_that_is_no_number_ends_it_with_words(config, tmp_path):
 
 def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     run = create(pairs, tmp_path)
-    state, words = work(run, never)
+    state, words = fine_tune(run, never)
     first, last = run.records()[0], run.records()[-1]
     assert state == "finished", words
     assert set(about(run)["new_words"]) == {"uno", "due"}
@@ -261,5 +269,5 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path)
     with pytest.raises(ConfigError, match="not one of the sources"):
         create(replace(pairs, watch="no such source"), tmp_path)
     with pytest.raises(PretrainedError, match="cannot learn pairs"):
-        work(create(replace(config, task="pairs", watch=""), tmp_path), never)
+        fine_tune(create(replace(config, task="pairs", watch=""), tmp_path), never)
     assert not list(tmp_path.iterdir())

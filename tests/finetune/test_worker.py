@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from core.finetune.config import FineTuneConfig
-from core.finetune.run import create, result
+from core.pretrained.finetune import FineTuneConfig
+from core.pretrained.finetune_run import create, result
 from core.runs import worker
 from core.runs.runs import list_runs
 from dashboard.runtime import jobs
@@ -46,7 +46,7 @@ def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(
     encoder, colours, tmp_path, worker_here, capsys
 ):
     (tmp_path / "rows.csv").write_text(colours, encoding="utf-8")
-    command = ["core.finetune", "classify", "--data", str(tmp_path / "rows.csv")]
+    command = ["core.pretrained.finetune_run", "classify", "--data", str(tmp_path / "rows.csv")]
     assert run_command(*command, str(tmp_path / "run"), "--model", str(encoder)) == 0
     printed = capsys.readouterr().out
     assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed

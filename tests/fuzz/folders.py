@@ -18,9 +18,9 @@ from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
 from core.corpus.config import CorpusConfig
 from core.entries import ConfigError
-from core.finetune.config import FineTuneConfig, own_rows
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder, read
+from core.pretrained.finetune import FineTuneConfig, own_rows
 from core.pretrained.generate import SearchSettings, generate
 from core.runs import archive
 from core.runs.runs import Run

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from core.entries import ConfigError
-from core.finetune.config import FineTuneConfig
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder
 from core.pretrained.example_inputs import decode_picture, decode_wav
+from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.hub import parse
 from core.runs.runs import create_run
 from core.runs.worker import work

@@ -14,8 +14,8 @@ from core.attention import PRESETS, ConfigError
 from core.attention.formula import FormulaError, parse
 from core.entries import Choice
 from core.pretrained import PretrainedError
+from core.pretrained.hub import model_folder, storage_folder
 from core.pretrained.hub import parse as parse_hub
-from core.pretrained.model_storage import model_folder, storage_folder
 from dashboard.runtime import mechanism_codec as codec
 from dashboard.ui.lessons import (
     LessonError,

@@ -17,11 +17,10 @@ from PIL import Image
 from safetensors.numpy import save
 
 from core.entries import ConfigError
-from core.finetune.config import own_rows
-from core.finetune.data import parse
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
+from core.pretrained.finetune import own_rows, parse
 from core.roles.conllu import OWN as CONLLU
 from core.roles.conllu import parse_conllu
 from core.tasks import TaskConfig, make_task, samples

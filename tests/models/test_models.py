@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import greedy
 from core.entries import Choice, ConfigError
 from core.models import ModelConfig, Seq2Seq, Shape, build_model
 from core.models.config import RECURRENT
+from core.models.decoding import greedy
 from core.tasks import PAD, TaskConfig, make_task
 from tests.cases import each, instance
 

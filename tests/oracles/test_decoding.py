@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import (
+from core.models import EncoderOutput, ModelConfig, Seq2Seq, Shape, build_model
+from core.models.decoding import (
     Prompt,
     Sampling,
     beam,
     force_tokens,
+    keep_top_k,
+    keep_top_p,
     no_repeat,
     penalty,
     sample,
-    top_k,
-    top_p,
 )
-from core.models import EncoderOutput, ModelConfig, Seq2Seq, Shape, build_model
 from tests.cases import each
 
 VOCAB, EOS, START = 9, 2, 1
@@ -122,14 +122,14 @@ LOGITS = torch.randn(5, 23, generator=torch.Generator().manual_seed(4)) * 3
 def test_top_k_is_that_of_hugging_face(k):
     from transformers import TopKLogitsWarper
 
-    assert torch.equal(top_k(LOGITS, k), TopKLogitsWarper(k)(None, LOGITS))
+    assert torch.equal(keep_top_k(LOGITS, k), TopKLogitsWarper(k)(None, LOGITS))
 
 
 @each("p", [0.01, 0.3, 0.7, 0.95, 0.999])
 def test_top_p_is_that_of_hugging_face(p):
     from transformers import TopPLogitsWarper
 
-    assert torch.equal(top_p(LOGITS, p), TopPLogitsWarper(p)(None, LOGITS))
+    assert torch.equal(keep_top_p(LOGITS, p), TopPLogitsWarper(p)(None, LOGITS))
 
 
 def test_the_order_of_the_three_is_that_of_hugging_face():

@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 from core.corpus import MEASURES, CorpusConfig
 from core.corpus.measures import COPYING
 from core.corpus.run import corpora_folder, create, load, work
+from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.pretrained import load_lab_model
-from core.pretrained.circuits import copying_scores, read_heads, read_vocabularies
 from core.runs.runs import Run, list_runs
 from dashboard.draw.formats import number
 from dashboard.runtime import jobs

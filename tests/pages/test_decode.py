@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from core.decoding import Prompt, beam
 from core.models import ModelConfig
+from core.models.decoding import Prompt, beam
 from core.runs.runs import create_run
 from core.tasks import Task, TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.interpret.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from core.pretrained import ModelInputs
-from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from dashboard.draw.grids import short
 from dashboard.ui import progress
 from dashboard.views.evidence import heads, maps, tokens
@@ -316,7 +316,7 @@ def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
 
 
 def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
-    monkeypatch.setattr("core.pretrained.evidence.contributions.free_memory", lambda: 10_000)
+    monkeypatch.setattr("core.interpret.evidence.free_memory", lambda: 10_000)
     text = {"inside:text": "the dark river . the dark"}
     assert "The gradient is left out" in captions(shown(app, "induction", **text))
     assert "Gradient" not in fact_text(app) and "Written" in fact_text(app)

@@ -5,10 +5,8 @@ from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
-from core.finetune.build import build
-from core.finetune.config import usual
-from core.finetune.data import parse
-from core.finetune.run import config_of, create
+from core.pretrained.finetune import build, parse, usual
+from core.pretrained.finetune_run import config_of, create
 from core.runs.runs import list_runs
 from core.training import Record
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS

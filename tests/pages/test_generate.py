@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from core.interpret.trace import (
+    induction_score,
+    most_informative_head,
+    uniform_induction_score,
+)
 from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.example_inputs import text_of
 from core.pretrained.generate import (
@@ -15,11 +20,6 @@ from core.pretrained.generate import (
     generate,
     prepare_generation,
     score_continuation,
-)
-from core.pretrained.induction_scores import (
-    induction_score,
-    most_informative_head,
-    uniform_induction_score,
 )
 from dashboard.draw.formats import number
 from dashboard.views.generate import compute, page

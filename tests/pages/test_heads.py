@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from core.analysis import entropy
 from core.attention import Attention, AttentionConfig
+from core.interpret.trace import entropy
 from core.pretrained import layer_qkv, load_minilm
 from core.seeding import pooled_layer
-from core.sentence import SENTENCE
+from core.tokens import SENTENCE
 from dashboard.draw.formats import byte_size, number
 from dashboard.views.heads import compute, maps, minilm, page, text
 from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls

@@ -154,7 +154,7 @@ def test_a_link_that_names_nothing_is_said(app, name):
 def test_a_link_to_another_computer_is_not_followed(app, name, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     monkeypatch.setattr(
-        "core.pretrained.model_storage.check_folder", lambda *_: pytest.fail("it was looked at")
+        "core.pretrained.hub.check_folder", lambda *_: pytest.fail("it was looked at")
     )
     app.query_params["inside:model"] = name
     app.run()

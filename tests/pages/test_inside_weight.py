@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.interpret.weight_breakdown import break_down_weight
 from core.pretrained import ModelInputs, load_minilm, read
-from core.pretrained.weight_breakdown import break_down_weight
 from dashboard.draw.formats import number
 from dashboard.views.inside_weight import compute, controls, page, text
 from dashboard.views.inside_weight.compute import Cell

@@ -6,9 +6,9 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.interpret.attribution import attribute_logit
+from core.interpret.evidence import Question, ask
 from core.pretrained import ModelInputs, load_lab_model
-from core.pretrained.evidence import Question, ask
-from core.pretrained.evidence.attribution import attribute_logit
 from dashboard.draw.formats import number, signed
 from dashboard.views.lens.compute import ATTRIBUTED, LENS
 from tests.pages.app import app_at, captions, open_at, page_text, query_value
@@ -157,7 +157,7 @@ def test_a_large_model_waits_for_a_press_and_goes_on_where_it_was(view, key, fir
     for place in ("lens.when", "lens.who"):
         monkeypatch.setattr(f"dashboard.views.{place}.UNASKED", 0)
     monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)
-    monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
+    monkeypatch.setattr("core.interpret.lens.CELLS", 1)
     app = open_at(
         "lens", **{"lens:view": view, "inside:text": "the young dog saw the old king . the young"}
     )

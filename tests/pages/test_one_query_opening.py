@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.sentence import SENTENCE
+from core.tokens import SENTENCE
 from dashboard.draw.formats import number
 from tests.cases import each
 from tests.pages.app import live, query_value

@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained.evidence import patching
+from core.interpret import patching
 from tests.pages.app import app_at, open_at, page_text
 
 

@@ -15,13 +15,10 @@ import pytest
 import torch
 import transformers
 
-from core.flow import graph, rollout
 from core.hooks import hooked
-from core.pretrained import Array, PretrainedError, encode, forward, read
-from core.pretrained.attention_recorder import repeat_kv
-from core.pretrained.base import first_line
-from core.pretrained.circuits import Composer, copying_scores, read_heads, read_vocabularies
-from core.pretrained.evidence import (
+from core.interpret.attribution import attribute_logit
+from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
+from core.interpret.evidence import (
     Question,
     ablate_heads,
     ask,
@@ -31,10 +28,13 @@ from core.pretrained.evidence import (
     output_matrix,
     token_scores,
 )
-from core.pretrained.evidence.attribution import attribute_logit
-from core.pretrained.evidence.lens import follow_tokens, layers_of, read_lens
-from core.pretrained.evidence.patching import estimate_heads, pair_of, patch_source
-from core.pretrained.weight_breakdown import break_down_weight, layer_attentions
+from core.interpret.lens import follow_tokens, layers_of, read_lens
+from core.interpret.patching import estimate_heads, pair_of, patch_source
+from core.interpret.trace import graph, rollout
+from core.interpret.weight_breakdown import break_down_weight, layer_attentions
+from core.pretrained import Array, PretrainedError, encode, forward, read
+from core.pretrained.attention_recorder import repeat_kv
+from core.pretrained.base import first_line
 from tests.cases import each
 from tests.pretrained.test_architectures import DRAWN, EXPECTED, GIVEN, built
 

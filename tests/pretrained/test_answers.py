@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from core.interpret.evidence import Question, ask
 from core.pretrained import ModelInputs, PretrainedError, encode
 from core.pretrained.answers import (
     answer,
@@ -12,7 +13,6 @@ from core.pretrained.answers import (
     mask_word,
     top_candidates,
 )
-from core.pretrained.evidence import Question, ask
 from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
 

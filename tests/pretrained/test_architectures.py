@@ -22,12 +22,15 @@ from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
 from core.pretrained import Array, ModelInputs, PretrainedError, encode, forward, read
+from core.pretrained.answers import task_of
 from core.pretrained.base import first_line, text_config
-from core.pretrained.decoder_adapter import WRONG_CACHES, DecoderAdapter
-from core.pretrained.generate import prepare_generation, score_continuation
-from core.pretrained.load import load_folder, prepare_model
-from core.pretrained.model_files import refuse_config
-from core.pretrained.model_tasks import task_of
+from core.pretrained.generate import (
+    WRONG_CACHES,
+    DecoderAdapter,
+    prepare_generation,
+    score_continuation,
+)
+from core.pretrained.load import load_folder, prepare_model, refuse_config
 from tests.cases import each
 from tests.tiny_architectures import (
     ARCHITECTURES,

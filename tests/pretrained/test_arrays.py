@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from core.interpret.trace import AttentionTrace
 from core.pretrained import PretrainedError, load_lab_model, read
 from core.pretrained.arrays import read_arrays
-from core.trace import AttentionTrace
 from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
 

@@ -7,24 +7,25 @@ import pytest
 import torch
 from torch import nn
 
-from core.pretrained import ModelInputs, PretrainedError, load_lab_model, read
-from core.pretrained.circuits import (
+from core.interpret.circuits import (
+    KINDS,
     Composer,
+    CompositionKind,
     HeadMatrices,
     Vocabularies,
     composition,
     compositions,
     copying_scores,
     effective_rank,
+    norm_gain,
     ov_factors,
     qk_factors,
     random_composition,
     read_heads,
     read_vocabularies,
 )
-from core.pretrained.circuits.composition import KINDS, CompositionKind
-from core.pretrained.circuits.heads import norm_gain
-from core.pretrained.evidence.patching import pair_of, patch, ranked
+from core.interpret.patching import pair_of, patch, ranked
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model, read
 from tests.cases import each
 from tests.tiny_models import given, tiny
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from core.models.decoding import SearchSettings
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.base import first_line
-from core.pretrained.generate import SearchSettings, generate
-from core.pretrained.model_files import MOST_PARTS, counts
-from core.pretrained.model_storage import check_folder
+from core.pretrained.generate import generate
+from core.pretrained.hub import check_folder
+from core.pretrained.load import MOST_PARTS, counts
 from tests.cases import each
 from tests.tiny_architectures import CONFIG_MAPPING, default
 from tests.tiny_models import given, save

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from core.pretrained import ModelInputs, answer, read
-from core.pretrained.attention_recorder import record_attention
-from core.pretrained.devices import to_cpu, to_device
+from core.pretrained.attention_recorder import record_attention, to_cpu, to_device
 from core.pretrained.reading import encode, forward
 from tests.tiny_models import SENTENCE, given, plain, tiny
 

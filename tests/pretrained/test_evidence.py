@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from core import ranks
-from core.pretrained import ModelInputs, PretrainedError, forward, load_minilm, read
-from core.pretrained.answers import answer_of
-from core.pretrained.evidence import (
+from core.interpret.evidence import (
     Question,
     ablate_heads,
     answering_rows,
@@ -22,9 +20,11 @@ from core.pretrained.evidence import (
     measure_contributions,
     output_matrix,
     single_heads,
-    token_scores,
-)  # fmt: skip
-from core.pretrained.layers import _is_transposed
+    token_scores,  # fmt: skip
+)
+from core.pretrained import ModelInputs, PretrainedError, forward, load_minilm, read
+from core.pretrained.answers import answer_of
+from core.pretrained.attention_recorder import _is_transposed
 from tests.cases import each
 from tests.tiny_models import READABLE, SENTENCE, given, tiny
 

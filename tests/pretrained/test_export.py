@@ -12,22 +12,21 @@ import torch
 from huggingface_hub import ModelCard
 
 from core.attention import Choice
-from core.decoding.greedy import greedy
 from core.models import ModelConfig, build_model
+from core.models.decoding import greedy
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.export import (
     check_logits,
+    code_of,
     export,
     export_zip,
     hf_inputs,
     main,
-    tokenizer_of,
     vocabulary_words,
+    word_tokenizer,
 )
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import LAB_MODELS
-from core.pretrained.model_card import code_of
-from core.pretrained.model_card import main as write_cards
 from core.runs.machine import line
 from core.runs.runs import create_run
 from core.runs.worker import work
@@ -271,7 +270,7 @@ def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
 )
 def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
     task = make_task(task)
-    tokenizer = tokenizer_of(task, Vocabulary(vocabulary_words(task)), 40)
+    tokenizer = word_tokenizer(task, Vocabulary(vocabulary_words(task)), 40)
     assert tokenizer.convert_ids_to_tokens(tokenizer(typed)["input_ids"]) == tokens
 
 
@@ -293,7 +292,7 @@ def run(tmp_path_factory):
 
 
 def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
-    assert main([str(run.path), str(tmp_path / "out")]) == 0
+    assert main(["export", str(run.path), str(tmp_path / "out")]) == 0
     assert str(tmp_path / "out") in capsys.readouterr().out
     pretrained = load_folder(tmp_path / "out", "two")
     assert (pretrained.head, pretrained.reads, pretrained.recordable) == ("seq2seq", "pair", True)
@@ -368,7 +367,7 @@ def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(
     name, tmp_path, capsys, monkeypatch
 ):
     task, _, vocabulary, twin = made(name)
-    tokenizer = None if task.shape.input == "patches" else tokenizer_of(task, vocabulary, 99)
+    tokenizer = None if task.shape.input == "patches" else word_tokenizer(task, vocabulary, 99)
     for part in filter(None, (twin, tokenizer)):
         part.save_pretrained(tmp_path)
     code = code_of(task, twin, tokenizer)
@@ -392,7 +391,7 @@ def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
     assert card.data.license == "mit" and "seconds" not in card.text
     again = tmp_path / name
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("README.md"))
-    write_cards([str(again), "--license", "mit"])
+    main(["model-card", str(again), "--license", "mit"])
     assert figures((again / "README.md").read_text("utf-8")) == figures(text)
 
 
@@ -416,7 +415,7 @@ def run_code(code: str, capsys: pytest.CaptureFixture) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [(["no-such-run", "out"], "There is no run no-such-run")]
+    ("arguments", "words"), [(["export", "no-such-run", "out"], "There is no run no-such-run")]
 )
 def test_a_run_that_is_not_there_is_told(arguments, words, capsys):
     assert main(arguments) == 1

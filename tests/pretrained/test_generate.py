@@ -9,10 +9,9 @@ import pytest
 import torch
 import transformers
 
-from core.decoding import Sampling
+from core.models.decoding import Sampling, SearchSettings
 from core.pretrained import PretrainedError, read
 from core.pretrained.generate import (
-    SearchSettings,
     decode_text,
     generate,
     generate_steps,
@@ -21,7 +20,7 @@ from core.pretrained.generate import (
     step_probabilities,
     token_names,
 )
-from core.pretrained.generation_rules import end_tokens
+from core.pretrained.reading import end_tokens
 from tests.cases import each
 from tests.tiny_models import given, plain, tiny
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from safetensors.torch import load_file, save_file
 
-from core.pretrained import PretrainedError, hub, load_folder, model_storage, read
+from core.pretrained import PretrainedError, hub, load_folder, read
 from tests.cases import each
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
@@ -177,7 +177,7 @@ def test_a_download_that_is_stopped_leaves_nothing(served):
             plan, progress=lambda done: stop.set() if done > 4096 else None, stopped=stop.is_set
         )
     assert not plan.is_downloaded and not [
-        path for path in model_storage.storage_folder().rglob("*") if path.is_file()
+        path for path in hub.storage_folder().rglob("*") if path.is_file()
     ]
 
 
@@ -218,10 +218,7 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     hub.load("lab/bert", COMMIT)
     hub.download(third)
     assert (first.is_downloaded, second.is_downloaded, third.is_downloaded) == (True, False, True)
-    assert (
-        model_storage.downloaded_commits("lab/bert") == (COMMIT,)
-        and model_storage.downloaded_commits("lab/b") == ()
-    )
+    assert hub.downloaded_commits("lab/bert") == (COMMIT,) and hub.downloaded_commits("lab/b") == ()
     with pytest.raises(PretrainedError, match="no longer on this computer"):
         hub.load("lab/b", COMMIT)
     monkeypatch.setenv("ATTENTION_LAB_MODELS_MB", str(0.5 * size / 1e6))
@@ -236,7 +233,7 @@ def test_a_full_disk_and_full_memory_are_said(served, monkeypatch):
     )
     with pytest.raises(PretrainedError, match="no room"):
         hub.download(plan)
-    monkeypatch.setattr("core.pretrained.model_storage.free_memory", lambda: 10)
+    monkeypatch.setattr("core.pretrained.hub.free_memory", lambda: 10)
     with pytest.raises(PretrainedError, match="of memory"):
         hub.plan("lab/bert")
 
@@ -246,23 +243,23 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     good.mkdir()
     for name, data in bert_files().items():
         (good / name).write_bytes(data)
-    assert model_storage.check_folder(f" {good} ", 10**6) == good
+    assert hub.check_folder(f" {good} ", 10**6) == good
     for text in (tmp_path / "none", "", good / "config.json", "a\0b"):
         with pytest.raises(PretrainedError, match="no folder"):
-            model_storage.check_folder(str(text), 10**6)
+            hub.check_folder(str(text), 10**6)
     with pytest.raises(
         PretrainedError, match="no config.json, so it holds no model. Write the path"
     ):
-        model_storage.check_folder(str(tmp_path), 10**6)
+        hub.check_folder(str(tmp_path), 10**6)
     with pytest.raises(PretrainedError, match="at most 10 kB"):
-        model_storage.check_folder(str(good), 10_000)
+        hub.check_folder(str(good), 10_000)
     (good / "model.safetensors").rename(good / "pytorch_model.bin")
     with pytest.raises(PretrainedError, match="pickle"):
-        model_storage.check_folder(str(good), 10**6)
+        hub.check_folder(str(good), 10**6)
     (good / "pytorch_model.bin").rename(good / "model.safetensors")
     (good / "config.json").write_text('{"model_type": "rwkv"}', encoding="utf-8")
     with pytest.raises(PretrainedError, match="no attention to draw"):
-        model_storage.check_folder(str(good), 10**6)
+        hub.check_folder(str(good), 10**6)
 
 
 def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path):
@@ -284,6 +281,5 @@ def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path)
 
 def test_sizes_in_words():
     assert [
-        model_storage.format_bytes(size)
-        for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)
+        hub.format_bytes(size) for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)
     ] == ["1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]

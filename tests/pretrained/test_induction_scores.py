@@ -3,20 +3,17 @@
 import numpy as np
 import pytest
 
-from core.pretrained import ModelInputs, load_lab_model
-from core.pretrained.generate import (
-    SearchSettings,
-    generate,
-    prepare_generation,
-    score_continuation,
-)
-from core.pretrained.induction_scores import (
+from core.interpret.trace import (
+    AttentionMap,
+    AttentionTrace,
     count_eligible_steps,
     induction_score,
     most_informative_head,
     uniform_induction_score,
 )
-from core.trace import AttentionMap, AttentionTrace
+from core.models.decoding import SearchSettings
+from core.pretrained import ModelInputs, load_lab_model
+from core.pretrained.generate import generate, prepare_generation, score_continuation
 
 KEYS, TOKENS = (
     (7, 8, 9, 8),

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from core.pretrained import ModelInputs, PretrainedError, load_lab_model
-from core.pretrained.evidence import Question, ask
-from core.pretrained.evidence.attribution import PASSES, attribute_logit, attribute_passes
-from core.pretrained.evidence.lens import (
+from core.interpret.attribution import PASSES, attribute_logit, attribute_passes
+from core.interpret.evidence import Question, ask
+from core.interpret.lens import (
     Trajectories,
     count_parts,
     first_likeliest,
@@ -18,6 +17,7 @@ from core.pretrained.evidence.lens import (
     read_lens,
     read_stream,
 )
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from tests.cases import each
 from tests.tiny_models import FAMILIES, HEADS, given, plain, tiny
 
@@ -122,7 +122,7 @@ def test_long_inputs_are_read_in_parts(monkeypatch):
     asked = baseline("gpt2")
     whole, stream = read_lens(asked), read_stream(asked)
     assert count_parts(asked, stream) == 1
-    monkeypatch.setattr("core.pretrained.evidence.lens.CELLS", 1)
+    monkeypatch.setattr("core.interpret.lens.CELLS", 1)
     assert count_parts(asked, stream) == len(stream.states) == 3
     parts = read_lens(asked)
     assert torch.equal(whole.top, parts.top)
@@ -151,7 +151,7 @@ def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
     asked = baseline("gpt2")
     states = torch.zeros_like(read_lens(asked).states)
     monkeypatch.setattr(
-        "core.pretrained.evidence.lens._states",
+        "core.interpret.lens._states",
         lambda asked: (states, plain("gpt2")(**asked.batch).logits[0].detach()),
     )
     with pytest.raises(PretrainedError, match="cannot be read in the same way"):

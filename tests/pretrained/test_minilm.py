@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from core import analysis
+from core.interpret import trace as analysis
 from core.pretrained import PretrainedError, layer_qkv, load_folder, load_minilm, read, verify
 
 SENTENCE = "The animal didn't cross the street because it was too tired."

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, load_minilm
+from core.pretrained.answers import MODEL_TASKS, most_similar, similarities, task_of
 from core.pretrained.generate import prepare_generation
-from core.pretrained.model_tasks import MODEL_TASKS, most_similar, similarities, task_of
 from tests.cases import each
 from tests.pretrained.test_architectures import built
 from tests.tiny_models import tiny

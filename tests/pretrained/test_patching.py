@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm, read
-from core.pretrained.circuits import read_heads, read_vocabularies
-from core.pretrained.evidence.attribution import attribute_logit
-from core.pretrained.evidence.patching import (
+from core.interpret.attribution import attribute_logit
+from core.interpret.circuits import read_heads, read_vocabularies
+from core.interpret.patching import (
     agreement,
+    blocks_of,
     estimate_heads,
     pair_of,
     patch,
     patch_source,
     ranked,
 )
-from core.pretrained.evidence.sites import blocks_of
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm, read
 from core.pretrained.reading import encode, forward
 from core.tasks import TaskConfig, make_task
 from core.tasks.names import NAMES

@@ -7,11 +7,9 @@ import pytest
 
 from core.pretrained import ModelInputs, PretrainedError, load_folder, load_minilm, read
 from core.pretrained.answers import Answer, display_names
-from core.pretrained.base import first_line
+from core.pretrained.base import first_line, text_line
 from core.pretrained.generate import token_names
-from core.pretrained.image_processor import ImageProcessor
-from core.pretrained.lines import text_line
-from core.pretrained.load import max_tokens_of, positions
+from core.pretrained.load import ImageProcessor, max_tokens_of, positions
 from core.pretrained.reading import MAX_CHARACTERS, encode, sampling_rate
 from tests.cases import each
 from tests.tiny_models import OTHER, SENTENCE, save, tiny

@@ -5,19 +5,18 @@ from copy import deepcopy
 import pytest
 import torch
 
-from core.pretrained import PretrainedError, forward
-from core.pretrained.evidence import (
+from core.interpret.evidence import (
     Question,
     ablate_heads,
     ask,
+    default_quantity,
     hide_token,
     make_heads_uniform,
     measure_contributions,
-    output_id,
-    output_name,
 )
-from core.pretrained.evidence.question import Answer, default_quantity
-from core.pretrained.layers import _is_transposed
+from core.pretrained import PretrainedError, forward
+from core.pretrained.answers import Answer, output_id, output_name
+from core.pretrained.attention_recorder import _is_transposed
 from tests.cases import each
 from tests.tiny_models import SENTENCE, given, tiny
 

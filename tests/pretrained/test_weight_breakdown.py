@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from core.interpret.weight_breakdown import break_down_weight, find_layer, layer_attentions
 from core.pretrained import PretrainedError, encode, read
-from core.pretrained.weight_breakdown import break_down_weight, find_layer, layer_attentions
 from tests.cases import each
 from tests.tiny_models import READABLE, given, plain, tiny
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, Reading
-from core.trace import AttentionMap, AttentionTrace, Kind
 
 SPECIAL = ("[CLS]", "[SEP]", "[UNK]", "<s>", "</s>")
 

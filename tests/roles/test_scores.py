@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.interpret.trace import Kind
 from core.roles import ROLES, Text, clearest_example, score_roles
 from core.roles.scores import MIN_SHARE, random_rows
-from core.trace import Kind
 from tests.cases import each
 from tests.roles.readings import line, random_weights, reading, softmax
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.pretrained import PretrainedError, load_lab_model, load_minilm
-from core.pretrained.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.roles import successors
 from core.roles.successors import item_logits, score_successors, token_orders
 

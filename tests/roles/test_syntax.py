@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from core.interpret.trace import Kind
 from core.pretrained import PretrainedError, load_lab_model, load_minilm
 from core.roles.conllu import own_parses, parse_conllu
 from core.roles.relations import RELATIONS
@@ -18,7 +19,6 @@ from core.roles.syntax import (
     word_trace,
     word_weights,
 )
-from core.trace import Kind
 from tests.cases import each
 from tests.roles.test_conllu import rows
 from tests.tiny_models import tiny

@@ -3,8 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from core.decoding import greedy
 from core.models import ModelConfig, build_model
+from core.models.decoding import greedy
 from core.tasks import PAD, TaskConfig, make_task
 from core.tasks.metrics import exact_match
 from tests.cases import each

@@ -18,8 +18,8 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.layer import find_indexer
 from core.attention.masks.content import indexer_loss, selection
 from core.attention.score_block import ScoreBlock
-from core.decoding import EOS
 from core.models import ModelConfig
+from core.models.decoding import EOS
 from core.runs import archive
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run

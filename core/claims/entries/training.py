@@ -27,11 +27,11 @@ from core.claims.base import (
 )
 from core.claims.experiment import TEXT_BITS, Trained, fit, session_of, train_whole, trained
 from core.claims.sources import STAHLBERG, VASWANI, XIONG, at
-from core.decoding import Hypothesis, Prompt, beam
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.base import Seq2Seq
 from core.models.blocks import Residual
+from core.models.decoding import Hypothesis, Prompt, beam
 from core.seeding import seeded_normal
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.tasks.metrics import bleu, exact_match

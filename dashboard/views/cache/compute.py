@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from core.attention import attend
-from core.pretrained.lab_decoder import TRAINED, encode, load_lab_decoder
+from core.pretrained.hf_conversion import TRAINED, encode, load_lab_decoder
 from dashboard.server import cache
 
 MOST_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.models.cards import FORMS, MODELS, WINDOW
-from core.pretrained.lab_decoder import SEEDED, TRAINED
+from core.pretrained.hf_conversion import SEEDED, TRAINED
 from dashboard.views.cache.compute import MOST_PROMPT, STEPS, Decoding
 from dashboard.views.cache.decoding import LIMIT, MOST, PROMPT
 from dashboard.views.cache.paging import LONGEST, MOST_SEQUENCES

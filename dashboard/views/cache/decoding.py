@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from core.decoding.with_cache import Clock, Written, write
-from core.pretrained.lab_decoder import encode, load_lab_decoder
+from core.models.decoding import Clock, Written, write
+from core.pretrained.hf_conversion import encode, load_lab_decoder
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
 from dashboard.server import cache

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from core.pretrained.lab_decoder import SEEDED, TRAINED
+from core.pretrained.hf_conversion import SEEDED, TRAINED
 from dashboard.runtime.racing import machine
 from dashboard.views.cache.decoding import MOST, Pair, Written, measure
 

@@ -12,7 +12,7 @@ import streamlit as st
 from core.attention import Attention
 from core.models import cards as sizes
 from core.models.cards import FORMS, PublishedModel, Step, cache_bytes, intensity
-from core.pretrained.lab_decoder import TRAINED, load_lab_decoder
+from core.pretrained.hf_conversion import TRAINED, load_lab_decoder
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.draw.formats import byte_size, duration, number, operations, percent

@@ -45,7 +45,7 @@ def steps(prompt: str, result: Decoding, step: int, head: tuple[int, int]) -> Sc
     code = f"""
 import torch
 
-from core.pretrained.lab_decoder import encode, load_lab_decoder
+from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder("trained")
 tokens, new, _ = encode(task, {source_of(prompt)}, {MOST_PROMPT})
@@ -83,8 +83,8 @@ def race(name: str, count: int, pair: Pair) -> Script:
     code = f"""
 import json
 
-from core.decoding.with_cache import write
-from core.pretrained.lab_decoder import encode, load_lab_decoder
+from core.models.decoding import write
+from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder({name!r})
 prompt = encode(task, {source_of(decoding.PROMPT)}, {MOST_PROMPT})[1]  # (1, T)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from core.pretrained.circuits import (
+from core.interpret.circuits import (
     Composer,
     CompositionKind,
     Compositions,
@@ -21,7 +21,7 @@ from core.pretrained.circuits import (
     qk_factors,
     random_composition,
 )
-from core.trace import to_numpy
+from core.interpret.trace import to_numpy
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
 from dashboard.ui.heads import weights_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from core.interpret.circuits import CompositionKind
 from core.pretrained import PretrainedError
-from core.pretrained.circuits import CompositionKind
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.ui.presentation import pressed_point, room
 from dashboard.views.circuits.compute import Circuits, Head, default_head

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.interpret.patching import pair_of, patch, ranked
 from core.pretrained import ModelInputs, read
-from core.pretrained.evidence.patching import pair_of, patch, ranked
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
 from dashboard.views.circuits.compute import Edge, Head, circuits_of

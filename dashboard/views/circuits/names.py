@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.interpret.attribution import attribute_logit
+from core.interpret.evidence import Baseline
+from core.interpret.patching import LayerKey, pair_of, patch, ranked
 from core.pretrained import ModelInputs, Pretrained, read
-from core.pretrained.evidence import Baseline
-from core.pretrained.evidence.attribution import attribute_logit
-from core.pretrained.evidence.patching import LayerKey, pair_of, patch, ranked
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
 from dashboard.views.circuits.compute import Head

@@ -6,9 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from core.pretrained import circuits as core_circuits
-from core.pretrained.circuits.heads import fold_gain
-from core.pretrained.circuits.measures import thin_svd
+from core.interpret import circuits as core_circuits
+from core.interpret.circuits import fold_gain, thin_svd
 from dashboard.draw.vega import PICKED, Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.trace import to_numpy
+from core.interpret.trace import to_numpy
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.circuits.compute import Circuits, singular_values
 from dashboard.views.circuits.controls import Controls
@@ -52,8 +52,8 @@ def _heads(tokens: bool) -> str:
         else ""
     )
     return f"""
-from core.pretrained.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
-from core.pretrained.circuits import read_heads, read_vocabularies
+from core.interpret.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
+from core.interpret.circuits import read_heads, read_vocabularies
 
 heads = read_heads(model)  # of each layer W_Q, W_K, W_V (H, C, D) and W_O (H, D, C)
 vocabularies = read_vocabularies(model){more}
@@ -63,7 +63,7 @@ ranks = [effective_rank(ov_factors(one)[1]) for one in heads]  # of W_V W_O, by 
 
 def _edges(controls: Controls) -> str:
     return f"""
-from core.pretrained.circuits import compositions
+from core.interpret.circuits import compositions
 
 scores = compositions(heads)  # by kind (Q, K, V), earlier and later layer: (heads, heads)
 pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, later), one in scores.items()
@@ -106,7 +106,7 @@ def _patched() -> str:
     clean, swapped = (source_of(one.text) for one in PAIR)
     return f"""
 from core.pretrained import ModelInputs
-from core.pretrained.evidence.patching import pair_of, patch, ranked
+from core.interpret.patching import pair_of, patch, ranked
 
 clean = ModelInputs({clean})
 swapped = ModelInputs({swapped})

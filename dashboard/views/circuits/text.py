@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.pretrained.circuits import CompositionKind, HeadMatrices
-from core.trace import Kind
+from core.interpret.circuits import CompositionKind, HeadMatrices
+from core.interpret.trace import Kind
 from dashboard.draw.formats import latex, number, percent, signed
 from dashboard.views.circuits.compute import STREAMS, Circuits, Edge, Head
 from dashboard.views.circuits.induction import PAIR, InductionCircuit

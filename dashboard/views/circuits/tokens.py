@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from core.interpret.circuits import ov_factors, qk_factors
+from core.interpret.trace import Kind
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.circuits import ov_factors, qk_factors
-from core.pretrained.lines import display_tokens
+from core.pretrained.base import display_tokens
 from core.pretrained.reading import tokenized, tokenizer_of
-from core.trace import Kind
 from dashboard.server.cache import shared
 from dashboard.ui.heads import weights_of
 from dashboard.views.circuits.compute import Head

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core import analysis
 from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
+from core.interpret import trace as analysis
 from core.pretrained import LayerQKV, layer_qkv
 from core.seeding import seeded_layer
-from core.sentence import embed, labels, tokenize
+from core.tokens import embed, labels, tokenize
 from dashboard.draw.multiples import LEAST_NEGATIVE
 from dashboard.server.cache import cached, shared
 from dashboard.views.compare.controls import SEEDED, Controls

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core import analysis
 from core.attention.cost import closed_form_cost
+from core.interpret import trace as analysis
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.views.compare.compute import MOST_TOKENS, MapResult, Tokens
 from dashboard.views.compare.controls import Controls
@@ -54,7 +54,7 @@ for name, config in configs.items():
     weights[name] = steps.weights[0, {controls.layer_head[1]}].detach()  # (T, T)
 {difference}"""
     costs = f"""
-from core.analysis import entropy, mean_distance
+from core.interpret.trace import entropy, mean_distance
 from core.attention.cost import closed_form_cost
 
 measures = {{name: (float(entropy(each[None].numpy()).mean()), float(mean_distance(each[None].numpy())[0]))
@@ -76,7 +76,7 @@ for name, cost in costs.items():
 def _input(controls: Controls, tokens: Tokens) -> str:
     if controls.seeded:
         return f"""
-from core.sentence import embed, labels, tokenize
+from core.tokens import embed, labels, tokenize
 
 words = tokenize({source_of(controls.text)}).tokens[:{MOST_TOKENS}]
 tokens = labels(words)

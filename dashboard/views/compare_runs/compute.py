@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.trace import Head
+from core.interpret.trace import Head
 from core.training.evaluate import SourceMaps, source_maps
 from core.training.record import Record
 from dashboard.draw.multiples import Tile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.trace import Head
+from core.interpret.trace import Head
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.runtime.run_data import EXAMPLE_RUNS, RunSummary, rival, summarize
 from dashboard.server import people

@@ -8,8 +8,8 @@ import numpy as np
 
 from core.corpus import Measure
 from core.corpus.joint_map import HeadVectors, JointMap
+from core.interpret.trace import Head
 from core.roles import ROLES
-from core.trace import Head
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme
 from dashboard.draw.vega import Spec, axis_style, figure, layer, right_margin, text_tip

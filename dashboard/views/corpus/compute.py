@@ -26,13 +26,13 @@ from core.corpus.measures import BY_KEY, COPYING
 from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
 from core.corpus.statistics import read_text, shorten
 from core.entries import ConfigError
+from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs
 from core.pretrained.load import maps_bytes
 from core.roles import ROLES, RoleScores
 from core.roles.scores import ranked_heads
 from core.runs.folder import Status
 from core.runs.runs import Run, list_runs
-from core.trace import Head, Kind
 from dashboard.runtime.threads import one_thread
 from dashboard.server import people
 from dashboard.server.cache import measurements, remembered, shared

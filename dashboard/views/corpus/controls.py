@@ -13,12 +13,12 @@ from core.corpus.measures import AXES, BY_KEY
 from core.corpus.statistics import MOST_TOKENS
 from core.corpus.texts import LONGEST, has_training_data, split_texts
 from core.entries import ConfigError, Param
+from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
 from core.runs.runs import Run
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
-from core.trace import Head, Kind
 from dashboard.runtime.link_values import between, link_value, one_of
 from dashboard.ui.fine_tuned_models import config_name
 from dashboard.ui.presentation import pressed_point

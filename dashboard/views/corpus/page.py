@@ -17,9 +17,9 @@ from core.corpus.measures import AXES
 from core.corpus.run import load_inputs
 from core.corpus.statistics import CONFIDENCE, RunningMean
 from core.entries import ConfigError
+from core.interpret.trace import Head
 from core.pretrained import PretrainedError
 from core.runs.runs import Run
-from core.trace import Head
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.draw.vega import split_data, titles_as_marks

@@ -12,9 +12,9 @@ from core.corpus import Measure
 from core.corpus.joint_map import JointMap
 from core.corpus.measures import ABLATION, COPYING
 from core.corpus.statistics import CELLS, CONFIDENCE, MOST_TOKENS
+from core.interpret.trace import Head
 from core.pretrained import Pretrained
 from core.roles import ROLES
-from core.trace import Head
 from dashboard.draw.formats import byte_size, latex, number, percent, signed
 from dashboard.draw.picture_files import csv_file
 from dashboard.views.corpus.compute import Measurement

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.attention import ConfigError
-from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, greedy, search
 from core.models import MODELS, Seq2Seq
+from core.models.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, greedy, search
 from core.runs.runs import LISTED, Run, list_runs
 from core.tasks import Example, Task
 from core.tasks.metrics import score

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.decoding import SearchSettings
+from core.models.decoding import SearchSettings
 from core.runs.runs import Run
 from core.tasks import Task
 from dashboard.runtime.link_values import between, link_value, one_of

@@ -10,9 +10,9 @@ import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
-from core.decoding import ForcedSteps, force_tokens
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.models.decoding import ForcedSteps, force_tokens
 from core.tasks import Task
-from core.trace import AttentionMap, AttentionTrace
 from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number, percent

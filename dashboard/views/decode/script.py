@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.decoding import force_tokens
+from core.models.decoding import force_tokens
 from core.tasks import Task
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.run_data import path_code
@@ -44,7 +44,7 @@ def script(controls: Controls, result: SearchResult, task: Task, path: list[int]
         else f"task.example({controls.source!r})"
     )
     code = f"""
-from core.decoding import Prompt, SearchSettings, search
+from core.models.decoding import Prompt, SearchSettings, search
 from core.runs.runs import open_run
 
 model, task = open_run({path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
@@ -56,7 +56,7 @@ for output in tree.hypotheses:
     print(task.separator.join(map(str, task.target_vocab.decode(output.tokens))), output.logp)
 """
     forced = f"""
-from core.decoding import force_tokens
+from core.models.decoding import force_tokens
 
 tokens = tree.tokens({path[-1]})  # the path to that candidate
 steps = force_tokens(model, prompt, tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from core.decoding import EOS, Hypothesis, SearchSettings, Tree, penalty
+from core.models.decoding import EOS, Hypothesis, SearchSettings, Tree, penalty
 from core.tasks import Task
 from core.tokens import token_text
 from dashboard.draw.formats import duration, number, percent, shorten

@@ -14,7 +14,7 @@ from torch import Tensor
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement
 from core.seeding import seeded_layer
-from core.sentence import embed
+from core.tokens import embed
 from dashboard.runtime.racing import Race, machine
 from dashboard.views.efficient.controls import ROUNDS, SHORTEST, Controls, limits
 

@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError
 from core.attention.cost import attention_cost, output_error, race
-from core.sentence import labels, tokenize
+from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.palette import CATEGORIES, Ink, Theme

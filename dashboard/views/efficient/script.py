@@ -118,7 +118,7 @@ def implied_script(
     code = f"""
 {attention_import(made)}
 from core.seeding import seeded_layer
-from core.sentence import embed, labels
+from core.tokens import embed, labels
 
 tokens = {source_of(tokens)}
 layers = {made}

@@ -9,11 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from core.flow import flow, flows, graph, rollout
-from core.pretrained import ModelInputs
-from core.pretrained.answers import display_names, top_candidates
-from core.pretrained.attention_recorder import HeadSet
-from core.pretrained.evidence import (
+from core.interpret.evidence import (
     Baseline,
     Contributions,
     Effect,
@@ -27,6 +23,10 @@ from core.pretrained.evidence import (
     quantity_values,
     token_scores,
 )
+from core.interpret.trace import flow, flows, graph, rollout
+from core.pretrained import ModelInputs
+from core.pretrained.answers import display_names, top_candidates
+from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.example_inputs import text_of
 from core.ranks import spearman
 from dashboard.draw.formats import distinct

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import streamlit as st
 
+from core.interpret.evidence import Baseline, Quantity, Question
+from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import Line, Pretrained, Reading
-from core.pretrained.evidence import Baseline, Quantity, Question
 from core.pretrained.maps import with_sink
-from core.trace import AttentionMap, Kind
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of

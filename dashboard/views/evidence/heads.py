@@ -7,9 +7,9 @@ from functools import partial
 
 import streamlit as st
 
+from core.interpret.evidence import Baseline, Effect, ablate_heads, head_sets, single_heads
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import HeadSet
-from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, single_heads
 from dashboard.draw.formats import number, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.palette import Ink

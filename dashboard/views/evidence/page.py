@@ -6,8 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from core import flow
-from core.pretrained import evidence
+from core.interpret import evidence
+from core.interpret import trace as flow
 from core.pretrained.attention_recorder import NO_HEADS
 from dashboard.draw.formats import number
 from dashboard.runtime.page_pictures import add_script
@@ -64,9 +64,9 @@ SOURCES = (
     evidence.ablate_heads,
     evidence.make_heads_uniform,
     evidence.hide_token,
-    evidence.ablation._without,
+    evidence._without,
     evidence.measure_contributions,
-    evidence.contributions.value_norms,
+    evidence.value_norms,
     flow.rollout,
     flow.flow,
 )

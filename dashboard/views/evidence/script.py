@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.interpret.evidence import Baseline, head_sets
 from core.pretrained.attention_recorder import HeadSet
-from core.pretrained.evidence import Baseline, head_sets
 from dashboard.draw.scripts import Cell, Script
 from dashboard.server.cache import measurements
 from dashboard.views.evidence.compute import (
@@ -41,7 +41,7 @@ def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> 
 
 def _answers(controls: Controls, baseline: Baseline, off: HeadSet) -> Part:
     ask = f"""
-from core.pretrained.evidence import Question, ask
+from core.interpret.evidence import Question, ask
 
 baseline = ask(model, {question_code(controls.question)})
 print(baseline.word or "cosine", baseline.value)
@@ -70,7 +70,7 @@ answers = [baseline.answer, baseline.rerun(uniform=frozenset(off)), baseline.rer
         return f"{answers}values = [[float(baseline.target_value(answer)) for answer in answers]]\nprint(values[0])\n"
     return f"""
 from core.pretrained.answers import top_candidates
-from core.pretrained.evidence import quantity_values
+from core.interpret.evidence import quantity_values
 
 {answers}likeliest = top_candidates(model, baseline.answer, {MOST_ANSWERS})
 values = [[float(quantity_values(answer, baseline.quantity)[one.id]) for answer in answers] for one in likeliest]
@@ -83,7 +83,7 @@ def _maps(controls: Controls, head: Head, measures: HeadMaps) -> Part:
     item, query = controls.maps[head[0]], default_cell(controls, head)[0]
     kind, layer, index = controls.head_id(head)
     imports = [
-        "from core.flow import "
+        "from core.interpret.trace import "
         + ("flows" if measures.known is None else "flow")
         + ", graph, rollout"
     ]
@@ -93,7 +93,7 @@ def _maps(controls: Controls, head: Head, measures: HeadMaps) -> Part:
         f"weights = item.weights[{index}]  # (T, S)",
     ]
     if "written" in measures.maps or "gradient" in measures.maps:
-        imports.append("from core.pretrained.evidence import measure_contributions")
+        imports.append("from core.interpret.evidence import measure_contributions")
         lines.append("contributions = measure_contributions(baseline)")
     if "written" in measures.maps:
         lines += [
@@ -154,7 +154,7 @@ def _tokens(controls: Controls, head_code: str) -> Part:
         f"""
 import numpy as np
 
-from core.pretrained.evidence import hide_token, {"" if known else "measure_contributions, "}token_scores
+from core.interpret.evidence import hide_token, {"" if known else "measure_contributions, "}token_scores
 from core.ranks import kendall
 
 {"" if known else "contributions = measure_contributions(baseline)"}
@@ -189,7 +189,7 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
 _EVERY = """
 import numpy as np
 
-from core.pretrained.evidence import ablate_heads, head_sets
+from core.interpret.evidence import ablate_heads, head_sets
 
 effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
 changes = np.array([effect.change for effect in effects.values()])

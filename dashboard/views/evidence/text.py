@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.pretrained.evidence import Baseline, Effect
+from core.interpret.evidence import Baseline, Effect
 from dashboard.draw.formats import number, percent, signed
 from dashboard.views.evidence.compute import HeadMaps, gradient_estimates, sharpness
 from dashboard.views.evidence.controls import Controls, Head

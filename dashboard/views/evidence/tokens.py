@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from core.interpret.evidence import Baseline, hide_token
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import PretrainedError
-from core.pretrained.evidence import Baseline, hide_token
 from core.ranks import kendall
-from core.trace import AttentionMap, AttentionTrace
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import signed
 from dashboard.draw.multiples import Tile, multiples

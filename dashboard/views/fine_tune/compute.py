@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.difference import HeadChange
-from core.trace import AttentionTrace
+from core.interpret.map_transform import HeadChange
+from core.interpret.trace import AttentionTrace
 from dashboard.draw.multiples import Tile
 
 

@@ -8,10 +8,17 @@ from typing import Any
 import streamlit as st
 
 from core.entries import ConfigError, Param
-from core.finetune.config import BOUNDS, LAB, TASKS, USUAL, FineTuneConfig, own_rows
-from core.finetune.data import parse
-from core.finetune.models import check_model
 from core.pretrained import PretrainedError
+from core.pretrained.finetune import (
+    BOUNDS,
+    LAB,
+    TASKS,
+    USUAL,
+    FineTuneConfig,
+    check_model,
+    own_rows,
+    parse,
+)
 from core.tasks.data_store import read
 from core.tasks.reading import MOST_SIGNS
 from core.training.config import AUTO, devices

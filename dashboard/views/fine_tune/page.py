@@ -10,14 +10,13 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.difference import HeadChange, changes
 from core.entries import ConfigError
-from core.finetune.config import FineTuneConfig, own_rows
-from core.finetune.data import parse
-from core.finetune.run import make_trainer
+from core.interpret.map_transform import HeadChange, changes
+from core.interpret.trace import AttentionTrace
 from core.pretrained import PretrainedError
+from core.pretrained.finetune import FineTuneConfig, own_rows, parse
+from core.pretrained.finetune_run import make_trainer
 from core.runs.machine import line
-from core.trace import AttentionTrace
 from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import number, percent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.difference import HeadChange
+from core.interpret.map_transform import HeadChange
 from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.runtime.run_data import path_code
@@ -40,11 +40,11 @@ def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None
     code = f"""
 import pandas as pd
 
-from core.finetune.run import about, config_of
+from core.pretrained.finetune_run import about, config_of
 from core.runs.runs import open_run
 
 run = open_run({path_code(data.run.path)})
-config = config_of(run)  # `python -m core.finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
+config = config_of(run)  # `attention-lab finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
 table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "exact": record.exact}}
                       for record in run.records()]).set_index("step")
 print(table.tail())
@@ -86,8 +86,8 @@ def _traces(data: FineTuneData, both: BeforeAfter, kind: str) -> str:
     """The traces `first` and `now`: from the run's folder, or read by both models."""
     if both.sentence is not None:
         return f"""
-from core.difference import changes
-from core.finetune.measure import trace_of
+from core.interpret.map_transform import changes
+from core.pretrained.finetune_run import trace_of
 
 sentence = about(run)["sentences"][{both.sentence}]
 print(sentence["text"])

@@ -7,10 +7,8 @@ from html import escape
 
 import numpy as np
 
-from core.difference import HeadChange
-from core.finetune.config import FineTuneConfig
-from core.finetune.data import Rows
-from core.finetune.models import name_of
+from core.interpret.map_transform import HeadChange
+from core.pretrained.finetune import FineTuneConfig, Rows, name_of
 from core.training.record import Prediction, Record
 from dashboard.draw.formats import number, percent
 from dashboard.views.fine_tune.compute import BeforeAfter

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from core.decoding import Hypothesis, Tree
+from core.interpret.trace import AttentionTrace, Kind
+from core.models.decoding import Hypothesis, Tree
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.generate import (
     Continuation,
@@ -21,7 +22,6 @@ from core.pretrained.generate import (
     step_probabilities,
     token_names,
 )
-from core.trace import AttentionTrace, Kind
 from dashboard.server.cache import measurements, shared
 from dashboard.views.generate.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model

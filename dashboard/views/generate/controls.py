@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.decoding import SearchSettings
+from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs
 from dashboard.ui.decoding import STRATEGIES, sample_count, strategy_settings
 from dashboard.widgets.model_picker import ModelChoice, ModelRef

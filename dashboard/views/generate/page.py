@@ -9,11 +9,10 @@ from typing import Literal
 
 import streamlit as st
 
-from core.decoding import Hypothesis, Tree
+from core.interpret.trace import AttentionMap, Kind, most_informative_head
+from core.models.decoding import Hypothesis, Tree
 from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import score_continuation
-from core.pretrained.induction_scores import most_informative_head
-from core.trace import AttentionMap, Kind
 from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number, shorten

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.decoding import Hypothesis
+from core.interpret.trace import Head, to_numpy
+from core.models.decoding import Hypothesis
 from core.pretrained.generate import step_probabilities
-from core.trace import Head, to_numpy
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.generate.compute import LIKELIEST, StepView
 from dashboard.widgets.model_picker.code import model_cell
@@ -32,7 +32,7 @@ def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Scri
     """The search, the maps of the shown output, and the shares of the shown step."""
     controls, step = view.search.controls, view.step
     search = f"""
-from core.decoding import SearchSettings
+from core.models.decoding import SearchSettings
 from core.pretrained.generate import decode_text, generate, prepare_generation, score_continuation
 from core.pretrained.generate import step_probabilities, token_names
 

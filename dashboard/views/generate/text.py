@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from torch import Tensor
 
-from core.decoding import Hypothesis, SearchSettings, Tree
-from core.pretrained import induction_scores
-from core.trace import AttentionMap
+from core.interpret import trace as induction_scores
+from core.interpret.trace import AttentionMap
+from core.models.decoding import Hypothesis, SearchSettings, Tree
 from dashboard.draw.formats import duration, number, shorten
 from dashboard.ui.decoding import step_equation
 from dashboard.views.generate.compute import Search

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.trace import Head, Kind
+from core.interpret.trace import Head, Kind
 from dashboard.draw.attention_view import ViewState
 from dashboard.draw.vega import Spec
 from dashboard.ui.presentation import draw_chart, pressed_point

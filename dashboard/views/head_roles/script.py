@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.interpret.trace import AttentionTrace, Head
 from core.roles import ROLES
 from core.roles.repeats import TESTS, RepeatScores
 from core.roles.successors import SuccessorScores
-from core.trace import AttentionTrace, Head
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.standard.controls import Controls as TestControls

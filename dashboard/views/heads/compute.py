@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from einops import rearrange
 
-from core import analysis
 from core.attention import Attention, AttentionConfig, Choice, LayerSteps
 from core.attention.basics import MultiHead
 from core.attention.projections.combined import Differential
+from core.interpret import trace as analysis
 from core.seeding import pooled_layer, seeded_layer, seeded_normal
-from core.sentence import embed
+from core.tokens import embed
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.attention import heads_that_divide
-from core.sentence import SENTENCE, labels, tokenize
+from core.tokens import SENTENCE, labels, tokenize
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.views.heads import minilm
 from dashboard.widgets.params import BOUND, D_MODELS, KEEP, keep_heads, note_heads

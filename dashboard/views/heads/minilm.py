@@ -13,9 +13,9 @@ from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
 
-from core import analysis
 from core.attention import AttentionConfig, attend
 from core.attention.projections.combined import lambda_init
+from core.interpret import trace as analysis
 from core.pretrained import Pretrained, layer_qkv
 from dashboard.server.cache import cached, shared
 from dashboard.views.heads import compute

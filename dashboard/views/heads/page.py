@@ -11,12 +11,12 @@ from typing import TypeAlias
 import numpy as np
 import streamlit as st
 
-from core.analysis import overlap
 from core.attention import ConfigError, entry
 from core.attention.basics import MultiHead
 from core.attention.projections.combined import Differential
 from core.attention.projections.low_rank import Latent
 from core.attention.projections.multi_head import GroupedQuery
+from core.interpret.trace import overlap
 from core.pretrained import PretrainedError
 from dashboard.draw import formats
 from dashboard.draw.formats import MINUS, byte_size, number

@@ -66,7 +66,7 @@ from einops import rearrange
 
 {imports}
 from core.seeding import seeded_layer
-from core.sentence import embed
+from core.tokens import embed
 
 configs = {configs}
 weights = {{}}
@@ -150,7 +150,7 @@ def _read(controls: Controls) -> str:
         return f"""
 import torch
 
-from core.sentence import embed
+from core.tokens import embed
 
 tokens = {source_of(controls.tokens)}
 x = embed(tokens, {controls.d_model}, seed={controls.seed})  # (1, T, C)

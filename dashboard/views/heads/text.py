@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core import analysis
 from core.attention import entry
+from core.interpret import trace as analysis
 from dashboard.draw.formats import MINUS, byte_size, number
 from dashboard.views.heads import minilm
 from dashboard.views.heads.compute import CacheSize, Split, TwoMaps

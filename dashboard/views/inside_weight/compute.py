@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.pretrained import Line, ModelInputs, Reading
-from core.pretrained.load import MINILM
-from core.pretrained.weight_breakdown import (
+from core.interpret.trace import AttentionTrace, Head, Kind, head_name
+from core.interpret.weight_breakdown import (
     LayerAttention,
     WeightBreakdown,
     break_down_weight,
     find_layer,
     layer_attentions,
 )
-from core.trace import AttentionTrace, Head, Kind, head_name
+from core.pretrained import Line, ModelInputs, Reading
+from core.pretrained.load import MINILM
 from dashboard.server.cache import shared
 from dashboard.widgets.model_picker import ModelRef, load_model
 

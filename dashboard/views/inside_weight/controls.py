@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from core.interpret.trace import AttentionTrace, Kind, head_name
 from core.pretrained import ModelInputs, Reading
-from core.trace import AttentionTrace, Kind, head_name
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.ui.heads import KIND
 from dashboard.views.inside_weight.compute import Cell, default_cell

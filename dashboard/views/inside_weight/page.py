@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
+from core.interpret.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink, Theme, colour_scale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.pretrained.weight_breakdown import WeightBreakdown
+from core.interpret.weight_breakdown import WeightBreakdown
 from dashboard.draw.scripts import Cell, Script
 from dashboard.views.inside_weight.controls import Controls
 from dashboard.widgets.model_picker.code import model_cell
@@ -17,7 +17,7 @@ def script(controls: Controls, one: WeightBreakdown) -> Script:
     """The head's map, the score and the weight of the open cell dimension by dimension, and what it carries."""
     kind, cell = controls.kind, controls.cell
     weight = f"""
-from core.pretrained.weight_breakdown import break_down_weight, find_layer, layer_attentions
+from core.interpret.weight_breakdown import break_down_weight, find_layer, layer_attentions
 
 trace = reading.trace.of({kind!r})
 weights = trace.head({cell.layer}, {cell.head})  # (T, S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown
+from core.interpret.weight_breakdown import LayerAttention, WeightBreakdown
 from dashboard.draw.formats import added, latex, name, number
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.views.inside_weight.compute import Cell

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from core.pretrained import ModelInputs
-from core.pretrained.evidence import Baseline, Question
-from core.pretrained.evidence.attribution import Attribution, Part, attribute_passes
-from core.pretrained.evidence.lens import (
+from core.interpret.attribution import Attribution, Part, attribute_passes
+from core.interpret.evidence import Baseline, Question
+from core.interpret.lens import (
     LogitLens,
     Stream,
     Trajectories,
@@ -21,10 +20,11 @@ from core.pretrained.evidence.lens import (
     read_part,
     read_stream,
 )
-from core.pretrained.evidence.lens import Part as LensPart
-from core.pretrained.lines import display_tokens
+from core.interpret.lens import Part as LensPart
+from core.interpret.trace import AttentionMap, Kind
+from core.pretrained import ModelInputs
+from core.pretrained.base import display_tokens
 from core.pretrained.reading import tokenizer_of
-from core.trace import AttentionMap, Kind
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
 from dashboard.views.lens.controls import Controls

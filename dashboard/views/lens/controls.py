@@ -7,10 +7,10 @@ from functools import cached_property
 
 import streamlit as st
 
+from core.interpret.evidence import Baseline, Question
+from core.interpret.trace import Kind
 from core.pretrained import Line, PretrainedError, Reading
-from core.pretrained.answers import mask_position
-from core.pretrained.evidence import Baseline, Question, output_id
-from core.trace import Kind
+from core.pretrained.answers import mask_position, output_id
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.model_picker.models import baseline_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.trace import AttentionMap
+from core.interpret.trace import AttentionMap
 from dashboard.draw.formats import number
 from dashboard.ui.heads import weight_link
 from dashboard.ui.tables import table

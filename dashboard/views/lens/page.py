@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.pretrained.evidence import attribution, lens
+from core.interpret import attribution, lens
 from dashboard.ui.progress import fragment_unless_measuring
 from dashboard.views.lens import text, when, who
 from dashboard.views.lens.controls import draw_controls

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from core.pretrained.evidence.attribution import Attribution
-from core.trace import to_numpy
+from core.interpret.attribution import Attribution
+from core.interpret.trace import to_numpy
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.lens.compute import WINDOW, Decision
 from dashboard.views.lens.controls import Controls
@@ -26,7 +26,7 @@ def when_script(controls: Controls, decision: Decision, words: Mapping[int, str]
     lens, along = decision.lens, decision.trajectories
     window = f", {lens.start}, {lens.start + WINDOW}" if len(controls.line) > WINDOW else ""
     grid = f"""
-from core.pretrained.evidence.lens import first_likeliest, follow_tokens, read_lens
+from core.interpret.lens import first_likeliest, follow_tokens, read_lens
 
 lens = read_lens(baseline{window})  # states (N, T, C) after the embedding and each layer
 likeliest = lens.top[:, :, 0]  # (N, T) token ids
@@ -68,7 +68,7 @@ def who_script(controls: Controls, attribution: Attribution) -> Script:
     """The parts of the answer's logit, or of its difference from another."""
     contrast = "" if controls.contrast is None else f", {controls.contrast}"
     parts = f"""
-from core.pretrained.evidence.attribution import attribute_logit
+from core.interpret.attribution import attribute_logit
 
 attribution = attribute_logit(baseline, baseline.id{contrast})
 parts = sorted(attribution.parts, key=lambda part: -abs(part.value))
@@ -94,7 +94,7 @@ print("sum of the parts:", attribution.total, "logit:", attribution.logit)
 
 def _ask(controls: Controls) -> Cell:
     code = f"""
-from core.pretrained.evidence import Question, ask
+from core.interpret.evidence import Question, ask
 
 baseline = ask(model, {question_code(controls.question)})
 print(baseline.word, baseline.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.pretrained.evidence.attribution import Attribution, Part
+from core.interpret.attribution import Attribution, Part
 from dashboard.draw.formats import latex, number, percent, signed
 from dashboard.views.lens.compute import EMBEDDING, Decision
 from dashboard.views.lens.controls import Controls

@@ -6,8 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from core.pretrained.evidence.attribution import PASSES, Attribution
-from core.trace import Kind
+from core.interpret.attribution import PASSES, Attribution
+from core.interpret.trace import Kind
 from dashboard.draw.formats import signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.vega import PICKED, Spec

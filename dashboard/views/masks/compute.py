@@ -13,7 +13,7 @@ from core.attention.masks.content import Selection, selection
 from core.attention.masks.layouts import Drawing
 from core.attention.masks.patterns import layers_needed
 from core.seeding import seeded_layer
-from core.sentence import embed, labels, tokenize
+from core.tokens import embed, labels, tokenize
 
 D_MODEL, HEADS, SEED = 16, 4, 126
 TINY = 1e-30  # in place of a weight of 0, which nothing divides

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, entry
 from core.attention.masks import COMPOSITIONS
-from core.sentence import tokenize
+from core.tokens import tokenize
 from dashboard.draw import page_views
 from dashboard.views.masks.compute import HEADS
 from dashboard.widgets.panels import plain

@@ -26,7 +26,7 @@ import torch
 from core.attention import AttentionConfig, Choice
 from core.attention.masks import layers_needed
 from core.seeding import seeded_layer
-from core.sentence import embed, labels
+from core.tokens import embed, labels
 
 tokens = {source_of(controls.tokens)}
 mask = {source_of(controls.mask)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from core import analysis
 from core.attention import Choice, entry
 from core.attention.formula import parse
+from core.interpret import trace as analysis
 from dashboard.draw.formats import coloured, latex, name, number, percent
 from dashboard.draw.scripts import source_of
 from dashboard.views.masks.compute import (

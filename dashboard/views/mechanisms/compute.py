@@ -11,7 +11,7 @@ import torch
 from core.attention import Attention, AttentionConfig, LayerSteps
 from core.attention.config import example, needs
 from core.seeding import seeded_layer
-from core.sentence import embed, labels, tokenize
+from core.tokens import embed, labels, tokenize
 
 TOKENS = labels(tokenize("The animal didn't cross the street because it was too tired .").tokens)
 SEED, PADDING = 126, 3

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core import analysis
 from core.attention import AXES, ConfigError, Entry, Param, entry
 from core.attention.config import example, refusals
 from core.entries import complete
+from core.interpret import trace as analysis
 from core.seeding import seeded_layer
 from dashboard.draw.formats import number, rule
 from dashboard.draw.multiples import Tile, difference_map, multiples

@@ -21,7 +21,7 @@ import torch
 
 {attention_import(made + baseline)}
 from core.seeding import seeded_layer
-from core.sentence import embed
+from core.tokens import embed
 
 tokens = {source_of(TOKENS)}
 baseline = {baseline}

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core import analysis
 from core.attention import AttentionConfig, Choice, entry
 from core.attention.basics import Normalizer
+from core.interpret import trace as analysis
 from core.seeding import seeded_layer
-from core.sentence import SENTENCE, embed, labels, tokenize
+from core.tokens import SENTENCE, embed, labels, tokenize
 
 DIMS, SEED = 16, 126
 MIN_GRADIENT = 1e-12  # a smaller one counts as zero, in double precision

@@ -10,7 +10,7 @@ import torch
 from core.attention import AttentionConfig, ConfigError, Steps, attend
 from core.attention.basics import MultiHead
 from core.seeding import seeded_generator, seeded_layer
-from core.sentence import embed, labels
+from core.tokens import embed, labels
 from dashboard.runtime.threads import one_thread
 from dashboard.views.one_query.matrices import Matrices
 

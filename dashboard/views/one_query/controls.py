@@ -8,7 +8,7 @@ from typing import Any
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.masks import MASKS
-from core.sentence import tokenize
+from core.tokens import tokenize
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source
 from dashboard.views.one_query.session import (

@@ -22,7 +22,7 @@ from core.attention import (
 from core.attention.kernels.exact import exact
 from core.entries import complete
 from core.seeding import seeded_layer
-from core.sentence import SENTENCE, labels, tokenize
+from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink
 from dashboard.draw.step_view import Reading, payload, projection_payload, read, step_view

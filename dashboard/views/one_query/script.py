@@ -83,7 +83,7 @@ def _input(controls: Controls, config: AttentionConfig) -> str:
         else (f"\nkey_mask = (torch.arange({len(source.keys)}) < {controls.real})[None]")
     )
     if source.matrices is None:
-        return f"""from core.sentence import embed, labels
+        return f"""from core.tokens import embed, labels
 
 tokens = {source_of(source.tokens)}
 queries = keys = labels(tokens)

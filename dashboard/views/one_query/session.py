@@ -10,7 +10,7 @@ import streamlit as st
 from core.attention import AttentionConfig, Choice, Param, entry, heads_that_divide
 from core.attention.masks import COMPOSITIONS
 from core.entries import Value
-from core.sentence import SENTENCE
+from core.tokens import SENTENCE
 from dashboard.runtime.link_start import read_start
 from dashboard.widgets.params import is_text, unreadable
 

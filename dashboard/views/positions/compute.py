@@ -11,7 +11,7 @@ from torch import Tensor
 from core.attention import AttentionConfig, Choice, LayerSteps, properties
 from core.attention.positions import Joined, entries_of
 from core.seeding import seeded_generator, seeded_layer
-from core.sentence import embed
+from core.tokens import embed
 
 TABLE_POSITIONS = 512  # on which a linear map is fitted, all but the last share of them
 HELD_OUT = 1 / 8

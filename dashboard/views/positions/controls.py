@@ -17,7 +17,7 @@ from core.attention import (
     entry,
     heads_that_divide,
 )
-from core.sentence import SENTENCE, labels, tokenize
+from core.tokens import SENTENCE, labels, tokenize
 from dashboard.runtime.link_values import link_value, one_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import (

@@ -173,7 +173,7 @@ def script(controls: Controls, config: AttentionConfig) -> Script:
         source_of(config),
         f"tokens = {source_of(controls.tokens)}\n" * (parts[0] in ("shuffle", "moved")),
     )
-    embed = "from core.sentence import embed\n" * any("embed(" in cell.code for cell in cells)
+    embed = "from core.tokens import embed\n" * any("embed(" in cell.code for cell in cells)
     layer = f"""
 import torch
 

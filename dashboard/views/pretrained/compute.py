@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core import map_transform
-from core.map_transform import MapTransform
+from core.interpret import map_transform
+from core.interpret.map_transform import MapTransform, token_transform
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, ModelInputs
 from core.pretrained.example_inputs import text_of
 from core.pretrained.maps import sink_line, with_sink
-from core.pretrained.token_transform import token_transform
-from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.draw.attention_view import Patches
 from dashboard.server.cache import shared
 from dashboard.ui.heads import roles_of

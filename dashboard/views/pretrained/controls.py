@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 import streamlit as st
 
+from core.interpret.map_transform import Sentences
+from core.interpret.trace import Kind
 from core.pretrained import Line, Reading
-from core.pretrained.token_transform import Sentences
-from core.trace import Kind
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 from dashboard.widgets.params import BOUND
 

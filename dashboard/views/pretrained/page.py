@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from core import analysis, map_transform
+from core.interpret import map_transform
+from core.interpret import trace as analysis
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import ModelInputs, Reading
-from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.draw.attention_view import ViewState, attention_view
 from dashboard.draw.formats import number
 from dashboard.runtime.link_values import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core import analysis
+from core.interpret import trace as analysis
 from dashboard.draw.scripts import Cell, Script
 from dashboard.views.pretrained.compute import Pair, TraceView
 from dashboard.views.pretrained.controls import Controls
@@ -28,7 +28,9 @@ def script(
     layer, index = head
     sorts = _order(controls, head, pin)
     imports = (
-        "from core.map_transform import received_weight\n\n" if "received_weight" in sorts else ""
+        "from core.interpret.map_transform import received_weight\n\n"
+        if "received_weight" in sorts
+        else ""
     )
     one = f"""
 {imports}name = trace.label({layer}, {index})
@@ -73,8 +75,8 @@ def _maps(chosen: ModelChoice, controls: Controls, view: TraceView) -> str:
     """The trace of one kind of attention, with a learned sink's column, transformed as the controls say."""
     imports = {
         "import numpy as np",
-        "from core.analysis import previous_token",
-        "from core.analysis import strongest",
+        "from core.interpret.trace import previous_token",
+        "from core.interpret.trace import strongest",
     }
     lines = [f"trace = reading.trace.of({controls.kind!r})"]
     if chosen.reading.sinks:
@@ -84,8 +86,8 @@ def _maps(chosen: ModelChoice, controls: Controls, view: TraceView) -> str:
     options = {name: value for name, value in options.items() if value and value != "all"}
     if options:
         imports |= {
-            "from core.map_transform import transform_trace",
-            "from core.pretrained.token_transform import token_transform",
+            "from core.interpret.map_transform import transform_trace",
+            "from core.interpret.map_transform import token_transform",
         }
         lines.append(f"rows, columns = reading.lines({controls.kind!r})  # the tokens")
         if chosen.reading.sinks:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.attention import ConfigError
 from core.files import sentence_of, zip_of
-from core.finetune.run import result
+from core.pretrained.finetune_run import result
 from core.runs import archive
 from core.runs.runs import LONGEST_NAME, discard, restore
 from core.runs.tensorboard import tensorboard_zip

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.attention import AXES, Choice
-from core.sentence import SENTENCE, labels, tokenize
+from core.tokens import SENTENCE, labels, tokenize
 from dashboard.widgets.params import BOUND, params_in_session
 
 SEED = 126

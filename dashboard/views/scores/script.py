@@ -42,7 +42,7 @@ import torch
 
 {attention_import(configs)}
 from core.seeding import seeded_layer
-from core.sentence import embed, labels
+from core.tokens import embed, labels
 
 tokens = {source_of(controls.tokens)}
 configs = {configs}

@@ -57,7 +57,7 @@ def worked_weights() -> list[float]:
 def heads() -> list[list[list[float]]]:
     """The weights of some heads of MiniLM on the sentence with which the pages about one layer open."""
     from core.pretrained import load_minilm, read
-    from core.sentence import SENTENCE
+    from core.tokens import SENTENCE
 
     weights = read(load_minilm(), SENTENCE).trace.map(MINILM_LAYER).weights[:MINILM_HEADS]
     return weights.astype(float).round(3).tolist()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from core.trace import Kind
+from core.interpret.trace import Kind
 from core.training.evaluate import source_weights
 from dashboard.draw import grids
 from dashboard.draw.attention_view import READS, attention_view

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.interpret.trace import AttentionTrace, Kind
 from core.models import Model, ModelConfig, build_model
 from core.models.model_summary import Part, record_outputs, summarize, with_layers
 from core.seeding import seeded_rng
 from core.tasks import Task, TaskConfig, make_task
-from core.trace import AttentionTrace, Kind
 from core.training.evaluate import objective, read_example
 from dashboard.server.cache import remembered, shared
 from dashboard.views.transformer.controls import Controls, run_of

@@ -9,9 +9,9 @@ import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
+from core.interpret.trace import AttentionTrace, Kind
 from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
 from core.models.model_summary import Part
-from core.trace import AttentionTrace, Kind
 from core.training.sweeps import SAME
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart

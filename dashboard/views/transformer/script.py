@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.trace import Kind
+from core.interpret.trace import Kind
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.run_data import path_code
 from dashboard.views.transformer.compute import BATCH, Measurements

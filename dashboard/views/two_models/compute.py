@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from core.difference import Aligned, HeadChange
 from core.entries import ConfigError
-from core.finetune.models import name_of
-from core.finetune.run import config_of, is_fine_tune, result
-from core.map_transform import MapTransform, group_by_word, transform_map
+from core.interpret.map_transform import (
+    Aligned,
+    HeadChange,
+    MapTransform,
+    group_by_word,
+    transform_map,
+)
+from core.interpret.trace import AttentionTrace, Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, read
+from core.pretrained.finetune import name_of
+from core.pretrained.finetune_run import config_of, is_fine_tune, result
 from core.pretrained.load import untrained
 from core.runs.runs import LISTED, Run, list_runs
-from core.trace import AttentionTrace, Kind
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.server.cache import model, shared
 from dashboard.ui.fine_tuned_models import after, before

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.difference import HeadChange
+from core.interpret.map_transform import HeadChange
+from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, PretrainedError, example_inputs
-from core.trace import Kind
 from dashboard.runtime.link_values import read_pair, write_pair
 from dashboard.ui.presentation import pressed_point
 from dashboard.views.two_models import text

@@ -8,8 +8,8 @@ from functools import partial
 
 import streamlit as st
 
-from core import difference
-from core.difference import HeadChange
+from core.interpret import map_transform as difference
+from core.interpret.map_transform import HeadChange
 from core.pretrained import ModelInputs
 from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import cell, number

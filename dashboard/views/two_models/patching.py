@@ -10,13 +10,12 @@ from typing import Any, cast
 import numpy as np
 import streamlit as st
 
+from core.interpret import patching
+from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair
+from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
-from core.pretrained.answers import Answer, top_candidates
-from core.pretrained.evidence import patching
-from core.pretrained.evidence.outputs import output_id, output_name
-from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
-from core.pretrained.layers import numbers_by_layer
-from core.trace import Kind
+from core.pretrained.answers import Answer, output_id, output_name, top_candidates
+from core.pretrained.attention_recorder import numbers_by_layer
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.vega import PICKED
 from dashboard.runtime.page_pictures import add_script

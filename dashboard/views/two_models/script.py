@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from core.difference import HeadChange
+from core.interpret.map_transform import HeadChange
+from core.interpret.patching import Direction, LayerEffect, LayerKey, ranked
 from core.pretrained import ModelInputs
-from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, ranked
 from dashboard.draw.scripts import Cell, Script
 from dashboard.views.two_models.compute import Comparison, untrained_inputs
 from dashboard.views.two_models.controls import Controls
@@ -45,7 +45,7 @@ def script(
     heads = f"""
 import numpy as np
 
-from core.difference import Aligned
+from core.interpret.map_transform import Aligned
 {_merge(comparison)}
 one, two = {_trace("reading", kind, comparison)}, {_trace("other", other_kind, comparison)}
 pair = Aligned.of(one, two)
@@ -111,8 +111,8 @@ def _merge(comparison: Comparison) -> str:
     return (
         ""
         if not comparison.merged
-        else """from core.map_transform import transform_trace
-from core.pretrained.token_transform import token_transform
+        else """from core.interpret.map_transform import transform_trace
+from core.interpret.map_transform import token_transform
 
 
 def of_words(reading, kind):
@@ -149,7 +149,7 @@ def patch_script(
         import_block(
             imports
             | {
-                f"from core.pretrained.evidence.patching import {name}"
+                f"from core.interpret.patching import {name}"
                 for name in ("estimate_heads", "pair_of", "patch_source", "ranked")
             }
         )

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from core.difference import NOTHING, Aligned, HeadChange
+from core.interpret.map_transform import NOTHING, Aligned, HeadChange
+from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair
 from core.pretrained import Pretrained
-from core.pretrained.evidence.patching import Direction, LayerEffect, LayerKey, TextPair
 from dashboard.draw.formats import number, percent, signed
 from dashboard.views.two_models.compute import Comparison
 from dashboard.widgets.guide import Move

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.pretrained import ModelInputs, PretrainedError, Reading
-from core.pretrained.evidence import (
+from core.interpret.evidence import (
     Baseline,
     Effect,
     Question,
@@ -20,9 +19,10 @@ from core.pretrained.evidence import (
     head_sets,
     largest_effects,
 )
+from core.interpret.trace import AttentionTrace, Kind, head_name, to_numpy
+from core.pretrained import ModelInputs, PretrainedError, Reading
+from core.pretrained.answers import cosines, embedding
 from core.pretrained.generate import SearchSettings, decode_text, generate
-from core.pretrained.model_tasks import cosines, embedding
-from core.trace import AttentionTrace, Kind, head_name, to_numpy
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of

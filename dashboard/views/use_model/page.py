@@ -10,11 +10,18 @@ import numpy as np
 import streamlit as st
 import torch
 
+from core.interpret.evidence import Question, ablate_heads
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.answers import Candidate, answer_of, top_candidates
-from core.pretrained.evidence import Question, ablate_heads
+from core.pretrained.answers import (
+    MODEL_TASKS,
+    Candidate,
+    ModelTask,
+    answer_of,
+    most_similar,
+    task_of,
+    top_candidates,
+)
 from core.pretrained.generate import decode_text
-from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, task_of
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.interpret.evidence import Question
 from core.pretrained.answers import Candidate
-from core.pretrained.evidence import Question
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.use_model import compute
 from dashboard.views.use_model.compute import Answer, Head
@@ -43,7 +43,7 @@ def embed_script(
     choice: ModelChoice, compared: Compared, table: np.ndarray, answer: Answer, head: Head
 ) -> Script:
     """The similarity of all pairs, and the head on which that of one pair depends most."""
-    imports = {"from core.pretrained.model_tasks import similarities"}
+    imports = {"from core.pretrained.answers import similarities"}
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
@@ -102,7 +102,7 @@ for one in likeliest:
 
 
 def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
-    imports = {f"from core.pretrained.evidence import {name}" for name in ("Question", "ask")}
+    imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
     if draw:
         imports.add("from core.pretrained.answers import top_candidates")
     code = f"""
@@ -130,7 +130,7 @@ weights = trace.head({head.index}, {head.head})  # (T, S)
         code = f"""
 import numpy as np
 
-from core.pretrained.evidence import ablate_heads
+from core.interpret.evidence import ablate_heads
 {code}
 heads = [(item.kind, item.layer, head) for item in trace.maps for head in range(len(item.weights))]
 changes = np.array([ablate_heads(baseline, frozenset({{head}})).change for head in heads])

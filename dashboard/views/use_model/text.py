@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.pretrained.answers import Candidate
-from core.pretrained.evidence import Effect
-from core.pretrained.model_tasks import ModelTask
+from core.interpret.evidence import Effect
+from core.pretrained.answers import Candidate, ModelTask
 from dashboard.draw.formats import number
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.widgets.panels import plain

@@ -12,8 +12,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention.config import entry
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
-from core.trace import AttentionMap, AttentionTrace
 from core.training.seed_stats import SeedStats
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import number, percent, score

@@ -6,8 +6,7 @@ import os
 
 from core.files import HOSTED, hosted
 from core.pretrained import PretrainedError
-from core.pretrained.hub import COMMIT
-from core.pretrained.model_storage import downloaded_commits
+from core.pretrained.hub import COMMIT, downloaded_commits
 
 VARIABLE = f"{HOSTED}_MODELS"
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")

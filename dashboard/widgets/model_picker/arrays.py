@@ -7,8 +7,7 @@ from typing import Any
 import streamlit as st
 
 from core.pretrained import ModelInputs, PretrainedError
-from core.pretrained.array_file import LIMITS, MOST_BYTES
-from core.pretrained.arrays import SHAPES
+from core.pretrained.arrays import LIMITS, MOST_BYTES, SHAPES
 from core.pretrained.example_inputs import TEXT
 from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached

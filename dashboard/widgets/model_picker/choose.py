@@ -12,7 +12,7 @@ import streamlit as st
 
 from core.files import without_paths
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
-from core.pretrained.model_storage import format_bytes
+from core.pretrained.hub import format_bytes
 from dashboard.runtime.page_pictures import describe
 from dashboard.widgets.model_picker import resolve
 from dashboard.widgets.model_picker.allowed import hub_help

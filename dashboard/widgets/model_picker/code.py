@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import fields
 
+from core.interpret.evidence import Question
 from core.pretrained import Array, ModelInputs, example_inputs
-from core.pretrained.evidence import Question
 from core.pretrained.reading import sampling_rate
 from dashboard.draw.scripts import Cell, source_of
 from dashboard.runtime.model_folders import folder_of

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import streamlit as st
 
-from core.trace import Head, Kind
+from core.interpret.trace import Head, Kind
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker.models import ModelRef
 

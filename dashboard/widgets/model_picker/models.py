@@ -7,17 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from core.pretrained import (
-    ModelInputs,
-    Pretrained,
-    PretrainedError,
-    Reading,
-    hub,
-    model_storage,
-    read,
-)
+from core.interpret.evidence import Baseline, Question, ask
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, hub, read
+from core.pretrained import hub as model_storage
 from core.pretrained.base import wrap_errors
-from core.pretrained.evidence import Baseline, Question, ask
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM,

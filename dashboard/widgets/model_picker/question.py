@@ -8,9 +8,15 @@ from typing import Literal
 
 import streamlit as st
 
+from core.interpret.evidence import Baseline, Question
 from core.pretrained import ModelInputs, PretrainedError, Reading
-from core.pretrained.answers import mask_word, maskable_words, top_candidates
-from core.pretrained.evidence import Baseline, Question, output_id, output_name
+from core.pretrained.answers import (
+    mask_word,
+    maskable_words,
+    output_id,
+    output_name,
+    top_candidates,
+)
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.server.cache import shared
 from dashboard.ui.presentation import room

@@ -11,9 +11,9 @@ from typing import Any
 import streamlit as st
 
 from core.files import hosted, sentence_of, without_paths
-from core.pretrained import PretrainedError, hub, model_storage
-from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download
-from core.pretrained.model_storage import format_bytes
+from core.pretrained import PretrainedError, hub
+from core.pretrained import hub as model_storage
+from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download, format_bytes
 from dashboard.runtime.model_folders import folder_name, folder_of, is_open
 from dashboard.server.limits import at_most
 from dashboard.server.visitors import me

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.interpret.trace import Kind
 from core.roles.repeats import (
     RepeatLine,
     RepeatScores,
@@ -15,7 +16,6 @@ from core.roles.repeats import (
     read_line,
 )
 from core.roles.successors import SuccessorScores, ordered_tokens, rank_successors
-from core.trace import Kind
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
 from dashboard.ui.heads import weights_of

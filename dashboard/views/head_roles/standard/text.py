@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.interpret.trace import Head
 from core.roles.repeats import TESTS, RepeatScores
-from core.trace import Head
 from dashboard.draw.formats import number
 from dashboard.draw.picture_files import csv_file
 

@@ -7,9 +7,9 @@ from html import escape
 
 import numpy as np
 
+from core.interpret.trace import Head
 from core.roles.conllu import Parse
 from core.roles.syntax import RelationScore
-from core.trace import Head
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import BAR, PICK, Ink, Theme, shade, text_on
 from dashboard.draw.vega import Spec, axis_style, figure, layer, text_tip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs
 from core.roles.conllu import Parse, own_parses, parse_conllu
 from core.roles.relations import RELATIONS, Relation
@@ -21,7 +22,6 @@ from core.roles.syntax import (
     word_trace,
 )
 from core.tasks import data_store
-from core.trace import AttentionTrace, Head, Kind
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of

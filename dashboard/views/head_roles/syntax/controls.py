@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from core.entries import ConfigError
+from core.interpret.trace import Head, Kind
 from core.roles.conllu import MOST_CHARACTERS, parse_conllu
 from core.tasks import data_store
 from core.tasks.reading import decode_text
-from core.trace import Head, Kind
 from dashboard.runtime.link_values import KEEP, link_value, one_of
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.progress import UNASKED, measure_with_progress

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from core.interpret.evidence import Baseline
+from core.interpret.patching import read_outputs, states_of, with_states
+from core.pretrained.attention_recorder import STACK
 from core.pretrained.base import Pretrained, PretrainedError
-from core.pretrained.evidence.question import Baseline
-from core.pretrained.evidence.sites import read_outputs, states_of, with_states
-from core.pretrained.layers import STACK
 from core.pretrained.reading import forward
 
 TOP = 5

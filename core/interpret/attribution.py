@@ -21,14 +21,18 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from core.hooks import hooked
-from core.pretrained.attention_recorder import AttentionCall
+from core.interpret.evidence import Baseline, output_matrix
+from core.interpret.patching import FEED_FORWARD
+from core.interpret.trace import Kind
+from core.pretrained.attention_recorder import (
+    MIXERS,
+    STACK,
+    SUBSTITUTES,
+    AttentionCall,
+    output_embeddings,
+)
 from core.pretrained.base import PretrainedError
-from core.pretrained.evidence.contributions import output_matrix
-from core.pretrained.evidence.question import Baseline
-from core.pretrained.evidence.sites import FEED_FORWARD
-from core.pretrained.layers import MIXERS, STACK, SUBSTITUTES, output_embeddings
 from core.pretrained.reading import forward
-from core.trace import Kind
 
 PASSES = 3  # through the model
 CLOSE = 1e-3  # of the logit or the largest part, within which the parts must add up

@@ -1,44 +1,261 @@
-"""A fine-tuning run in its folder, trained by Hugging Face's Trainer with callbacks that write the run's files.
-
-run.json        the config under "finetune", its creation time, its name, the machines that trained it
-metrics.jsonl   one record a line, frames/ the attention on the watched sentences at that step
-watched.json    the tokens of those sentences, and facts about the model
-NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
-trainer/        the Trainer's checkpoint while the run is paused, with the checksums of its files
-"""
+"""Fine-tune from a shell: `attention-lab finetune classify RUN_DIR` on our own rows, or with --data rows.csv."""
 
 from __future__ import annotations
 
 import json
 import math
 import shutil
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import torch
+import typer
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from core import command_line
+from core.command_line import Encoding, Pairs, given, settings, text_of
 from core.entries import ConfigError
 from core.files import is_intact, read_object, runs_folder, seal, write_atomically
-from core.finetune.build import TUNED, Learner, build, count
-from core.finetune.config import RECORDS, FineTuneConfig
-from core.finetune.data import Rows, parse
-from core.finetune.measure import (
-    MAX_EXAMPLES,
-    classes,
-    frames,
-    inputs,
-    measure,
-    read_attention,
-    targets,
-    truncated,
-    words,
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.models.decoding import eval_mode
+from core.pretrained.base import ModelInputs, Reading
+from core.pretrained.finetune import (
+    RECORDS,
+    TUNED,
+    FineTuneConfig,
+    Learner,
+    Pair,
+    Rows,
+    build,
+    check_words,
+    count,
+    load_tokenizer,
+    parse,
+    resolve,
+    usual,
 )
-from core.finetune.models import check_words, load_tokenizer
-from core.pretrained.base import ModelInputs
-from core.runs.machine import record_machine
+from core.pretrained.reading import read
+from core.runs.machine import line, record_machine
 from core.runs.runs import Run, new_id
+from core.runs.worker import work
 from core.training.config import resolve_device
-from core.training.record import Record, cap_reached
+from core.training.evaluate import confusion_matrix
+from core.training.record import Prediction, Record, cap_reached
+
+# Held-out measurements and attention maps of one record of a fine-tuning run.
+
+
+BATCH = 32
+IGNORED = -100  # Hugging Face's target that no loss counts
+MAX_EXAMPLES = 8  # held-out rows in each record
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Mean held-out loss in nats (a token, for pairs), accuracy of whole outputs (`exact`) and of tokens (`letters`).
+
+    `cut` counts outputs without an end mark within as many tokens as the longest answer has. `confusion` counts rows by
+    their label and the predicted one, in the order of the learner's labels; None for pairs.
+    """
+
+    loss: float
+    exact: float
+    letters: float | None
+    predictions: tuple[Prediction, ...]
+    cut: int | None = None
+    confusion: tuple[tuple[int, ...], ...] | None = None
+
+
+def measure(learner: Learner, pairs: Sequence[Pair]) -> Evaluation:
+    """Loss, accuracy (for pairs, of greedily decoded outputs) and predictions."""
+    with eval_mode(learner.model), torch.inference_mode():
+        parts = [pairs[at : at + BATCH] for at in range(0, len(pairs), BATCH)]
+        if learner.labels:
+            logits = [
+                learner.model(**inputs(learner, [pair.text for pair in part])).logits.float()
+                for part in parts
+            ]
+            return _classified(learner, pairs, torch.cat(logits))
+        return _translated(learner, pairs, parts)
+
+
+def _classified(
+    learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]
+) -> Evaluation:
+    labels = classes(learner, pairs)
+    best = logits.argmax(-1)
+    predictions = tuple(
+        Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
+        for pair, one in zip(pairs, best, strict=True)
+    )
+    counted = tuple(map(tuple, confusion_matrix(logits, labels).tolist()))
+    return Evaluation(
+        float(F.cross_entropy(logits, labels)),
+        float((best == labels).float().mean()),
+        None,
+        predictions,
+        confusion=counted,
+    )
+
+
+def _translated(
+    learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]
+) -> Evaluation:
+    loss = right = tokens = 0.0
+    predictions: list[Prediction] = []
+    targets_of = [targets(learner, part) for part in parts]
+    cap = max(labels.shape[1] for labels in targets_of)
+    end = learner.model.generation_config.eos_token_id
+    ends: set[int] = set() if end is None else {end} if isinstance(end, int) else set(end)
+    for part, labels in zip(parts, targets_of, strict=True):
+        batch = inputs(learner, [pair.text for pair in part])
+        logits = learner.model(**batch, labels=labels).logits.float()
+        counted = labels != IGNORED
+        loss += float(
+            F.cross_entropy(
+                logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+            )
+        )
+        right += float((logits.argmax(-1) == labels)[counted].sum())
+        tokens += float(counted.sum())
+        outputs = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
+        predictions += [
+            Prediction(
+                (pair.text,),
+                (_text(learner, row),),
+                (_text(learner, ids),),
+                bool(ends) and ends.isdisjoint(ids[1:].tolist()),
+            )
+            for pair, row, ids in zip(part, labels, outputs, strict=True)
+        ]
+    exact = sum(one.right for one in predictions) / len(predictions)
+    return Evaluation(
+        loss / tokens,
+        exact,
+        right / tokens,
+        tuple(predictions),
+        sum(one.cut for one in predictions),
+    )
+
+
+def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
+    """The number of rows with a text or an answer of more than `max_tokens` tokens."""
+    long = [
+        len(ids) > learner.max_tokens
+        for ids in learner.tokenizer([pair.text for pair in pairs])["input_ids"]
+    ]
+    if not learner.labels:
+        answers = learner.tokenizer(text_target=[pair.answer for pair in pairs])["input_ids"]
+        long = [a or len(ids) > learner.max_tokens for a, ids in zip(long, answers, strict=True)]
+    return sum(long)
+
+
+def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
+    return str(
+        learner.tokenizer.decode(ids[ids != IGNORED].tolist(), skip_special_tokens=True)
+    ).strip()
+
+
+def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
+    """The model's inputs of texts, each cut to `max_tokens` and padded to the longest."""
+    batch = learner.tokenizer(
+        list(texts),
+        padding=True,
+        truncation=True,
+        max_length=learner.max_tokens,
+        return_tensors="pt",
+    )
+    known = ("input_ids", "attention_mask", "token_type_ids")
+    return {name: value.to(learner.device) for name, value in batch.items() if name in known}
+
+
+def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
+    """The answers' ids, each closed by the end mark and padded with IGNORED."""
+    encoded = learner.tokenizer(
+        text_target=[pair.answer for pair in pairs],
+        truncation=True,
+        max_length=learner.max_tokens - 1,
+    )["input_ids"]
+    end = learner.tokenizer.eos_token_id
+    ids = [row if end is None or row[-1:] == [end] else [*row, end] for row in encoded]
+    longest = max(map(len, ids))
+    return torch.tensor(
+        [row + [IGNORED] * (longest - len(row)) for row in ids], device=learner.device
+    )
+
+
+def classes(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, " B"]:
+    """The index of each row's label among the model's outputs."""
+    return torch.tensor(
+        [learner.labels.index(pair.answer) for pair in pairs], device=learner.device
+    )
+
+
+def read_attention(learner: Learner, texts: Sequence[ModelInputs]) -> list[Reading]:
+    """The attention on the watched sentences, computed on the CPU as on every page."""
+    device = learner.device
+    with eval_mode(learner.model):
+        learner.model.to("cpu")
+        try:
+            return [read(learner.pretrained(), one) for one in texts]
+        finally:
+            learner.model.to(device)
+
+
+def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
+    """The maps of a record, "0:self" -> (layers, H, T, S) as half floats."""
+    stacked = {}
+    for index, reading in enumerate(readings):
+        for kind in reading.trace.kinds:
+            maps = reading.trace.of(kind).maps
+            stacked[f"{index}:{kind}"] = np.stack([item.weights for item in maps]).astype(
+                np.float16
+            )
+    return stacked
+
+
+def words(texts: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    """The tokens of the rows and columns of those maps, as plain values."""
+    return [
+        {
+            "text": one.text,
+            "target": one.target,
+            "kinds": {
+                kind: [
+                    {"tokens": list(line.tokens), "special": list(line.special)}
+                    for line in reading.lines(kind)
+                ]
+                for kind in reading.trace.kinds
+            },
+        }
+        for one, reading in zip(texts, readings, strict=True)
+    ]
+
+
+def trace_of(
+    maps: dict[str, np.ndarray], index: int, lines: dict[str, Any], source: str
+) -> AttentionTrace:
+    """The trace of one watched sentence from a saved frame; without weights where the frame lacks it."""
+    traced = []
+    for kind, (rows, columns) in lines["kinds"].items():
+        weights = maps.get(f"{index}:{kind}", np.zeros((0, 0, 0, 0), np.float32))
+        mask = np.tri(len(rows["tokens"]), dtype=bool)[None] if kind == "causal" else None
+        traced += [
+            AttentionMap(kind, layer, one, tuple(rows["tokens"]), tuple(columns["tokens"]), mask)
+            for layer, one in enumerate(weights)
+        ]
+    return AttentionTrace(tuple(traced), source)
+
+
+# A fine-tuning run in its folder, trained by Hugging Face's Trainer with callbacks that write the run's files.
+
 
 KEY = "finetune"
 DAMAGED = (
@@ -90,7 +307,7 @@ def about(run: Run) -> dict[str, Any]:
     return read_object(run.path / "watched.json")
 
 
-def work(
+def fine_tune(
     run: Run, stop: Callable[[], bool], on_record: OnRecord = lambda record: None
 ) -> tuple[str, str]:
     """Train, or continue a paused run, and return the final state and its message."""
@@ -316,3 +533,59 @@ def make_trainer(course: Course) -> Any:
     )
     trainer.remove_callback(transformers.PrinterCallback)  # it would repeat metrics.jsonl
     return trainer
+
+
+app = command_line.new_app(__doc__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return command_line.run(app, arguments)
+
+
+@app.command()
+def finetune(
+    task: Literal["classify", "pairs"],
+    run_dir: Path,
+    *,
+    set: Pairs,
+    encoding: Encoding = "utf-8",
+    data: Annotated[Path | None, typer.Option(help="a CSV: text,label or source,target")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="minilm, a model of the lab, a folder, or owner/name of the hub"),
+    ] = None,
+    watch: Annotated[str | None, typer.Option(help="the sentence whose attention is saved")] = None,
+    seed: int | None = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto (CUDA if available), cpu, cuda or mps")
+    ] = None,
+) -> None:
+    """Fine-tune a pretrained model; --set changes its training, as epochs=3."""
+    torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
+    more = {
+        **given(watch=watch, seed=seed, device=device, model=model and resolve(model)),
+        **settings(set),
+    }
+    config = FineTuneConfig.from_json(usual(task, **text_of(data, encoding)).to_json() | more)
+    run = create(config, path=run_dir)
+    state = work(run.path, on_record=_print_record)
+    if where := line(run.metadata().get("machines")):
+        print(f"Trained on {where}")
+    if config.task == "classify":
+        label, share = parse(config.task, config.data, config.seed).majority
+        print(f"baseline: the majority class, {label!r}, is right for {share:.1%}")
+    raise typer.Exit(0 if state == "finished" else 1)
+
+
+def _print_record(record: Record) -> None:
+    loss = "" if record.loss is None else f"loss {record.loss:.3f}"
+    balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
+    capped = "  ended by the time limit" if record.capped else ""
+    print(
+        f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,12 +13,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.pretrained.attention_recorder import AttentionCall, bool_mask
+from core.interpret.trace import Kind, to_numpy
+from core.pretrained.attention_recorder import AttentionCall, bool_mask, layer_numbers
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
-from core.pretrained.layers import layer_numbers
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
-from core.trace import Kind, to_numpy
 
 Vector = Float[np.ndarray, " D"]
 Row = Float[np.ndarray, " S"]

@@ -1,0 +1,489 @@
+"""Evidence on what the answer depends on: contributions, gradients, and the effect of ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from core.interpret.trace import AttentionTrace, Kind, flow, graph, rollout, to_numpy, total
+from core.pretrained.answers import (
+    Answer,
+    answer,
+    answer_of,
+    check_output,
+    display_names,
+)
+from core.pretrained.attention_recorder import (
+    NO_HEADS,
+    AttentionCall,
+    HeadSet,
+    repeat_kv,
+    weight_by_head,
+)
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError
+from core.pretrained.hub import free_memory
+from core.pretrained.load import maps_bytes
+from core.pretrained.reading import Batch, encode, forward
+
+# A question to a model, and its baseline: the full model's answer, with which ablations are compared.
+
+
+Quantity = Literal["probability", "logit", "difference"]
+CONFIDENT = 0.95  # a probability above which the softmax is so flat that it hardly moves
+
+
+@dataclass(frozen=True)
+class Question:
+    """The inputs of a model, and the target value in its answer.
+
+    `position` answers (None: the last or the masked one). `output` is the target class or token (None: the likeliest).
+    `quantity` is its probability, its logit, or its logit minus that of `contrast` (None: the likeliest other one);
+    with None it is the probability, or the logit where the likeliest has more than 0.95. An embedding has none of
+    these: its target value is the cosine with the embedding of `against`, or with its own baseline where that is empty.
+    """
+
+    inputs: ModelInputs
+    position: int | None = None
+    against: str = ""
+    output: int | None = None
+    quantity: Quantity | None = None
+    contrast: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """A question with the full model's answer, to be rerun with parts ablated and compared.
+
+    `id` is the target token or class, `contrast` the one whose logit is subtracted (None unless `quantity` is
+    "difference"); `reference` is the vector that an embedding is compared with.
+    """
+
+    pretrained: Pretrained
+    question: Question
+    batch: Batch
+    source: Line
+    target: Line | None
+    answer: Answer
+    id: int | None
+    reference: Tensor | None
+    quantity: Quantity = "probability"
+    contrast: int | None = None
+
+    def rerun(
+        self, batch: Batch | None = None, off: HeadSet = NO_HEADS, uniform: HeadSet = NO_HEADS
+    ) -> Answer:
+        """The answer to another batch, or with heads off or with uniform weights."""
+        batch = self.batch if batch is None else batch
+        output, _ = forward(self.pretrained, batch, off=off, uniform=uniform)
+        return self.answer_in(batch, output)
+
+    def answer_in(self, batch: Batch, output: Any) -> Answer:
+        """The answer at the question's position; it keeps its gradients."""
+        return answer_of(self.pretrained, batch, output, self.question.position)
+
+    def target_value(self, answer: Answer) -> Tensor:
+        """The target value of an answer: a probability, a logit, a difference of two logits, or a cosine."""
+        if answer.logits is not None:
+            assert self.id is not None
+            values = quantity_values(answer, self.quantity)
+            return (
+                values[self.id]
+                if self.contrast is None
+                else values[self.id] - values[self.contrast]
+            )
+        assert answer.vector is not None and self.reference is not None
+        return answer.vector @ self.reference
+
+    @property
+    def value(self) -> float:
+        """The target value of the full model."""
+        return float(self.target_value(self.answer))
+
+    @property
+    def word(self) -> str | None:
+        """The name of the target token or class; None for an embedding."""
+        return (
+            None if self.id is None else display_names(self.pretrained, self.answer, [self.id])[0]
+        )
+
+    @property
+    def other(self) -> str | None:
+        """The name of the contrast token or class; None where there is none."""
+        return (
+            None
+            if self.contrast is None
+            else display_names(self.pretrained, self.answer, [self.contrast])[0]
+        )
+
+    @property
+    def is_top(self) -> bool:
+        """Whether the target is the full model's likeliest token or class."""
+        return self.answer.logits is not None and self.id == int(self.answer.logits.argmax())
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the target value has a gradient: an embedding's cosine with itself has none."""
+        return self.pretrained.recordable and (
+            self.answer.vector is None or bool(self.question.against.strip())
+        )
+
+
+def ask(pretrained: Pretrained, question: Question) -> Baseline:
+    """Answer a question with the full model.
+
+    PretrainedError as in `encode` and `answer`, and when the position or the output does not exist.
+    """
+    batch, source, target, _ = encode(pretrained, question.inputs)
+    length = len(target or source)
+    if question.position is not None and not -length <= question.position < length:
+        raise PretrainedError(
+            f"The sequence has no position {question.position}; its {length} positions are 0 to "
+            f"{length - 1}."
+        )
+    output, _ = forward(pretrained, batch)
+    full = answer_of(pretrained, batch, output, question.position)
+    if full.logits is not None:
+        defaults = _target(pretrained, question, full)
+        return Baseline(
+            pretrained, question, batch, source, target, full, defaults[0], None, *defaults[1:]
+        )
+    if (question.output, question.quantity, question.contrast) != (None, None, None):
+        raise PretrainedError(
+            f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
+            "no output, quantity or contrast."
+        )
+    against = question.against.strip()
+    reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
+    return Baseline(pretrained, question, batch, source, target, full, None, reference)
+
+
+def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
+    """The probabilities, or the logits, of every class or token (V,)."""
+    values = answer.probabilities if quantity == "probability" else answer.logits
+    assert values is not None
+    return values
+
+
+def default_quantity(answer: Answer) -> Quantity:
+    """The probability, or the logit where the likeliest has more than 0.95."""
+    assert answer.probabilities is not None
+    return "logit" if float(answer.probabilities.max()) > CONFIDENT else "probability"
+
+
+def _target(
+    pretrained: Pretrained, question: Question, answer: Answer
+) -> tuple[int, Quantity, int | None]:
+    """The output, quantity and contrast of a question, with defaults filled in."""
+    assert answer.logits is not None
+    best = answer.logits.topk(min(2, len(answer.logits))).indices.tolist()
+    output = (
+        best[0] if question.output is None else check_output(pretrained, answer, question.output)
+    )
+    quantity = question.quantity or default_quantity(answer)
+    if quantity != "difference":
+        return output, quantity, None
+    rest = [one for one in best if one != output]
+    if not rest:
+        raise PretrainedError(
+            f"{pretrained.name} has only one output, so there is no difference of logits; choose "
+            "the logit."
+        )
+    contrast = (
+        rest[0]
+        if question.contrast is None
+        else check_output(pretrained, answer, question.contrast)
+    )
+    if contrast == output:
+        raise PretrainedError(
+            "The difference of a logit and itself is always 0; choose two different outputs."
+        )
+    return output, quantity, contrast
+
+
+# The effect on the answer of ablating heads or hiding a token, measured by running the model again.
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The target value under an ablation, its change from the full model's, and the id of the new answer."""
+
+    value: float
+    change: float
+    id: int | None
+
+
+def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
+    """The effect of heads whose output is zero, as if W_O had no columns for them. Michel et al. 2019, section 3.
+
+    PretrainedError when the model's attention cannot be reached.
+    """
+    if not baseline.pretrained.recordable:
+        raise PretrainedError(
+            f"{baseline.pretrained.name} computes attention in its own code, so its heads cannot be "
+            "switched off. Its weights, rollout and flow can be shown."
+        )
+    return _effect(baseline, baseline.rerun(off=off))
+
+
+def make_heads_uniform(baseline: Baseline, heads: HeadSet) -> Effect:
+    """The effect of giving heads equal weights on all visible keys.
+
+    The uniform weights of Wiegreffe & Pinter 2019, section 3.2. PretrainedError as in `forward`.
+    """
+    return _effect(baseline, baseline.rerun(uniform=heads))
+
+
+def hide_token(baseline: Baseline, token: int) -> Effect:
+    """The effect of masking a source token everywhere, or of painting an image patch with the mean colour.
+
+    Jain & Wallace 2019 leave words out in the same way (section 4.1). PretrainedError for sound.
+    """
+    return _effect(baseline, baseline.rerun(_without(baseline, token)))
+
+
+def _without(baseline: Baseline, token: int) -> Batch:
+    batch = dict(baseline.batch)
+    if baseline.pretrained.reads_text:
+        mask = batch.get("attention_mask")
+        batch["attention_mask"] = (
+            torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
+        )
+        batch["attention_mask"][0, token] = 0
+        return batch
+    grid = baseline.source.grid
+    if "pixel_values" not in batch or grid is None:
+        raise PretrainedError(
+            "Parts of a sound are not masked here: neighbouring parts contain the same sounds."
+        )
+    patch = token - (len(baseline.source) - grid[0] * grid[1])
+    if patch >= 0:
+        pixels = batch["pixel_values"] = batch["pixel_values"].clone()
+        high, wide = pixels.shape[-2] // grid[0], pixels.shape[-1] // grid[1]
+        row, column = divmod(patch, grid[1])
+        mean_colour = pixels.mean((-2, -1), keepdim=True)
+        pixels[..., row * high : (row + 1) * high, column * wide : (column + 1) * wide] = (
+            mean_colour
+        )
+    return batch
+
+
+def _effect(baseline: Baseline, answer: Answer) -> Effect:
+    value = float(baseline.target_value(answer))
+    now = None if answer.probabilities is None else int(answer.probabilities.argmax())
+    return Effect(value, value - baseline.value, now)
+
+
+def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
+    """Each head of a trace alone, then each whole layer that has more than one head."""
+    heads = tuple(
+        frozenset({(item.kind, item.layer, head)})
+        for item in trace.maps
+        for head in range(len(item.weights))
+    )
+    layers = tuple(
+        frozenset({(item.kind, item.layer, None)}) for item in trace.maps if len(item.weights) > 1
+    )
+    return heads + layers
+
+
+def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int], Effect]:
+    """The effects of one head alone, by (kind, layer, head)."""
+    alone = {next(iter(off)): effect for off, effect in effects.items() if len(off) == 1}
+    return {
+        (kind, layer, head): effect
+        for (kind, layer, head), effect in alone.items()
+        if head is not None
+    }
+
+
+def largest_effects(effects: Mapping[T, Effect], count: int) -> list[tuple[T, Effect]]:
+    """The `count` ablations with the largest absolute change, largest first."""
+    return sorted(effects.items(), key=lambda item: -abs(item[1].change))[:count]
+
+
+# The contribution of each weight: the norm of what it adds (Kobayashi et al. 2020), and its gradient × weight.
+
+
+GRADIENT_MEMORY = 9  # times the memory of the maps: measured with GPT-2's 144 heads on 512 tokens
+
+MIXES = "ExclusiveSelfAttention"  # takes the part along v out of a head's output
+
+LayerKey = tuple[Kind, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """By (kind, layer): `norms` (H, T, S) are ‖v·W_O‖ of keys, `gradients` (H, T, S) are α·∂answer/∂α of weights.
+
+    Norms differ between rows (else T is 1) where a gate or a norm with the row's scale stands before W_O. There are
+    none for a layer whose heads have no rows of W_O of their own. `gradients` is empty where there is no gradient, and
+    with `out_of_memory` because computing it takes more memory than is free.
+    """
+
+    norms: dict[LayerKey, np.ndarray]
+    gradients: dict[LayerKey, np.ndarray]
+    out_of_memory: bool = False
+
+    def norm_map(self, kind: Kind, layer: int,
+                 weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "H T S"] | None:  # fmt: skip
+        """‖α·v·W_O‖, the length of the vector that a head adds at a row for a key; None where it is unknown."""
+        norms = self.norms.get((kind, layer))
+        if norms is None or len(norms) != len(weights):
+            return None
+        return np.abs(weights) * _as_wide(norms, weights.shape[-1])
+
+    def gradient_map(self, kind: Kind, layer: int, keys: int) -> Float[np.ndarray, "H T S"] | None:
+        """α·∂answer/∂α: what the answer would lose without that weight, to first order."""
+        gradients = self.gradients.get((kind, layer))
+        return None if gradients is None else _as_wide(gradients, keys)
+
+
+def measure_contributions(baseline: Baseline) -> Contributions:
+    """Contributions from one forward pass and, where the answer has a gradient, one backward pass.
+
+    A head's gradients sum to the first-order estimate of the effect of ablating it (Michel et al. 2019, section 4).
+    """
+    if not baseline.pretrained.recordable:
+        return Contributions({}, {})
+    free, maps = free_memory(), maps_bytes(baseline.pretrained.model, len(baseline.source))
+    out_of_memory = baseline.has_gradient and free is not None and GRADIENT_MEMORY * maps > free
+    with_gradients = baseline.has_gradient and not out_of_memory
+    output, recorder = forward(
+        baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients
+    )
+    norms = {
+        (call.kind, call.layer): lengths
+        for call in recorder.calls
+        if (lengths := value_norms(call)) is not None
+    }
+    gradients: dict[LayerKey, np.ndarray] = {}
+    if with_gradients:
+        target = baseline.target_value(baseline.answer_in(baseline.batch, output))
+        probes = [call.probe for call in recorder.calls if call.probe is not None]
+        slopes = torch.autograd.grad(target, probes, allow_unused=True)
+        gradients = {
+            (call.kind, call.layer): to_numpy((call.weights.detach() * slope.cpu())[0])
+            for call, slope in zip(recorder.calls, slopes, strict=True)
+            if slope is not None
+        }
+    return Contributions(norms, gradients, out_of_memory)
+
+
+def value_norms(
+    call: AttentionCall,
+) -> (
+    Float[
+        np.ndarray,
+        (
+            H  # T S
+        ),
+    ]
+    | None
+):
+    """‖v·W_O‖ of each head and key. Kobayashi et al. 2020, equation 6. None where W_O is unknown.
+
+    What stands between the heads and W_O multiplies each dimension of a row: a gate by its value, a norm by its gain
+    and the scale that it has there. v is multiplied by the same. None where it mixes dimensions.
+    """
+    matrix = output_matrix(call)
+    if matrix is None or call.v is None or call.out is None or call.gated is None:
+        return None
+    values, out, gated = (
+        repeat_kv(call.v, len(matrix))[0].detach(),
+        call.out[0].detach(),
+        call.gated[0].detach(),
+    )
+    if torch.equal(out, gated):
+        return to_numpy(torch.einsum("hse,hec->hsc", values, matrix).norm(dim=-1)[:, None])
+    if any(
+        isinstance(one, nn.LayerNorm) or type(one).__name__.endswith(MIXES)
+        for one in call.module.children()
+    ):
+        return None
+    factors = torch.where(out == 0, 0.0, gated / out).transpose(0, 1)  # (H, T, E)
+    root = torch.linalg.qr(matrix.mT).R.mT  # (H, E, E), which keeps the lengths of x W_O
+    rows = [((factor[:, None] * values) @ root).norm(dim=-1) for factor in factors.unbind(1)]
+    return to_numpy(torch.stack(rows, 1))
+
+
+def output_matrix(call: AttentionCall) -> Float[Tensor, "H E C"] | None:
+    """W_O by head; None where it was not found, or does not get the heads side by side."""
+    return None if call.gated is None else weight_by_head(call.output, call.gated.shape[2])
+
+
+def _as_wide(values: np.ndarray, keys: int) -> np.ndarray:
+    """Pad the keys with zeros: a sink column has no value and no token."""
+    more = [(0, 0)] * (values.ndim - 1) + [(0, max(0, keys - values.shape[-1]))]
+    return np.pad(values, more)
+
+
+# One score a token from each measure of importance, to be compared with the effect of hiding it.
+
+
+MOST_FLOW = 10**8  # edges × rows × tokens: about 3 s on one core
+
+
+def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
+    """The weight of each row of a map in the answer, summing to 1.
+
+    The answering position alone; for an embedding all tokens that are not padding; for a class the class token, or the
+    last token of a causal model.
+    """
+    line = baseline.target if baseline.target is not None and kind != "self" else baseline.source
+    rows = np.zeros(len(line))
+    if baseline.answer.kind == "embedding":
+        mask = baseline.batch.get("attention_mask")  # of the source
+        rows[:] = 1.0 if mask is None or line is baseline.target else to_numpy(mask[0])
+    elif baseline.answer.kind == "class":
+        rows[0 if kind == "self" else -1] = 1.0
+    else:
+        rows[baseline.answer.position] = 1.0
+    return rows / rows.sum()
+
+
+def token_scores(
+    baseline: Baseline, trace: AttentionTrace, contributions: Contributions
+) -> dict[str, Float[np.ndarray, " S"]]:
+    """The score of each source token by each measure, not normalized.
+
+    "weights" and "written" are means over the layers and heads at the rows that answer, "gradient" sums α·∂answer/∂α
+    over all rows that attend to the token, "rollout" and "flow" use the whole graph. Unavailable measures are left out.
+    """
+    kind = trace.kinds[-1]
+    maps = trace.of(kind).maps
+    size, rows = len(baseline.source), answering_rows(baseline, kind)
+    scores = {"weights": _mean([rows @ np.abs(item.weights[:, :, :size]) for item in maps])}
+    norms = [contributions.norm_map(item.kind, item.layer, item.weights) for item in maps]
+    if all(one is not None for one in norms):
+        shares = [
+            one[:, :, :size] / np.maximum(one[:, :, :size].sum(-1, keepdims=True), 1e-12)
+            for one in norms
+            if one is not None
+        ]
+        scores["written"] = _mean([rows @ share for share in shares])
+    if contributions.gradients:
+        gradients = [
+            one
+            for (kind, _), one in contributions.gradients.items()
+            if baseline.target is None or kind != "causal"
+        ]
+        scores["gradient"] = np.abs(np.sum([one.sum((0, 1))[:size] for one in gradients], 0))
+    through = graph(trace, kind, maps[-1].layer)
+    scores["rollout"] = rows @ rollout(through)[:, :size]
+    answering = np.flatnonzero(rows).tolist()
+    if total(through.steps) * len(answering) * size <= MOST_FLOW:
+        scores["flow"] = np.sum([rows[row] * flow(through, row) for row in answering], 0)[:size]
+    return scores
+
+
+def _mean(layers: list[np.ndarray]) -> Float[np.ndarray, " S"]:
+    return np.mean([one.mean(0) for one in layers], 0)

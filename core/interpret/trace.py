@@ -1,0 +1,358 @@
+"""Attention maps, and what is measured on them: entropy, distance, induction, rollout and flow. Pure numpy.
+
+`AttentionTrace` is what every picture of attention is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+# AttentionTrace: the attention maps of one model on one input, from any source; every figure is drawn from it.
+
+
+Kind = Literal["self", "causal", "cross", "words", "sentences"]
+Head = tuple[int, int]  # the indices of its layer and of itself
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """The attention of one layer: weights (H, T, S) float32, the tokens of its rows and of its columns.
+
+    `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. `layer` is its index
+    among the maps of its kind; `number` is the model's own number of the layer, which differs where layers between them
+    have no attention; None where it is unknown. ValueError when the tokens do not fit the weights.
+    """
+
+    kind: Kind
+    layer: int
+    weights: np.ndarray
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    mask: np.ndarray | None = None
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 3 or self.weights.shape[1:] != (len(self.queries), len(self.keys)):
+            raise ValueError(
+                f"weights are {self.weights.shape}; expected (heads, {len(self.queries)} queries, "
+                f"{len(self.keys)} keys)."
+            )
+        if self.mask is not None:
+            np.broadcast_shapes(self.mask.shape, self.weights.shape)
+
+    @property
+    def layer_number(self) -> int:
+        """The model's own number of the layer; its index where that is unknown."""
+        return self.layer if self.number is None else self.number
+
+    @property
+    def layer_name(self) -> str:
+        """The layer by the model's own number, such as L3."""
+        return f"L{self.layer_number}"
+
+    @property
+    def visible(self) -> Bool[np.ndarray, "H T S"]:
+        """The keys that each row may attend to, by head; a read-only view."""
+        return np.broadcast_to(True if self.mask is None else self.mask, self.weights.shape)
+
+    @property
+    def visible_in_any(self) -> Bool[np.ndarray, "T S"]:
+        """The keys that each row may attend to in any of its heads."""
+        return np.asarray(self.visible.any(0))
+
+
+def why_not_weights(name: str, values: np.ndarray, signed: bool = False) -> str | None:
+    """What keeps some numbers from being drawn as weights, 0 to 1, or as signed numbers; None where nothing does."""
+    if not np.isfinite(values).all():
+        return (
+            f"{name} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. Write a fully masked "
+            "row as zeros."
+        )
+    low, high = float(values.min(initial=0)), float(values.max(initial=0))
+    if signed or (low >= -1e-4 and high <= 1.001):  # what rounding leaves
+        return None
+    return (
+        f"{name} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take their softmax "
+        "first; signed weights are drawn by core.show.show(trace, signed=True)."
+    )
+
+
+class NumberedHeads:
+    """Names heads by `numbers`, the model's own numbers of the layers."""
+
+    numbers: tuple[int, ...]
+
+    def name(self, head: Head) -> str:
+        """A head's name, such as L3·H1."""
+        return head_name(self.numbers[head[0]], head[1])
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTrace:
+    """The maps of one model on one input, in the order of its layers, and their source by name."""
+
+    maps: tuple[AttentionMap, ...]
+    source: str
+
+    def of(self, kind: Kind) -> AttentionTrace:
+        """Only the maps of that kind."""
+        return AttentionTrace(tuple(item for item in self.maps if item.kind == kind), self.source)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(dict.fromkeys(item.kind for item in self.maps))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of layers, and the largest number of heads in a layer."""
+        return len(self.maps), max((len(item.weights) for item in self.maps), default=0)
+
+    def map(self, layer: int) -> AttentionMap:
+        return self.maps[layer]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The model's own numbers of the layers."""
+        return tuple(item.layer_number for item in self.maps)
+
+    def label(self, layer: int, head: int) -> str:
+        """A head's name by the model's own number of its layer, such as L3·H1."""
+        return head_name(self.maps[layer].layer_number, head)
+
+    def head(self, layer: int, head: int) -> np.ndarray:
+        """The weights (T, S) of one head."""
+        return self.maps[layer].weights[head]
+
+
+def head_name(number: int, head: int) -> str:
+    """A head's name by the number of its layer, such as L3·H1."""
+    return f"L{number}·H{head}"
+
+
+def to_numpy(values: Tensor) -> np.ndarray:
+    """A tensor as a NumPy array, from any device; half precision becomes float32."""
+    values = values.detach().cpu()
+    array: np.ndarray = (
+        values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    ).numpy()
+    return array
+
+
+# Measurements of attention maps: entropy, distance, overlap of heads. All on NumPy weights (H, T, S).
+
+
+Weights = Float[np.ndarray, "H T S"]
+
+
+def entropy(weights: Weights) -> Float[np.ndarray, "H T"]:
+    """Entropy of each row in nats: log S for uniform weights, 0 for a single key."""
+    safe = np.where(weights > 0, weights, 1.0)
+    return -(weights * np.log(safe)).sum(-1)
+
+
+def mean_distance(weights: Weights) -> Float[np.ndarray, " H"]:
+    """The mean distance |i − j| of each head, by its weights."""
+    rows, columns = weights.shape[1:]
+    distance = np.abs(np.arange(rows)[:, None] - np.arange(columns)[None, :])
+    return (weights * distance).sum((1, 2)) / rows
+
+
+def previous_token(weights: Weights) -> Float[np.ndarray, " H"]:
+    """Mean weight on the token just before; 0 with fewer than two tokens."""
+    diagonal = np.diagonal(weights, -1, 1, 2)
+    return diagonal.mean(-1) if diagonal.shape[-1] else np.zeros(len(weights), weights.dtype)
+
+
+def breadth(weights: Weights) -> Float[np.ndarray, " H"]:
+    """Mean entropy of the rows as a share of log S, the largest possible; 0 for a single key."""
+    keys = weights.shape[-1]
+    return (
+        entropy(weights).mean(-1) / np.log(keys)
+        if keys > 1
+        else np.zeros(len(weights), weights.dtype)
+    )
+
+
+def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
+    """The share of weight that two heads have in common, Σ_j min(a_ij, b_ij), mean of all rows; weights ≥ 0.
+
+    1 where two heads are equal, 0 where they share no key.
+    """
+    return np.stack([np.minimum(weights, head).sum(-1).mean(-1) for head in weights])
+
+
+def strongest(
+    trace: AttentionTrace, score: Callable[[Weights], np.ndarray]
+) -> tuple[int, int, float]:
+    """The layer and head in which a score is largest, and that score."""
+    return max(
+        (
+            (item.layer, int(head), float(value))
+            for item in trace.maps
+            for head, value in enumerate(score(item.weights))
+        ),
+        key=lambda entry: entry[2],
+    )
+
+
+# Induction scores of generated text: how much each head attends to earlier positions of the next token.
+
+
+def induction_score(item: AttentionMap, keys: Sequence[int],
+                    generated: Sequence[int]) -> Float[np.ndarray, " H"] | None:  # fmt: skip
+    """The mean weight of each head on earlier positions of the token that a step generates, over eligible steps.
+
+    A step is eligible where such a position is visible; None without any. Induction heads score high (Olsson et al.
+    2022, section 2). `keys` (S) and `generated` (T) are the ids of the map's columns and of its rows.
+    """
+    same = _same(item, keys, generated)
+    able = same.any(-1)
+    return (item.weights * same).sum(-1)[:, able].mean(-1) if able.any() else None
+
+
+def uniform_induction_score(
+    item: AttentionMap, keys: Sequence[int], generated: Sequence[int]
+) -> float:
+    """The same score for uniform attention; 0 where no step is eligible."""
+    same = _same(item, keys, generated)
+    able = same.any(-1)
+    return float((same.sum(-1) / item.visible[0].sum(-1))[able].mean()) if able.any() else 0.0
+
+
+def count_eligible_steps(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> int:
+    """How many steps generate a token that is among their visible keys."""
+    return int(_same(item, keys, generated).any(-1).sum())
+
+
+def _same(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> np.ndarray:
+    return (np.asarray(generated)[:, None] == np.asarray(keys)[None, :]) & item.visible[0]
+
+
+def most_informative_head(
+    trace: AttentionTrace, keys: Sequence[int], generated: Sequence[int]
+) -> tuple[int, int]:
+    """The (map, head) with the highest induction score; without one, that with the highest maximum weights.
+
+    The first position does not count: it is an attention sink."""
+    best, head_index = -1.0, (0, 0)
+    for layer, item in enumerate(trace.maps):
+        scores = induction_score(item, keys, generated) if item.kind != "cross" else None
+        first = 0 if item.kind == "cross" or item.weights.shape[-1] == 1 else 1
+        sharp = item.weights[:, :, first:].max(-1).mean(-1)
+        for head, score in enumerate(sharp if scores is None else 1 + scores):
+            if score > best:
+                best, head_index = float(score), (layer, head)
+    return head_index
+
+
+Step = Float[np.ndarray, "to from"]
+UNITS = 2**29  # capacities are whole numbers there: each is exact to 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The steps from the input to one layer, and the positions of the map's rows and columns."""
+
+    steps: tuple[np.ndarray, ...]
+    rows: slice
+    columns: slice
+
+
+def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
+    """The graph from the input to a layer of that kind; for cross-attention with the whole encoder.
+
+    ValueError when the trace has no such layer.
+    """
+    stack = [item for item in trace.of(kind).maps if item.layer <= layer]
+    if not stack or stack[-1].layer != layer:
+        raise ValueError(f"the trace has no {kind}-attention of layer {layer}")
+    if kind != "cross":
+        return Graph(tuple(_own(item) for item in stack), slice(None), slice(None))
+    size, others = len(stack[0].keys), len(stack[0].queries)
+    steps = [_beside(_own(item), np.eye(others)) for item in trace.of("self").maps]
+    causal = {item.layer: item for item in trace.of("causal").maps}
+    for item in stack:
+        if item.layer in causal:
+            steps.append(_beside(np.eye(size), _own(causal[item.layer])))
+        steps.append(_cross(item))
+    return Graph(tuple(steps), slice(size, None), slice(None, size))
+
+
+def rollout(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
+    """The share of each row's state that comes from each column: the product of the steps (equation 1)."""
+    reached = np.eye(layer_graph.steps[0].shape[1])
+    for step in layer_graph.steps:
+        reached = step @ reached
+    return reached[layer_graph.rows, layer_graph.columns]
+
+
+def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
+    """The maximum flow from each column to one row, with weights as capacities (section 3.2)."""
+    from scipy.sparse.csgraph import maximum_flow
+
+    edges, places = _network(layer_graph), layer_graph.steps[-1].shape[0]
+    source = len(layer_graph.steps) * places + range(places)[layer_graph.rows][row]
+    sinks = range(places)[layer_graph.columns]
+    return np.array([maximum_flow(edges, source, sink).flow_value / UNITS for sink in sinks])
+
+
+def flows(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
+    """The flow of every row."""
+    rows = range(layer_graph.steps[-1].shape[0])[layer_graph.rows]
+    return np.stack([flow(layer_graph, row) for row in range(len(rows))])
+
+
+def _network(layer_graph: Graph):  # type: ignore[no-untyped-def]
+    """The steps as one network from the last step's positions down to the input's, with one capacity per edge."""
+    from scipy.sparse import coo_array
+
+    size = layer_graph.steps[0].shape[0]
+    rows, columns, capacities = [], [], []
+    for at, step in enumerate(layer_graph.steps):
+        to, come = np.nonzero(step)
+        rows.append((at + 1) * size + to)
+        columns.append(at * size + come)
+        capacities.append(np.rint(step[to, come] * UNITS).astype(np.int32))
+    joined = [np.concatenate(part) for part in (rows, columns)]
+    nodes = (len(layer_graph.steps) + 1) * size
+    return coo_array(
+        (np.concatenate(capacities), (joined[0], joined[1])), shape=(nodes, nodes)
+    ).tocsr()
+
+
+def _own(item: AttentionMap) -> Step:
+    """The step of self-attention: half attention, half residual, each row summing to one.
+
+    Keys after the positions themselves (a sink) pass nothing on, so they are left out.
+    """
+    size = len(item.queries)
+    return _shared(np.abs(item.weights[:, :, :size]).mean(0, dtype=np.float64) + np.eye(size))
+
+
+def _cross(item: AttentionMap) -> Step:
+    """The step of cross-attention, from the decoder's positions to the encoder's."""
+    size, others = len(item.keys), len(item.queries)
+    low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
+    return np.concatenate([np.eye(size, size + others), _shared(low)])
+
+
+def _beside(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    step = np.zeros((len(first) + len(second),) * 2)
+    step[: len(first), : len(first)] = first
+    step[len(first) :, len(first) :] = second
+    return step
+
+
+def _shared(step: np.ndarray) -> np.ndarray:
+    return step / step.sum(-1, keepdims=True)
+
+
+def total(steps: Sequence[np.ndarray]) -> int:
+    """The number of edges of a graph."""
+    return int(sum(np.count_nonzero(step) for step in steps))

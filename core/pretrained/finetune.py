@@ -1,0 +1,602 @@
+"""Prepare a pretrained model for fine-tuning: a new head for labels, new words for pairs, frozen layers."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from core.entries import ConfigError, check_fields, quote
+from core.pretrained import hub
+from core.pretrained.attention_recorder import make_recordable
+from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.pretrained.hub import COMMIT, check_folder, format_bytes, repo_of
+from core.pretrained.load import (
+    LAB_MODELS,
+    SAFE,
+    folder_weights,
+    minilm_folder,
+    read_config,
+    refuse_config,
+    refuse_missing,
+)
+from core.pretrained.load import MINILM as MINILM_NAME
+from core.tasks.metrics import majority_class
+from core.tasks.reading import Row, line_numbers, read_rows
+from core.training.config import DEVICES, check_number, resolve_device
+
+# The config of a fine-tuning run: a model, labelled rows and the training settings.
+
+
+TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
+MINILM = "minilm"
+LAB = "lab:"
+
+# name -> (lowest, highest)
+BOUNDS: dict[str, tuple[float, float]] = {
+    "epochs": (1, 100),
+    "batch_size": (2, 64),
+    "layers": (0, 48),
+    "learning_rate": (1e-6, 1e-2),
+    "seconds": (1, 900),
+    "seed": (0, 2**31 - 1),
+}
+# The defaults of each task; a run on our own rows takes ten to twenty seconds on one core.
+USUAL: dict[str, dict[str, Any]] = {
+    "classify": {
+        "model": MINILM,
+        "layers": 6,
+        "epochs": 8,
+        "batch_size": 16,
+        "learning_rate": 2e-4,
+    },
+    "pairs": {"model": f"{LAB}numbers", "epochs": 30, "batch_size": 16, "learning_rate": 2e-3},
+}
+OWN = {"classify": "messages", "pairs": "numbers"}
+RECORDS = 16  # of a run, about
+MOST_WATCHED = 200  # characters
+
+
+@dataclass(frozen=True)
+class FineTuneConfig:
+    """A pretrained model, labelled rows and training settings; ConfigError for values that cannot run.
+
+    `task` is "classify" (text, label) or "pairs" (source, target); `data` is the text of the CSV. `model` is "minilm",
+    "lab:" with the name of one of the lab's own, or a folder. Labels train the head and the last `layers` layers, never
+    the embeddings; pairs train every weight. The attention on the sentence `watch` is recorded. `device` is "auto"
+    (CUDA if available, else the CPU) or a device's name.
+    """
+
+    task: str
+    data: str
+    model: str = MINILM
+    watch: str = ""
+    layers: int = 6
+    epochs: int = 8
+    batch_size: int = 16
+    learning_rate: float = 2e-4
+    seconds: float = 120.0
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.task, str) or self.task not in TASKS:
+            raise ConfigError(
+                f"task = {quote(self.task)} is not known; take one of {', '.join(TASKS)}."
+            )
+        for name in ("data", "model", "watch"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name} must be a text.")
+        if self.device not in DEVICES:
+            raise ConfigError(
+                f"device = {quote(self.device)} is not known; take one of {', '.join(DEVICES)}."
+            )
+        if len(self.watch) > MOST_WATCHED:
+            raise ConfigError(
+                f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
+                "allowed."
+            )
+        for name, (low, high) in BOUNDS.items():
+            check_number(
+                name, getattr(self, name), low, high, whole=name not in ("learning_rate", "seconds")
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> FineTuneConfig:
+        """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
+        return cls(**check_fields(cls, data, "A fine-tuning run", ("task", "data")))
+
+
+def own_rows(task: str) -> str:
+    """The lab's own CSV: messages to label, or number words to write in figures."""
+    return (Path(__file__).parent / f"{OWN[task]}.csv").read_text("utf-8")
+
+
+def usual(task: str, **changes: Any) -> FineTuneConfig:
+    """A task's default rows, model and settings, with changes."""
+    return FineTuneConfig(**{"task": task, "data": own_rows(task), **USUAL[task], **changes})
+
+
+# Rows of a CSV split into training and held-out rows; errors name the lines.
+
+
+LONGEST = 1_000  # characters of a cell
+MOST_ROWS = 3_000
+MOST_LABELS = 20
+FEWEST_ROWS = 8
+HELD_OUT = 4  # one row in so many
+MOST_HELD_OUT = 100  # so that measuring stays a small part of a run
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One row: a text with its label, or a source with its target."""
+
+    text: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The training rows, the held-out rows, and the labels in alphabetical order (none for pairs)."""
+
+    learned: tuple[Pair, ...]
+    held_out: tuple[Pair, ...]
+    labels: tuple[str, ...] = ()
+    repeated: int = 0
+
+    @property
+    def majority(self) -> tuple[str, float]:
+        """The majority class of the training rows, and its share of the held-out rows."""
+        return majority_class(
+            [pair.answer for pair in self.learned], [pair.answer for pair in self.held_out]
+        )
+
+
+@lru_cache(maxsize=8)
+def parse(task: str, data: str, seed: int = 0) -> Rows:
+    """Split a CSV with the columns text and label, or source and target; a quarter of each label is held out.
+
+    ConfigError names the lines with cells that are empty or too long, a text with two answers, or a label of a single
+    row. Repeated rows count once.
+    """
+    columns = TASKS[task]
+    rows, _ = read_rows(data, "file")
+    if len(rows[0].cells) != 2:
+        raise ConfigError(
+            f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
+            f"{columns[1]}. Put a text with a comma into quotation marks."
+        )
+    if tuple(cell.casefold() for cell in rows[0].cells) == columns:
+        rows = rows[1:]
+    _check_cells(rows, columns)
+    once = _once(rows)
+    pairs = [Pair(*row.cells) for row in once]
+    if len(pairs) < FEWEST_ROWS:
+        raise ConfigError(
+            f"The file has {len(pairs)} different rows; at least {FEWEST_ROWS} are needed, so that some "
+            "can be held out."
+        )
+    labels = _labels(once) if task == "classify" else ()
+    learned, held_out = _split(pairs, labels, seed)
+    return Rows(tuple(learned), tuple(held_out[:MOST_HELD_OUT]), labels, len(rows) - len(pairs))
+
+
+def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
+    if len(rows) > MOST_ROWS:
+        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are allowed.")
+    for column, name in enumerate(columns):
+        if empty := [row.line for row in rows if not row.cells[column]]:
+            raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
+        if long := [row.line for row in rows if len(row.cells[column]) > LONGEST]:
+            raise ConfigError(
+                f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}."
+            )
+
+
+def _once(rows: Iterable[Row]) -> list[Row]:
+    """Each text once, so that no training row is held out, too."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        text, answer = row.cells
+        other = first.setdefault(text, row)
+        if other.cells[1] != answer:
+            raise ConfigError(
+                f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
+                f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them."
+            )
+    return list(first.values())
+
+
+def _labels(rows: list[Row]) -> tuple[str, ...]:
+    lines: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        lines[row.cells[1]].append(row.line)
+    if len(lines) < 2:
+        raise ConfigError(
+            f"Every row has the label {quote(rows[0].cells[1])}; at least two labels are needed."
+        )
+    if len(lines) > MOST_LABELS:
+        raise ConfigError(
+            f"There are {len(lines):,} different labels; at most {MOST_LABELS} are allowed. Is the "
+            "label in the second column?"
+        )
+    if single := [numbers[0] for numbers in lines.values() if len(numbers) == 1]:
+        raise ConfigError(
+            f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
+            "one for training and one held out."
+        )
+    return tuple(sorted(lines))
+
+
+def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Hold out a random quarter of each label's rows, or of all pairs."""
+    groups = (
+        [[pair for pair in pairs if pair.answer == label] for label in labels]
+        if labels
+        else [list(pairs)]
+    )
+    chance = random.Random(seed)
+    learned: list[Pair] = []
+    held_out: list[Pair] = []
+    for group in groups:
+        chance.shuffle(group)
+        count = max(1, len(group) // HELD_OUT)
+        held_out += group[:count]
+        learned += group[count:]
+    chance.shuffle(learned)
+    chance.shuffle(held_out)
+    return learned, held_out
+
+
+# Find a pretrained model by name, and check that it can be fine-tuned on labels or pairs.
+
+
+MOST_UNKNOWN = 0.5  # share of the rows' tokens
+WEIGHTS = {
+    "classify": 2,
+    "pairs": 5,
+}  # memory of training in bytes of weights, with gradients and their moments
+HELP = {
+    "classify": "Labels need a model that reads text, such as BERT, RoBERTa, ModernBERT, GPT-2 or Llama.",
+    "pairs": "Pairs need an encoder–decoder that reads and writes text, such as T5, BART or Marian.",
+}
+
+
+def folder_of(model: str) -> Path:
+    """The folder of a config's model; PretrainedError when there is none."""
+    if model == MINILM:
+        return minilm_folder()
+    folder = LAB_MODELS / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
+    if not (folder / "config.json").is_file():
+        raise PretrainedError(f"There is no model at {model}; take {MINILM} or a model of the lab.")
+    return folder
+
+
+def name_of(model: str) -> str:
+    """The name of a config's model; a download's folder is named by its commit, within one of its name."""
+    if model == MINILM:
+        return MINILM_NAME
+    path = Path(model.removeprefix(LAB))
+    return repo_of(path) if COMMIT.fullmatch(path.name) else path.name
+
+
+def resolve(name: str) -> str:
+    """`FineTuneConfig.model` from "minilm", the name of one of the lab's own, a folder, or a name on the hub.
+
+    A hub model that is not on this computer is downloaded, after its size was printed. PretrainedError when there is no
+    such model.
+    """
+    if name in (MINILM, MINILM_NAME):
+        return MINILM
+    if name.startswith(LAB) or name in {
+        path.parent.name for path in LAB_MODELS.glob("*/config.json")
+    }:
+        return f"{LAB}{name.removeprefix(LAB)}"
+    if name.startswith((".", "/", "~")) or Path(name).is_dir():
+        return str(check_folder(name, hub.most_bytes() * 4))
+    repo, revision = hub.parse(name)
+    here = hub.downloaded_commits(repo)
+    if here and revision in (*here, "main"):
+        return str(hub.model_folder(repo, revision if revision in here else here[0]))
+    plan = hub.plan(repo, revision, token=os.environ.get("HF_TOKEN"))
+    check_family(plan.family, repo, "")
+    print(
+        f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to download, commit {plan.commit[:7]}."
+    )
+    return str(hub.download(plan, token=os.environ.get("HF_TOKEN")))
+
+
+def check_model(model: str, task: str) -> Path:
+    """The folder of a model; PretrainedError when its config or its size rules out training on such rows."""
+    folder, name = folder_of(model), name_of(model)
+    if model == USUAL[task]["model"]:
+        return folder  # needs no check, so that no page waits for transformers
+    config = read_config(folder / "config.json", name)
+    refuse_config(config, name)
+    check_family(str(config["model_type"]), name, task)
+    needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
+    free = hub.free_memory()
+    if free is not None and needed > free:
+        raise PretrainedError(
+            f"{name} needs about {format_bytes(needed)} of memory for training, and "
+            f"{format_bytes(free)} is free. Take a smaller model."
+        )
+    return folder
+
+
+def check_family(family: str, name: str, task: str) -> None:
+    """PretrainedError unless transformers has a head of this family for the task, or with task "" for any task."""
+    from transformers.models.auto import modeling_auto as auto
+
+    heads = {
+        "classify": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+        "pairs": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    }
+    if not any(family in heads[one] for one in ([task] if task else heads)):
+        what = {"classify": "labels of texts", "pairs": "pairs of texts"}.get(
+            task, "labels or pairs of texts"
+        )
+        raise PretrainedError(
+            f"{name} is of the family {family}, which cannot learn {what}. "
+            f"{HELP.get(task, ' '.join(HELP.values()))}"
+        )
+
+
+def load_tokenizer(model: str, task: str) -> Any:
+    """The tokenizer beside a model's weights; PretrainedError when none can be read."""
+    transformers = import_module(
+        "transformers"
+    )  # as in core.pretrained.load: threads import it at once
+    none = f"{name_of(model)} has no readable tokenizer, so it cannot read the rows"
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        raise PretrainedError(f"{none}: {first_line(error)}") from error
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # made from the config alone
+        raise PretrainedError(f"{none}. Take a complete model.")
+    return tokenizer
+
+
+def check_words(tokenizer: Any, model: str, rows: Rows) -> None:
+    """ConfigError where more than half of the tokens of texts to label are unknown. `add_words` adds those of pairs."""
+    unknown = tokenizer.unk_token_id
+    if unknown is None or not rows.labels:
+        return
+    ids = [
+        i
+        for row in tokenizer([pair.text for pair in rows.learned], add_special_tokens=False)[
+            "input_ids"
+        ]
+        for i in row
+    ]
+    if ids and (share := ids.count(unknown) / len(ids)) > MOST_UNKNOWN:
+        raise ConfigError(
+            f"{name_of(model)} does not know {share:.0%} of the words in these rows. {HELP['classify']}"
+        )
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+WRITING_HEAD = ("lm_head", "final_logits_bias")
+MOST_NEW_WORDS = 2_000
+LONGEST_TOKENS = 128
+TUNED = "-tuned"
+
+
+@dataclass(eq=False)
+class Learner:
+    """A model in training and its tokenizer.
+
+    `labels` are in the order of the model's outputs, empty for pairs. `new_words` were added to the vocabulary.
+    `watched` is whether its attention can be recorded, `new_head` whether the classification head was initialized anew.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    labels: tuple[str, ...]
+    new_words: tuple[str, ...]
+    watched: bool
+    max_tokens: int
+    new_head: bool
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def save(self, folder: Path) -> None:
+        """Write the model into the subfolder NAME-tuned."""
+        path = folder / f"{self.name.rsplit('/', 1)[-1]}{TUNED}"
+        self.model.save_pretrained(path)
+        self.tokenizer.save_pretrained(path)
+
+    def pretrained(self) -> Pretrained:
+        """The model for reading; put it into eval mode first."""
+        pairs = not self.labels
+        return Pretrained(
+            self.name,
+            self.model,
+            self.tokenizer,
+            self.max_tokens,
+            "seq2seq" if pairs else "classify",
+            "pair" if pairs else "text",
+            self.watched,
+        )
+
+
+def build(config: FineTuneConfig, rows: Rows) -> Learner:
+    """The model of a config, ready to train on these rows; seeds torch, so call it in a worker process.
+
+    PretrainedError when the model does not load, ConfigError when it cannot be trained on such rows.
+    """
+    import transformers
+
+    torch.manual_seed(config.seed)
+    folder, tokenizer = folder_of(config.model), load_tokenizer(config.model, config.task)
+    labels, new_head = rows.labels, False
+    try:
+        if config.task == "classify":
+            model, labels, new_head = _classifier(folder, rows.labels)
+        else:
+            model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, output_loading_info=True, **_load_options()
+            )
+            missing = [
+                key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD
+            ]
+            refuse_missing(missing, folder.name)
+    except PretrainedError:
+        raise
+    except Exception as error:  # whatever the files of a foreign model make the library raise
+        what = "labels" if config.task == "classify" else "pairs"
+        raise PretrainedError(
+            f"{name_of(config.model)} cannot learn {what}: {first_line(error)}"
+        ) from error
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # decoders are trained without padding
+    model.config.pad_token_id = tokenizer.pad_token_id
+    new = (
+        add_words(model, tokenizer, (*rows.learned, *rows.held_out))
+        if config.task == "pairs"
+        else ()
+    )
+    freeze(model, config)
+    model.to(resolve_device(config.device))
+    limit = min(
+        getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS
+    )
+    return Learner(
+        name_of(config.model),
+        model,
+        tokenizer,
+        labels,
+        new,
+        make_recordable(model),
+        limit,
+        new_head,
+    )
+
+
+def _load_options() -> dict[str, Any]:
+    return {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True, **SAFE}
+
+
+def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, ...], bool]:
+    """A classifier, its labels in the order of its outputs, and whether its head is new.
+
+    A classifier of exactly these labels keeps its head and their order; any other model gets a new head.
+    """
+    import transformers
+
+    order = own_order(transformers.AutoConfig.from_pretrained(folder, **SAFE), labels)
+    names = dict(enumerate(order or labels))
+    # The config may say regression or multi-label; these rows have one label each.
+    model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        num_labels=len(names),
+        id2label=names,
+        label2id={name: i for i, name in names.items()},
+        problem_type="single_label_classification",
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **_load_options(),
+    )
+    prefix = f"{model.base_model_prefix}."
+    missing = [
+        key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key
+    ]
+    refuse_missing(missing, folder.name)
+    initialised = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
+    head = [name for name, _ in model.named_parameters() if not name.startswith(prefix)]
+    if order is None:
+        reset_head(model, initialised)
+    return model, tuple(names.values()), order is None or initialised >= set(head)
+
+
+def own_order(config: PreTrainedConfig, labels: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The labels in the order of a classifier's config if it has exactly these; else None."""
+    classifies = any(
+        name.endswith("ForSequenceClassification") for name in config.architectures or ()
+    )
+    own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
+    return own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
+
+
+def reset_head(model: Any, initialised: Set[str]) -> None:
+    """Initialize the weights outside the base model as the model's family does, unless they are in `initialised`.
+
+    A head of other labels, or of another task, may have the same name and the same shape.
+    """
+    for name, module in model.named_modules():
+        own = {f"{name}.{key}": weight for key, weight in module.named_parameters(recurse=False)}
+        if (
+            module is model
+            or name.split(".")[0] == model.base_model_prefix
+            or not set(own) - initialised
+        ):
+            continue
+        for weight in own.values():
+            weight._is_hf_initialized = False  # how the library marks what was loaded
+        model._init_weights(module)
+
+
+def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """Add every word that the tokenizer cannot spell to the vocabulary, in order of first use.
+
+    The new embeddings are sampled around the mean of the existing ones.
+    """
+    words = dict.fromkeys(word for pair in pairs for word in f"{pair.text} {pair.answer}".split())
+    unknown = tokenizer.unk_token_id
+    new = tuple(
+        word for word in words if unknown in tokenizer(word, add_special_tokens=False)["input_ids"]
+    )
+    if len(new) > MOST_NEW_WORDS:
+        raise ConfigError(
+            f"{len(new):,} words are new to the model; at most {MOST_NEW_WORDS:,} can be added. Take a "
+            "model that was trained on such text."
+        )
+    if new:
+        tokenizer.add_tokens(list(new))
+        model.resize_token_embeddings(len(tokenizer))
+        if getattr(model.config, "share_encoder_decoder_embeddings", True) is False:
+            model.resize_decoder_token_embeddings(len(tokenizer))
+    return new
+
+
+def freeze(model: Any, config: FineTuneConfig) -> None:
+    """For labels, train the head and the last `layers` layers alone; pairs train every weight."""
+    if config.task == "pairs":
+        return
+    base = model.base_model
+    base.requires_grad_(False)
+    stacks = [
+        module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module)
+    ]
+    layers = max(
+        stacks, key=lambda stack: sum(weight.numel() for weight in stack.parameters()), default=()
+    )
+    for layer in list(layers)[max(0, len(layers) - config.layers) :]:
+        layer.requires_grad_(True)
+    if getattr(base, "pooler", None) is not None:
+        base.pooler.requires_grad_(True)
+
+
+def count(model: Any) -> tuple[int, int]:
+    """The numbers of trainable and of all weights."""
+    weights = list(model.parameters())
+    return sum(w.numel() for w in weights if w.requires_grad), sum(w.numel() for w in weights)
