@@ -16,7 +16,8 @@ begin_hosting()  # before an import of core, which loads plug-ins
 from core.event_log import log  # noqa: E402
 from core.runs.store_sync import begin_copying  # noqa: E402
 from dashboard.server import health, idle, logs  # noqa: E402
-from dashboard.server.http_guard import HTTPGuard, base_path, routes  # noqa: E402
+from dashboard.server.http_guard import HTTPGuard, base_path  # noqa: E402
+from dashboard.server.streamlit_internals import register_metrics  # noqa: E402
 
 
 @asynccontextmanager
@@ -26,7 +27,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
     from dashboard.runtime import jobs
 
     logs.unify()
-    health.register()
+    register_metrics(health.FAMILIES)
     # Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes.
     threading.Thread(target=jobs.tick, daemon=True, name="queue").start()
     log("start")
@@ -39,7 +40,7 @@ logs.start()
 idle.begin()
 SERVER: dict[str, Any] = dict(
     script_path=Path(__file__).resolve().parent / "dashboard" / "app.py",
-    routes=[*routes(), health.route(base_path())],
+    routes=[health.route(base_path())],
     middleware=[Middleware(HTTPGuard, base=base_path())],
     lifespan=lifespan,
     on_script_error=logs.on_script_error,

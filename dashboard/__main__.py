@@ -6,6 +6,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,11 +36,10 @@ def main() -> int:
 
 def dashboard(options: list[str]) -> int:
     """The server, before anything of core is imported; from the folder with Streamlit's settings and the theme."""
-    from streamlit.web.cli import main as streamlit
-
     os.chdir(ROOT)
     sys.argv = ["streamlit", "run", str(ROOT / "streamlit_app.py"), *options]
-    return int(streamlit(prog_name="streamlit") or 0)
+    run_module("streamlit", run_name="__main__")  # which ends with SystemExit
+    return 0
 
 
 def app() -> Typer:

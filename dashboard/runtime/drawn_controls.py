@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
+
+from dashboard.server.streamlit_internals import script_run
 
 CONTROLS = {
     "button_group",
@@ -30,7 +31,7 @@ CONTROLS = {
 def labels_drawn() -> Iterator[dict[str, str]]:
     """Collect the label of each control that is drawn inside, under its key."""
     labels: dict[str, str] = {}
-    context = get_script_run_ctx()
+    context = script_run()
     if context is None:
         yield labels
         return

@@ -7,10 +7,10 @@ but no start was made before, and leaves out what the page opened with then.
 from __future__ import annotations
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.runtime.link_values import forget_earlier_texts, write_link
 from dashboard.runtime.page_reset import CURRENT
+from dashboard.server.streamlit_internals import script_run
 
 ARRIVED = "link_start:arrived"  # whether this run came from another page
 
@@ -26,7 +26,7 @@ def note_arrival(page: str) -> None:
     st.session_state[CURRENT] = page
     if not st.session_state[ARRIVED]:
         return
-    context = get_script_run_ctx()
+    context = script_run()
     if context is not None and context.is_history_navigation and not st.query_params:
         context.is_history_navigation = False
     forget_earlier_texts()

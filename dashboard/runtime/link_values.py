@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.entries import Param
 from core.runs.folder import RUN_ID
 from dashboard.draw.formats import plain
+from dashboard.server.streamlit_internals import script_run
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
@@ -78,7 +78,7 @@ def went_back(name: str) -> bool:
 
 def by_history() -> bool:
     """Whether this run was started by the browser's Back or Forward."""
-    context = get_script_run_ctx()
+    context = script_run()
     return context is not None and context.is_history_navigation
 
 

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from dashboard.server.streamlit_internals import script_run
 
 Controls = TypeVar("Controls")
 Rendered = TypeVar("Rendered")
@@ -19,7 +20,7 @@ Rendered = TypeVar("Rendered")
 
 def reruns_alone() -> bool:
     """Whether a fragment runs alone: the browser still shows all that it drew in the run before."""
-    context = get_script_run_ctx()
+    context = script_run()
     return context is not None and bool(context.fragment_ids_this_run)
 
 

@@ -12,12 +12,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from streamlit.runtime import get_instance
-from streamlit.runtime.stats import CounterStat, GaugeStat, Stat
 
 from core.files import runs_folder, sentence_of
 from core.memory import free_bytes, process_bytes
@@ -25,6 +21,7 @@ from core.provenance import lab_version
 from core.runs.folder import ENDED, UNDER_WAY
 from dashboard.draw.formats import byte_size
 from dashboard.server import cache
+from dashboard.server.streamlit_internals import Family
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -146,94 +143,65 @@ def route(base: str) -> Route:
     return Route(base + PATH, answer)
 
 
-Values = Mapping[tuple[str, str], float] | float  # one, or by a label's name and value
-
-
 def memory_bytes() -> dict[tuple[str, str], float]:
     """The proportional set size of the server and of its workers."""
     server, *workers = process_bytes()
     return {("process", "server"): server, ("process", "workers"): sum(workers)}
 
 
-FAMILIES: dict[str, tuple[type, str, str, Callable[[], Values]]] = {
+FAMILIES: dict[str, Family] = {
     "lab_runs": (
-        GaugeStat,
+        "gauge",
         "",
         "Runs in the folder by state.",
         lambda: {("state", state): health().states[state] for state in (*UNDER_WAY, *ENDED)},
     ),
     "lab_queue_longest_wait_seconds": (
-        GaugeStat,
+        "gauge",
         "seconds",
         "How long the first of the queue has waited.",
         lambda: health().longest_wait,
     ),
     "lab_queue_wait_seconds": (
-        CounterStat,
+        "counter",
         "seconds",
         "How long all runs that began had waited.",
         lambda: count("queue_wait_seconds"),
     ),
     "lab_worker_starts": (
-        CounterStat,
+        "counter",
         "",
         "Worker processes that were started.",
         lambda: count("worker_starts"),
     ),
     "lab_worker_failures": (
-        CounterStat,
+        "counter",
         "",
         "Worker processes that ended with an error or a signal.",
         lambda: count("worker_failures"),
     ),
     "lab_memory_pss_bytes": (
-        GaugeStat,
+        "gauge",
         "bytes",
         "Proportional set size of the server and of its workers.",
         memory_bytes,
     ),
     "lab_python_blocks": (
-        GaugeStat,
+        "gauge",
         "",
         "Blocks of memory that Python's objects hold.",
         sys.getallocatedblocks,
     ),
     "lab_cache_bytes": (
-        GaugeStat,
+        "gauge",
         "bytes",
         "Bytes of shared results and of models.",
         lambda: {("cache", name): size for name, size in cache.sizes().items()},
     ),
     "lab_disk_free_bytes": (
-        GaugeStat,
+        "gauge",
         "bytes",
         "Free bytes of the disk of the runs.",
         lambda: health().disk_free,
     ),
 }
-
-
-class LabStats:
-    """What Streamlit's manager of metrics calls a provider."""
-
-    @property
-    def stats_families(self) -> Sequence[str]:
-        return list(FAMILIES)
-
-    def get_stats(self, family_names: Sequence[str] | None = None) -> Mapping[str, Sequence[Stat]]:
-        return {
-            name: _stats(name) for name in FAMILIES if family_names is None or name in family_names
-        }
-
-
-def register() -> None:
-    """Add the lab's families to those of the running server."""
-    get_instance().stats_mgr.register_provider(LabStats())
-
-
-def _stats(name: str) -> list[Stat]:
-    kind, unit, text, measure = FAMILIES[name]
-    values = measure()
-    if not isinstance(values, Mapping):
-        return [kind(name, int(values), None, unit, text)]
-    return [kind(name, int(value), dict([label]), unit, text) for label, value in values.items()]

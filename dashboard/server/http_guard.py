@@ -12,10 +12,8 @@ import hmac
 import logging
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -23,12 +21,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse
 from streamlit import config
-from streamlit.file_util import get_static_dir
-from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from core.event_log import log
 from core.files import hosted
-from dashboard.draw.components import COMPONENTS, bundle
 from dashboard.navigation import STEPS
 from dashboard.server import visitors
 from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of, network, new_cookie
@@ -63,6 +58,7 @@ HEADERS = {
     ),
 }
 PATHS = {*(step.key for step in STEPS), "health", "static", "media", "component"}
+PAGES = {f"/{'' if step.default else step.key}" for step in STEPS}
 CORE_PATHS = {"health", "host-config", "metrics", "upload_file", "bidi-components"}
 FILES = {"/static", "/media", "/component", "/_stcore/bidi-components"}  # hundreds a visit
 METHODS = {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE"}
@@ -125,12 +121,21 @@ class HTTPGuard:
                 headers = MutableHeaders(scope=message)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
+                if scope["method"] == "GET" and message["status"] < 400 and path in PAGES:
+                    self._know(scope, headers)
             await send(message)
 
         stores = hosted() and path == UPLOAD and scope["method"] in ("PUT", "DELETE")
         await (self._refusal(scope) or (self._upload if stores else self.app))(
             scope, receive, send_with_headers
         )
+
+    def _know(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Give a browser that asks for a page its id, on a public copy."""
+        sent = HTTPConnection(scope).cookies.get(COOKIE, "")
+        if cookie := new_cookie(sent, self.base or "/", scope["scheme"] == "https"):
+            headers.append("Set-Cookie", cookie)
+            headers["Cache-Control"] = "no-store"  # nobody else gets this page
 
     async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         address, headers = _address(scope), Headers(scope=scope)
@@ -267,12 +272,25 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
 
 def _answers_to(host: str | None) -> bool:
     """Whether the lab answers a request that calls it by this name."""
-    if config.get_option("server.allowedHosts") or hosted():
-        return is_host_allowed(host)
+    allowed = [
+        name.strip().lower().rstrip(".") for name in config.get_option("server.allowedHosts")
+    ]
+    if hosted() and not allowed:
+        return True
     with suppress(ValueError):
-        name = (urlsplit(f"//{host or ''}").hostname or "").rstrip(".")
+        parts = urlsplit(f"//{host or ''}")
+        name, _ = (parts.hostname or "").rstrip("."), parts.port  # which must be a number
+        if parts.netloc != host or "@" in parts.netloc:
+            return False
+        if allowed:
+            return bool(name) and any(_matches(name, pattern) for pattern in allowed)
         return name in ("localhost", config.get_option("server.address")) or bool(ip_address(name))
     return False
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a host's name is the one allowed, or of the domain in *.domain, as Streamlit has it."""
+    return pattern in ("*", name) or pattern.startswith("*.") and name.endswith(pattern[1:])
 
 
 def _is_loopback(address: str) -> bool:
@@ -281,66 +299,6 @@ def _is_loopback(address: str) -> bool:
     return False
 
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import HTMLResponse
-    from starlette.routing import Route
-
-SIDEBAR_STYLE = """<style>@keyframes wait { from, to { visibility: hidden } }
-[data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) { animation: wait 5s }
-</style>"""
-MODULES = (
-    "BidiComponent",
-    "Html",
-    "rehype-raw",
-    "rehype-katex",
-)  # the code of what each page begins with
-FONTS = ("SourceSerifVariable-Roman", "MaterialSymbols-Rounded")  # of titles and icons
-
-
-def index_page(embedded: bool) -> str:
-    """Streamlit's index.html with the script and the style; an embedded page has no sidebar to wait for."""
-    script = bundle(COMPONENTS / "lib" / "index_page.js")
-    head = "".join(_preloads()) + f"<script>{script}</script>" + ("" if embedded else SIDEBAR_STYLE)
-    return (
-        (Path(get_static_dir()) / "index.html")
-        .read_text("utf-8")
-        .replace("</head>", f"{head}</head>", 1)
-    )
-
-
-def _preloads() -> Iterator[str]:
-    """Links to files of this version of Streamlit, whose names end in a hash; those that it lacks are left out."""
-    static = Path(get_static_dir()) / "static"
-    for name in MODULES:
-        for file in static.glob(f"js/{name}.*.js"):
-            yield f'<link rel="modulepreload" crossorigin href="./static/js/{file.name}">'
-    for name in FONTS:
-        for file in static.glob(f"media/{name}.*woff2"):
-            yield f'<link rel="preload" as="font" type="font/woff2" crossorigin href="./static/media/{file.name}">'
-
-
 def base_path() -> str:
     """What stands before every address: /name where `server.baseUrlPath` is name, else nothing."""
     return "/".join(["", *filter(None, config.get_option("server.baseUrlPath").split("/"))])
-
-
-def routes() -> list[Route]:
-    """The addresses of all pages, for `st.App`."""
-    from starlette.responses import HTMLResponse
-    from starlette.routing import Route
-
-    pages = {embedded: index_page(embedded) for embedded in (False, True)}
-
-    async def answer(request: Request) -> HTMLResponse:
-        embedded = request.query_params.get("embed", "").lower() == "true"
-        page = HTMLResponse(pages[embedded], headers={"Cache-Control": "no-cache"})
-        if cookie := new_cookie(
-            request.cookies.get(COOKIE, ""), base_path() or "/", request.url.scheme == "https"
-        ):
-            page.headers.update(
-                {"Set-Cookie": cookie, "Cache-Control": "no-store"}
-            )  # nobody else gets this page
-        return page
-
-    return [Route(f"{base_path()}/{'' if step.default else step.key}", answer) for step in STEPS]

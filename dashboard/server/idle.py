@@ -1,9 +1,8 @@
-"""What the server does while nobody waits for it: load ahead what a page will need, and return memory of what is done.
+"""What the server does while nobody waits for it: load ahead what a page will need, and return the memory of what is done.
 
 PyTorch in a thread of its own would hold up the first page, whose files come from the same process: it is imported before.
-Streamlit forgets a session two minutes after its browser left (`server.disconnectedSessionTTL`), but only once another
-browser leaves: the last of a class would stay. Python frees the parts of a session that refer to each other in a full
-collection alone, which a server of many lasting objects seldom makes. glibc holds freed memory for the next call.
+Python frees the parts of a session that refer to each other in a full collection alone, which a server of many lasting
+objects seldom makes. glibc holds freed memory for the next call.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
 
 from streamlit import runtime
-from streamlit.runtime.websocket_session_manager import WebsocketSessionManager
 
 from core.memory import give_back, is_small, share_arenas
 
@@ -86,24 +83,7 @@ def _watch() -> None:
         if not runtime.exists():  # a page ran in a test
             continue
         wait_until_idle()
-        if left := forget_sessions():
+        if time.process_time() - last > IDLE:
             gc.collect()
-        if left or time.process_time() - last > IDLE:
             give_back()
             last = time.process_time()
-
-
-def forget_sessions() -> int:
-    """Forget the sessions whose browsers left longer ago than Streamlit holds them for; the number of them.
-
-    What they uploaded goes at once: a reference to a session may stay. Streamlit has no public way to do so.
-    """
-    manager = getattr(runtime.get_instance(), "_session_mgr", None) if runtime.exists() else None
-    if not isinstance(manager, WebsocketSessionManager):
-        return 0  # a page runs in a test
-    storage: Any = manager._session_storage
-    with manager._storage_lock:
-        left = [info.session for _, info in storage._cache.expire()]
-    for session in left:
-        session.shutdown()
-    return len(left)

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 import streamlit as st
 from streamlit import config, logger
-from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
 from core import event_log
 from core.event_log import Value, log
 from core.files import disk_refused, sentence_of
 from dashboard.draw.formats import plain
+from dashboard.server.streamlit_internals import script_run
 
 SALT = secrets.token_bytes(16)  # a session's name in the log means nothing after a restart
 OPTIONS = {"logger.messageFormat": "%(message)s", "logger.enableRich": False}
@@ -67,7 +67,7 @@ def on_script_error(error: Exception) -> bool:
 
 def _context() -> dict[str, Value]:
     """The session's name in the log and its page, where a page is being run."""
-    run = get_script_run_ctx(suppress_warning=True)
+    run = script_run()
     if run is None:
         return {}
     info = run.pages_manager.get_pages().get(run.page_script_hash)

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit import config, runtime
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core.files import hosted, runs_folder, set_person
+from dashboard.server.streamlit_internals import script_run
 
 COOKIE, PERSON = "attention_lab_person", "person:key"
 PERSON_HEADER = (
@@ -55,7 +55,7 @@ def new_cookie(sent: str, path: str, secure: bool) -> str:
 
 def me() -> str:
     """The name of the folder of the person whose page asks; "" outside of any page."""
-    if get_script_run_ctx(suppress_warning=True) is None:
+    if script_run() is None:
         return ""
     if PERSON not in st.session_state:
         st.session_state[PERSON] = key_of(_cookie())

@@ -13,7 +13,6 @@ from html import unescape
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
@@ -21,6 +20,7 @@ from dashboard.runtime.drawn_controls import labels_drawn
 from dashboard.runtime.lesson_state import note_lesson
 from dashboard.runtime.link_values import BOUND, KEEP, write_link
 from dashboard.runtime.page_reset import forget_page
+from dashboard.server.streamlit_internals import script_run
 from dashboard.ui.lessons import (
     HELP,
     MOST_ANSWER,
@@ -362,7 +362,7 @@ def _introduce(lesson: Lesson) -> None:
 
 def _name_missing(lesson: Lesson) -> None:
     """Say which of the lesson's hidden controls the page lacks."""
-    context = get_script_run_ctx()
+    context = script_run()
     keys = (
         context.shared.widget_user_keys_this_run.snapshot()
         if context is not None

@@ -1,26 +1,19 @@
 """The shared memory: bounded by bytes and by count, each value made once, nothing of a failure remembered."""
 
 import threading
-import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from streamlit.runtime import Runtime, RuntimeConfig
-from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
-from streamlit.runtime.memory_session_storage import MemorySessionStorage
-from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
-from streamlit.runtime.session_manager import SessionInfo
-from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from core import memory
 from core.interpret.evidence import Question
 from core.pretrained import ModelInputs
 from core.runs import worker
 from dashboard.runtime import jobs
-from dashboard.server import cache, idle
+from dashboard.server import cache
 from dashboard.server.cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model
@@ -236,29 +229,3 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
         ValueError, match="ATTENTION_LAB_SERVER_MB is a number of megabytes, but is 'a lot'"
     ):
         memory.total_bytes()
-
-
-@pytest.mark.parametrize("seconds, forgotten", [(0, 1), (99, 0)])
-def test_the_last_session_that_left_is_forgotten_though_no_other_leaves(
-    monkeypatch, seconds, forgotten
-):
-    storage, files = MemorySessionStorage(ttl_seconds=seconds), MemoryUploadedFileManager("")
-    monkeypatch.setattr(Runtime, "_instance", None)
-    Runtime(RuntimeConfig("", MemoryMediaFileStorage(""), files, session_storage=storage))
-
-    class Session:
-        id = "last"
-
-        def shutdown(self):
-            files.remove_session_files(self.id)  # as Streamlit's does
-
-    session = Session()
-    storage.save(SessionInfo(client=None, session=session))  # type: ignore[arg-type]
-    files.add_file("last", UploadedFileRec("one", "a.txt", "text/plain", b"1"))
-    freed = weakref.finalize(session, list)
-    assert idle.forget_sessions() == forgotten
-    assert len(files.get_files("last", ["one"])) == 1 - forgotten, (
-        "though something still refers to the session"
-    )
-    del session
-    assert freed.alive != bool(forgotten)

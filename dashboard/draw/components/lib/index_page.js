@@ -1,5 +1,0 @@
-// Runs before Streamlit does.
-
-import { hideWhatWaits } from "./waiting.js";
-
-hideWhatWaits();

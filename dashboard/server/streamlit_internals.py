@@ -1,0 +1,70 @@
+"""The only uses of what Streamlit keeps to itself; everything else is its public API.
+
+Made for the Streamlit that constraints.txt pins. `tests/dashboard/test_streamlit_internals.py` fails on another minor
+version, so that each is looked at again: is there a public way now?
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.event_log import log
+
+MADE_FOR = "1.67"  # major and minor version
+
+Values = Mapping[tuple[str, str], float] | float  # one, or by a label's name and value
+Family = tuple[str, str, str, Callable[[], Values]]  # gauge or counter, unit, help, measure
+
+
+def script_run() -> Any:
+    """The run of a page's script in this thread: `ScriptRunContext`; None outside of any.
+
+    Streamlit's own guide to threads names it, and says that it may change without notice. There is no public way to ask
+    whether a page asks, of which session it is, whether a fragment runs alone, and whether the browser went back. Whose
+    folder is asked for depends on it on a public copy, so that a Streamlit without it must fail at once.
+    """
+    from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+    return get_script_run_ctx(suppress_warning=True)
+
+
+def register_metrics(families: Mapping[str, Family]) -> None:
+    """Add families to Streamlit's own at /_stcore/metrics; without its manager of metrics there are Streamlit's alone."""
+    try:
+        from streamlit.runtime import get_instance
+
+        get_instance().stats_mgr.register_provider(MetricsProvider(families))
+    except (ImportError, AttributeError) as error:
+        log("metrics_refused", logging.WARNING, error=type(error).__name__)
+
+
+class MetricsProvider:
+    """What Streamlit's manager of metrics asks for the values of these families."""
+
+    def __init__(self, families: Mapping[str, Family]) -> None:
+        self.families = families
+
+    @property
+    def stats_families(self) -> Sequence[str]:
+        return list(self.families)
+
+    def get_stats(self, family_names: Sequence[str] | None = None) -> Mapping[str, Sequence[Any]]:
+        return {
+            name: self._stats(name)
+            for name in self.families
+            if family_names is None or name in family_names
+        }
+
+    def _stats(self, name: str) -> list[Any]:
+        from streamlit.runtime.stats import CounterStat, GaugeStat
+
+        kind, unit, text, measure = self.families[name]
+        make = {"counter": CounterStat, "gauge": GaugeStat}[kind]
+        values = measure()
+        if not isinstance(values, Mapping):
+            return [make(name, int(values), None, unit, text)]
+        return [
+            make(name, int(value), dict([label]), unit, text) for label, value in values.items()
+        ]
