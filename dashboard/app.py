@@ -16,8 +16,8 @@ from dashboard.server import idle  # noqa: E402
 
 idle.begin()
 
-from dashboard.components.page_list import page_list  # noqa: E402
-from dashboard.navigation import STEPS  # noqa: E402
+from dashboard.draw.components import draw, ship_code  # noqa: E402
+from dashboard.navigation import GROUPS, STEPS, Step, step_of  # noqa: E402
 from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
 from dashboard.runtime.link_values import drop_infinite_numbers, restore_bound_values  # noqa: E402
 from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
@@ -32,6 +32,49 @@ from dashboard.widgets import guide  # noqa: E402
 ICON = (
     ROOT / "dashboard" / "static" / "icon.svg"
 )  # a material icon here would be fetched from another host
+
+PAGE_LIST, PRESSED = "page_list", "page_list:request"
+
+
+def page_list(current: Step) -> None:
+    """Draw the groups of pages in the sidebar, `current` marked; opens the page that was pressed first.
+
+    Streamlit's own list is drawn again by React with every batch of elements that arrives: for 34 pages that takes
+    longer than the elements. This one is a single element, with which the code of all components comes.
+    """
+    if page := st.session_state.pop(PRESSED, None):
+        st.switch_page(step_of(page).path, query_params={})
+    groups = [
+        {
+            "name": group,
+            "pages": [
+                {
+                    "key": step.key,
+                    "path": "" if step.default else step.key,
+                    "title": step.title,
+                    "icon": step.icon.split("/")[-1].strip(":"),
+                }
+                for step in steps
+            ],
+        }
+        for group, steps in GROUPS.items()
+    ]
+    with st.sidebar:
+        ship_code()
+        draw(
+            "page_list",
+            "pl",
+            {"groups": groups, "current": current.key},
+            key=PAGE_LIST,
+            on_page_change=open_pressed,
+        )
+
+
+def open_pressed() -> None:
+    """Note the page that was pressed in the list."""
+    page = st.session_state[PAGE_LIST].get("page")
+    if page in [step.key for step in STEPS]:
+        st.session_state[PRESSED] = page
 
 
 def load_first_model() -> None:

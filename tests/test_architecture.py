@@ -42,7 +42,6 @@ FORBIDDEN = {
     },
     "dashboard": ("pages",),
     "dashboard.widgets": ("dashboard.views",),
-    "dashboard.components": ("dashboard.views", "dashboard.widgets"),
     "dashboard.ui": ("dashboard.views",),
     "dashboard.ui.lessons": (
         "dashboard.views",

@@ -30,7 +30,7 @@ function button(root, label, title) {
 }
 
 function start(view) {
-  hideWhatWaits(); // where Streamlit serves its own index page
+  hideWhatWaits(); // an embedded page has no list of pages
   restoreFocus();
   view.present = button(view.root, "", "Hide the sidebar and enlarge everything by half, for a projector.");
   view.present.className = "present";

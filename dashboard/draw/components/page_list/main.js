@@ -2,8 +2,10 @@
 
 import { element } from "../lib/dom.js";
 import { mount } from "../lib/mount.js";
+import { hideWhatWaits } from "../lib/waiting.js";
 
 function start(view) {
+  hideWhatWaits();
   view.nav = element(view.root, "nav", "", { "aria-label": "Pages" });
   view.nav.onclick = (event) => {
     const link = event.target.closest("a");

@@ -1,1 +1,0 @@
-"""The canvas components: each a Python face and its JavaScript."""
