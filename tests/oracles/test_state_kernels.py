@@ -56,26 +56,6 @@ def delta_recurrence(q, k, v, decay, write):
     return torch.stack(outs, 2)
 
 
-@each("chunk", [1, 8, 37, 64])
-@each("keys", [T, S])
-def test_the_gated_delta_rule_in_chunks_is_the_recurrence(chunk, keys):
-    """Gradients, too, to both gates; queries past the last key read the last state."""
-    (q, k, v), both = heads(T, keys, dtype=torch.float64), gates(keys, torch.float64)
-    same(
-        delta_rule(q, unit(k), v, *both, chunk)[0],
-        delta_recurrence(q, unit(k), v, *both),
-        [q, k, v, *both],
-    )
-
-
-@each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
-def test_the_gated_delta_rule_takes_a_cache(queries, offset):
-    (_, k, v), both = heads(1, S, dtype=torch.float64), gates(S, torch.float64)
-    q = torch.randn(B, H, offset + queries, D, dtype=torch.float64, requires_grad=True)
-    theirs = delta_recurrence(q, unit(k), v, *both)[:, :, offset:]
-    same(delta_rule(q[:, :, offset:], unit(k), v, *both, 8, offset)[0], theirs, [q, k, v, *both])
-
-
 @each("peer", [torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule])
 def test_the_gated_delta_rule_against_transformers(peer):
     """Theirs divides queries by √D, as the scaled product does."""
@@ -208,6 +188,7 @@ def gates_of(key, keys):
         "kda": lambda: (log_decays(keys, D), shares(keys)),
         "ssd": lambda: (log_decays(keys), shares(keys)),
         "delta": lambda: (shares(keys),),
+        "gated_delta": lambda: gates(keys, torch.float64),
     }[key]()
 
 
@@ -217,41 +198,44 @@ FORMS: dict[str, tuple[Callable, Callable]] = {
     "ssd": (state_space, ssd_recurrence),
     "delta": (zero_decay_rule, zero_decay_recurrence),
 }
+RULES = FORMS | {"gated_delta": (delta_rule, delta_recurrence)}
 
 
-@each("key", FORMS)
-@each("chunk", [1, 8, 64])
+@each(
+    ("key", "chunk"),
+    [*((key, chunk) for key in RULES for chunk in (1, 8, 64)), ("gated_delta", 37)],
+)
 @each("keys", [T, S])
 def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
     """Gradients, too, to every gate; queries past the last key read the last state."""
     (q, k, v), own, (chunked, recurrence) = (
         heads(T, keys, dtype=torch.float64),
         gates_of(key, keys),
-        FORMS[key],
+        RULES[key],
     )
     same(chunked(q, unit(k), v, *own, chunk)[0], recurrence(q, unit(k), v, *own), [q, k, v, *own])
 
 
-@each("key", FORMS)
+@each("key", RULES)
 @each(("queries", "offset"), [(5, 24), (5, 3), (1, 28), (11, 24)])
 def test_it_takes_a_cache(key, queries, offset):
     (_, k, v), own, (chunked, recurrence) = (
         heads(1, S, dtype=torch.float64),
         gates_of(key, S),
-        FORMS[key],
+        RULES[key],
     )
     q = torch.randn(B, H, offset + queries, D, requires_grad=True, dtype=torch.float64)
     theirs = recurrence(q, unit(k), v, *own)[:, :, offset:]
     same(chunked(q[:, :, offset:], unit(k), v, *own, 8, offset)[0], theirs, [q, k, v, *own])
 
 
-@each("key", FORMS)
+@each("key", RULES)
 @each(("chunk", "cut"), [(1, 5), (8, 1), (8, 5), (8, 24)])
 def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
     (q, k, v), own, (chunked, recurrence) = (
         heads(T, T, dtype=torch.float64),
         gates_of(key, T),
-        FORMS[key],
+        RULES[key],
     )
     parts = zip(*(x.split((cut, T - cut), dim=2) for x in (q, unit(k), v, *own)), strict=True)
     out, state = chunked(*next(parts), chunk)
@@ -399,7 +383,12 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
         for chunk in (5, 32)
         for sizes in ((90, 90, None), (70, 110, 60))
     ]
-    + [("kda", 32, 1200, 1200, None)],
+    + [
+        ("kda", 32, 1200, 1200, None),
+        ("log_linear", 5, 90, 90, None),
+        ("log_linear", 32, 70, 110, 60),
+        ("log_linear", 64, 300, 300, None),
+    ],
 )
 def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys, real):
     config = AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk))
@@ -643,17 +632,6 @@ def test_worked_by_hand():
 def test_levels_double():
     assert tree_levels(8, 9, torch.device("cpu"))[7].tolist() == [3, 3, 3, 3, 2, 2, 1, 0]
     assert tree_levels(8, 3, torch.device("cpu"))[4].tolist() == [2, 2, 2, 2, 0, 1, 2, 2]
-
-
-@each(
-    ("chunk", "queries", "keys", "real"),
-    [(5, 90, 90, None), (32, 70, 110, 60), (64, 300, 300, None)],
-)
-def test_the_cost_of_log_linear_is_what_pytorch_counts_and_allocates(chunk, queries, keys, real):
-    config = AttentionConfig(96, 4, kernel=Choice.of("log_linear", chunk=chunk))
-    flops, held = taken(Case(config, queries, keys, real))
-    cost = attention_cost(config, queries, keys, real)
-    assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=0.2)
 
 
 def test_it_needs_the_x_of_the_queries():
