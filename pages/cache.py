@@ -1,5 +1,960 @@
 """Cache and decoding: what a decoder stores of each token, what that saves, and how much memory it takes."""
 
-from dashboard.views.cache.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+
+import numpy as np
+import streamlit as st
+
+from core.attention import Attention
+from core.models import cards as sizes
+from core.models.cards import (
+    FORMS,
+    MODELS,
+    WINDOW,
+    PublishedModel,
+    Step,
+    cache_bytes,
+    decoding_step,
+    intensity,
+)
+from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
+from core.studies import cache as paging
+from core.studies.cache import LONGEST, MOST_SEQUENCES, Paging
+from core.tokens import token_text
+from dashboard.draw.curves import Curve, line_chart, size_figure
+from dashboard.draw.formats import byte_size, duration, number, operations, percent
+from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.draw.vega import Spec
+from dashboard.runtime.link_values import fragment
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.racing import machine
+from dashboard.runtime.threads import one_thread
+from dashboard.server import cache
+from dashboard.server.cache import cached, shared
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.views.cache import compute, decoding, measurement
+from dashboard.views.cache.compute import MOST_PROMPT, NAMES, STEPS, Decoding
+from dashboard.views.cache.decoding import LIMIT, MOST, PROMPT, Pair
+from dashboard.widgets.guide import Question, predict
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# The controls of each part of the page.
+
+
+FIRST_STEP = 3
+WRITERS = {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"}
+COUNT = 48
+LENGTHS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
+LENGTH, BATCHES = 8192, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+NUMBER_BYTES = {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"}
+MOST_FORMS = 6  # curves in one figure
+CURVES = tuple(form for form in FORMS if form != "keys_as_values")
+BANDWIDTH, SPEED = 3350, 989  # GB/s and bf16 TFLOP/s of an H100
+SEQUENCES = "90, 37, 12, 61, 25"
+PAGE_SIZES = (8, 16, 32, 64)
+
+key = "cache:{}".format  # a widget's key, which is also its name in the link
+
+
+def draw_prompt() -> str:
+    """Draw the field of the prompt."""
+    return (
+        st.text_input(
+            "Prompt",
+            PROMPT,
+            key=key("prompt"),
+            **BOUND,
+            help=f"Each word is one token; the first {MOST_PROMPT} are read. The model knows 250 words, "
+            "and continues what occurred before.",
+        )
+        or ""
+    )
+
+
+def read_prompt() -> str:
+    """The prompt that the session holds."""
+    return st.session_state.get(key("prompt"), PROMPT) or ""
+
+
+def read_step(decoding: Decoding) -> tuple[int, tuple[int, int]]:
+    """The step and the head, (layer, head), that the session holds."""
+    return st.session_state.get(key("step"), FIRST_STEP), st.session_state.get(
+        key("head"), decoding.sharpest_head()
+    )
+
+
+def draw_step(decoding: Decoding) -> None:
+    """Draw the choice of the step and of the head."""
+    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
+    with left:
+        st.slider(
+            "Step",
+            0,
+            STEPS,
+            FIRST_STEP,
+            key=key("step"),
+            **BOUND,
+            help="Step 0 reads the whole prompt (prefill); each later step reads one new token.",
+        )
+    with right:
+        heads = decoding.heads
+        st.selectbox(
+            "Head",
+            heads,
+            heads.index(decoding.sharpest_head()),
+            key=key("head"),
+            **BOUND,
+            format_func=lambda head: f"L{head[0]}·H{head[1]}",
+            help="Layer and head, both from 0. First the head with the sharpest weights.",
+        )
+
+
+def draw_writers() -> tuple[str, int]:
+    """Draw the model that writes and the number of tokens."""
+    left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
+    with left:
+        name = st.selectbox(
+            "Model that writes",
+            list(WRITERS),
+            format_func=WRITERS.__getitem__,
+            key=key("writer"),
+            help="A decoder with random weights, whose text means nothing, or the lab's own trained "
+            "one, which is smaller.",
+            **BOUND,
+        )
+    with right:
+        count = st.slider(
+            "Tokens to write",
+            8,
+            MOST,
+            COUNT,
+            8,
+            key=key("count"),
+            **BOUND,
+            help=f"How many tokens are written after the prompt. On this machine at most {LIMIT:g} s.",
+        )
+    return name or SEEDED, count
+
+
+@dataclass(frozen=True)
+class SizeControls:
+    """The model whose cache is computed, the bytes of a number, and the curves."""
+
+    model: str
+    number_bytes: int
+    curves: tuple[str, ...]
+
+
+def draw_sizes() -> SizeControls:
+    """Draw the controls of the cache's size."""
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with grid.cell(column_span=2):
+        model = st.selectbox(
+            "Model's sizes",
+            list(MODELS),
+            1,
+            format_func=lambda name: MODELS[name].name,
+            key=key("model"),
+            **BOUND,
+            help="A published model: its heads, their size, its layers.",
+        )
+    with grid.cell(column_span=2):
+        number_bytes = st.selectbox(
+            "Bytes a number",
+            list(NUMBER_BYTES),
+            format_func=NUMBER_BYTES.__getitem__,
+            key=key("bytes"),
+            **BOUND,
+            help="How many bytes each stored number takes.",
+        )
+    with (
+        grid.cell(column_span=2),
+        st.popover("Curves", icon=":material/show_chart:", width="stretch"),
+    ):
+        curves = st.multiselect(
+            f"Up to {MOST_FORMS} curves",
+            list(FORMS),
+            list(CURVES),
+            key=key("curves"),
+            **BOUND,
+            max_selections=MOST_FORMS,
+            format_func=lambda name: FORMS[name].name,
+            help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
+        )
+    return SizeControls(model or "llama2", number_bytes or 2, tuple(curves))
+
+
+@dataclass(frozen=True)
+class MachineControls:
+    """How keys and values are stored, how long the text is, how many sequences, and the machine."""
+
+    form: str
+    length: int
+    batch: int
+    bandwidth: float  # GB/s
+    speed: float  # TFLOP/s
+
+
+def draw_machine(form: str) -> MachineControls:
+    """Draw the controls of a decoding step; `form` is the model's own way to store."""
+    grid = st.grid(10, min_column_width=120, vertical_alignment="bottom")
+    with grid.cell(column_span=2):
+        choices = {"own": "as published", **{name: each.name for name, each in FORMS.items()}}
+        chosen = st.selectbox(
+            "Stored as",
+            list(choices),
+            format_func=choices.__getitem__,
+            key=key("form"),
+            **BOUND,
+            help="How keys and values are stored: as in the published model, or in another form.",
+        )
+    with grid.cell(column_span=2):
+        length = st.select_slider(
+            "Tokens so far",
+            LENGTHS,
+            LENGTH,
+            key=key("length"),
+            **BOUND,
+            format_func=lambda length: f"{length:,}",
+            help="The length of each sequence.",
+        )
+    with grid.cell(column_span=2):
+        batch = st.select_slider(
+            "Sequences at once",
+            BATCHES,
+            8,
+            key=key("batch"),
+            **BOUND,
+            help="The batch: each step writes one token for each of these sequences.",
+        )
+    with grid.cell(column_span=2):
+        bandwidth = st.number_input(
+            "Memory, GB/s",
+            1,
+            100_000,
+            BANDWIDTH,
+            50,
+            key=key("bandwidth"),
+            **BOUND,
+            help="Bytes that the machine reads from memory in a second; 3,350 for an H100.",
+        )
+    with grid.cell(column_span=2):
+        speed = st.number_input(
+            "Speed, TFLOP/s",
+            1,
+            100_000,
+            SPEED,
+            10,
+            key=key("speed"),
+            **BOUND,
+            help="Operations a second, in 10¹²; 989 in bf16 for an H100.",
+        )
+    return MachineControls(
+        form if chosen in (None, "own") else chosen,
+        length,
+        batch,
+        bandwidth or BANDWIDTH,
+        speed or SPEED,
+    )
+
+
+def draw_paging() -> tuple[str, int]:
+    """Draw the lengths and the size of a page."""
+    left, right = st.columns([2, 1], gap="medium", vertical_alignment="bottom")
+    with left:
+        typed = st.text_input(
+            "Lengths of the sequences",
+            SEQUENCES,
+            key=key("lengths"),
+            **BOUND,
+            help=f"Up to {MOST_SEQUENCES} numbers of tokens, at most {LONGEST}, with commas between.",
+        )
+    with right:
+        size = st.select_slider(
+            "Tokens a page",
+            PAGE_SIZES,
+            16,
+            key=key("page"),
+            **BOUND,
+            help="How many tokens' keys and values one page of memory holds.",
+        )
+    return typed or "", size
+
+
+# What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
+
+
+STEP = "What each step of decoding computes, reads and stores: the queries, the cache, the weights of the new token."
+RACE = "The same tokens with and without the cache, and the saved time of each step (`make cache` measures it again)."
+SIZES = "Bytes of the cache by the length of the text, and what bounds a step, in closed form."
+PAGES = "Several sequences in pages: the share of memory that holds no token."
+LINES = """
+import altair as alt
+import pandas as pd
+
+alt.Chart(pd.DataFrame({rows})).mark_line().encode(
+    x={x}, y={y}, color="name")
+"""
+DRAW_RACE = LINES.format(
+    rows='[{"token": at, "name": name, "ms": 1000 * second} for name, each in seconds.items()\n'
+    "                        for at, second in enumerate(each, 1)]",
+    x='"token"',
+    y='"ms"',
+)
+DRAW_SIZES = LINES.format(
+    rows='[{"tokens": length, "bytes": size, "name": name} for name, each in sizes.items()\n'
+    "                        for length, size in zip(lengths, each)]",
+    x='alt.X("tokens", scale=alt.Scale(type="log", base=2))',
+    y='alt.Y("bytes", scale=alt.Scale(type="log"))',
+)
+
+
+def steps(prompt: str, result: Decoding, step: int, head: tuple[int, int]) -> Script:
+    """Every step after the prompt, and the weights of the picked head at the picked step."""
+    layer, at = head
+    code = f"""
+import torch
+
+from core.pretrained.hf_conversion import encode, load_lab_decoder
+
+model, task = load_lab_decoder("trained")
+tokens, new, _ = encode(task, {source_of(prompt)}, {MOST_PROMPT})
+state, queries, weights = model.start(None), [], []
+for step in range({STEPS} + 1):  # step 0 reads the prompt, each later one the token before
+    logits, state, maps = model.read(None, state, new, True)
+    queries.append(torch.stack([layer.q[0] for layer in maps["causal"]]))  # (L, H, new, D)
+    weights.append(torch.stack([layer.weights[0, :, -1] for layer in maps["causal"]]))  # (L, H, S), of the last token
+    new = logits[:, -1:].argmax(-1)
+    if step < {STEPS}:
+        tokens += task.target_vocab.decode(new[0].tolist())
+    print(tokens[-1], "computed", queries[-1].shape[2], "stored", state.length)
+q = torch.cat(queries, 2)  # (L, H, T, D)
+k, v = (torch.stack([past.heads[part][0] for past in state.past if past is not None]) for part in (0, 1))
+k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))  # for heads that share them
+picked = weights[{step}][{layer}, {at}]
+"""
+    values = {name: result.vectors[name] for name in NAMES} | {
+        f"weights[{index}]": each for index, each in enumerate(result.weights)
+    }
+    return Script(
+        (Cell(STEP, code),),
+        values
+        | {
+            "picked": result.weights[step][head],
+            "[each.shape[2] for each in queries]": np.array(
+                [each.computed["q"] for each in result.counts]
+            ),
+        },
+    )
+
+
+def race(name: str, count: int, pair: Pair) -> Script:
+    """The tokens that both ways write, and the saved seconds of each step."""
+    code = f"""
+import json
+
+from core.models.decoding import write
+from core.pretrained.hf_conversion import encode, load_lab_decoder
+
+model, task = load_lab_decoder({name!r})
+prompt = encode(task, {source_of(decoding.PROMPT)}, {MOST_PROMPT})[1]  # (1, T)
+cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
+print("the same tokens:", cached == whole)
+saved = json.loads(lab_path("dashboard/views/cache/times.json").read_text("utf-8"))["pairs"][{name!r}]
+seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
+print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
+"""
+    return Script(
+        (Cell(RACE, code, DRAW_RACE, "cache:seconds"),),
+        {
+            "cached": np.array(pair.cached.tokens[:count]),
+            "whole": np.array(pair.whole.tokens[:count]),
+            'seconds["without"]': np.array(pair.whole.seconds[:count]),
+            'seconds["with cache"]': np.array(pair.cached.seconds[:count]),
+        },
+    )
+
+
+def size(controls: SizeControls, machine: MachineControls) -> Script:
+    """The curves of the picked forms, and a step on the picked machine."""
+    model, form = MODELS[controls.model], FORMS[machine.form]
+    numbers = (
+        machine.length,
+        machine.batch,
+        controls.number_bytes,
+        1e9 * machine.bandwidth,
+        1e12 * machine.speed,
+    )
+    code = f"""
+from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
+
+model, lengths = MODELS[{controls.model!r}], {source_of(list(LENGTHS))}
+sizes = {{FORMS[form].name: [cache_bytes(model, FORMS[form], length, {controls.number_bytes}) for length in lengths]
+         for form in {source_of(list(FORMS))}}}
+for name, each in sizes.items():
+    print(name, each)
+bound = decoding_step(model, FORMS[{machine.form!r}], length={machine.length}, batch={machine.batch},
+                      number_bytes={controls.number_bytes}, bandwidth=1e9 * {machine.bandwidth!r},
+                      speed=1e12 * {machine.speed!r})  # bytes and FLOPs a second
+print(bound, "bound by", bound.bound)
+"""
+    step = decoding_step(model, form, *numbers)
+    curves = [
+        [cache_bytes(model, each, length, controls.number_bytes) for length in LENGTHS]
+        for each in FORMS.values()
+    ]
+    draw = DRAW_SIZES.replace(
+        "in sizes.items()", f"in sizes.items() if name in {_names(controls.curves)}"
+    )
+    return Script(
+        (Cell(SIZES, code, draw, "cache:sizes") if controls.curves else Cell(SIZES, code),),
+        {
+            "list(sizes.values())": np.array(curves),
+            "[bound.flops, bound.weight_bytes, bound.cache_bytes, bound.computing, bound.reading]": np.array(
+                [step.flops, step.weight_bytes, step.cache_bytes, step.computing, step.reading]
+            ),
+        },
+    )
+
+
+def pages(result: Paging) -> Script:
+    """The places in pages, and where each sequence has room for the longest."""
+    code = f"""
+lengths, page = {source_of(list(result.lengths))}, {result.size}
+paged = page * sum(-(-length // page) for length in lengths)
+reserved = len(lengths) * max(lengths)
+print("empty in pages", 1 - sum(lengths) / paged, "with room for the longest", 1 - sum(lengths) / reserved)
+"""
+    return Script(
+        (Cell(PAGES, code),),
+        {"paged": np.array(result.paged), "reserved": np.array(result.reserved)},
+    )
+
+
+def _names(forms: Sequence[str]) -> str:
+    return source_of([FORMS[form].name for form in forms])
+
+
+# The page: a step of decoding, the same text with and without a cache, and the cache's size at real sizes.
+
+
+HEAD = ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte")
+SHORT, LONG = 8192, 131072
+
+OPTIONS = ("q", "k", "v")
+
+STYLE = """<style>
+.kv{--quiet:color-mix(in srgb,currentColor 62%,transparent);--hair:color-mix(in srgb,currentColor 14%,transparent);
+  max-width:900px}
+.kv table{border-collapse:separate;border-spacing:4px 2px;width:100%;table-layout:fixed;font-size:13px;line-height:18px}
+.kv th{font-weight:400;text-align:left;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.kv thead th{color:var(--quiet)} .kv tr.new th{color:var(--pick);font-weight:600} .kv tr.later{opacity:.75}
+.kv td i{display:block;height:18px;box-sizing:border-box;border-radius:3px}
+.kv i.new{outline:2px solid var(--pick);outline-offset:-1px}
+.kv i.not{border:1px dashed var(--hair);
+  background:repeating-linear-gradient(45deg,var(--hair) 0 1px,transparent 1px 5px)}
+.kv i.later{border:1px dotted var(--hair)}
+.kv td.w{white-space:nowrap;font-size:12px} .kv td.w i{display:inline-block;height:10px;background:var(--bar);
+  margin-right:4px;vertical-align:middle;border-radius:2px}
+.kv p{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;font-size:13px;line-height:18px}
+.kv p span{display:flex;align-items:center;gap:6px} .kv p i{display:block;width:28px;height:14px;border-radius:3px;
+  box-sizing:border-box}
+.pg{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:12px 32px;font-size:13px;line-height:18px;
+  --hair:color-mix(in srgb,currentColor 18%,transparent)}
+.pg h3{font-size:14px;font-weight:600;margin:0 0 4px;padding:0} .pg div div{display:flex;flex-wrap:wrap;gap:3px}
+.pg i{display:block;overflow:hidden;height:26px;border:1px solid var(--hair);border-radius:3px;box-sizing:border-box;
+  font-style:normal;font-size:11px;line-height:24px;text-align:center}
+.pg .row{margin-bottom:3px}
+</style>"""
+
+SQUARE = 26  # pixels
+
+MEASURED = key("measured")  # the model and count that were measured here, and the result
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Cache and decoding",
+        "You will see what a decoder computes for each new token, what it stores of the "
+        "earlier ones, and how large that grows.",
+    )
+    st.html(STYLE)
+    draw_steps()
+    draw_race()
+    draw_size()
+    draw_pages()
+    details("The code that just ran", partial(source_panel, Attention.step), key("sources"))
+    next_page("cache")
+
+
+@fragment
+def draw_steps() -> None:
+    """Draw the question and the controls, then one step of decoding."""
+    step_controls()
+    step_picture()
+
+
+def step_controls() -> None:
+    """Draw the prompt, the question, and the choice of a step and a head."""
+    typed = draw_prompt()
+    try:
+        with one_thread():
+            result = shared(compute.decode_steps, typed)
+            changes = cached(usual_changes)
+    except ValueError as error:
+        st.warning(plain(str(error)))
+        return
+    predict("cache", question(changes))
+    draw_step(result)
+
+
+def step_picture() -> None:
+    """Draw the step that the session holds; nothing of a prompt that was refused."""
+    typed = read_prompt()
+    try:
+        with one_thread():
+            result = shared(compute.decode_steps, typed)
+    except ValueError:
+        return
+    step, head = read_step(result)
+    add_script(partial(steps, typed, result, step, head), "steps")
+    st.html(step_table(result, step, head, theme()))
+    fact(step_fact(result, step))
+    caption(step_note(result, step, head))
+
+
+def usual_changes() -> dict[str, float]:
+    """What zeros in place of earlier vectors change, on the prompt that the page starts with."""
+    return compute.changes(shared(compute.decode_steps, decoding.PROMPT))
+
+
+@fragment
+def draw_race() -> None:
+    """Draw the same text with and without the cache: saved, or measured here on request."""
+    paragraph(
+        "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
+        "The output is the same, so the difference is time alone."
+    )
+    name, count = draw_writers()
+    saved = cached(measurement.load)
+    where, pair = (
+        f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds.",
+        saved.pairs[name],
+    )
+    pressed = st.button(
+        "Measure on this machine",
+        icon=":material/timer:",
+        key=key("measure"),
+        help=f"Writes the tokens both ways, at most {decoding.LIMIT:g} s.",
+    )
+    if pressed:
+        with st.spinner("Writing both ways"):
+            st.session_state[MEASURED] = (name, count), decoding.measure(name, count)
+    if st.session_state.get(MEASURED, (None,))[0] == (name, count):
+        with one_thread():
+            where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
+    count = min(count, pair.count)
+    add_script(partial(race, name, count, saved.pairs[name]), "race")
+    fact(race_fact(pair, count, name))
+    curves = [
+        Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
+        for label, each in (("without", pair.whole), ("with cache", pair.cached))
+    ]
+    draw_chart(
+        st,
+        line_chart("Milliseconds of each step", "token", curves, Ink.of(theme())),
+        key=key("seconds"),
+        alt="Milliseconds of each step with and without the cache",
+    )
+    vocabulary = cache.model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
+    caption(
+        race_note(
+            pair,
+            count,
+            where,
+            " ".join(vocabulary.decode(pair.cached.tokens[: min(count, 24)])) + " …",
+        )
+    )
+
+
+@fragment
+def draw_size() -> None:
+    """Draw the size of the cache, and below it what bounds a step."""
+    st.markdown("## How large the cache is")
+    controls = draw_sizes()
+    model = sizes.MODELS[controls.model]
+    if controls.curves:
+        draw_chart(
+            st,
+            size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
+            key=key("sizes"),
+            alt="Bytes of the cache by the length of the text, a line each form",
+        )
+    fact(size_fact(model, controls.number_bytes))
+    table(
+        HEAD,
+        size_rows(model, controls.number_bytes),
+        caption="Bytes of the cache by form",
+        markers=False,
+    )
+    caption(size_note(model, controls.number_bytes))
+    paragraph(
+        "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
+        "parameters and the cache for a few operations each, so that reading often takes longer."
+    )
+    chosen = draw_machine(model.form)
+    add_script(partial(size, controls, chosen), "size")
+    step = sizes.decoding_step(
+        model,
+        sizes.FORMS[chosen.form],
+        chosen.length,
+        chosen.batch,
+        controls.number_bytes,
+        1e9 * chosen.bandwidth,
+        1e12 * chosen.speed,
+    )
+    fact(
+        bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth)
+    )
+    caption(bound_note(model, step))
+
+
+@fragment
+def draw_pages() -> None:
+    """Draw several sequences in pages, against room for the longest."""
+    paragraph(
+        "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
+        "tokens, as they are needed."
+    )
+    typed, page_size = draw_paging()
+    try:
+        lengths = paging.parse_lengths(typed)
+    except ValueError as error:
+        st.warning(plain(str(error)))
+        return
+    result = paging.paging(lengths, page_size)
+    add_script(partial(pages, result), "pages")
+    st.html(paging_drawing(result, theme()))
+    model = sizes.MODELS["llama2"]
+    token_bytes = sizes.cache_bytes(model, sizes.FORMS["multi_head"], 1, 2)
+    fact(paging_fact(result, token_bytes))
+    caption(lengths_note(lengths, page_size) + " Bytes as in Llama 2 7B.")
+
+
+# The step as a table of vectors, the cache's size by length, and pages, as HTML and Vega-Lite.
+
+
+def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
+    """One row a token: its q, k and v as strips, in the state of this step, and the new token's weight on it."""
+    first, last = decoding.first_new(step), decoding.last(step)
+    weights = decoding.weights[step][head]
+    spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in NAMES}
+    rows = []
+    for at, token in enumerate(decoding.tokens):
+        state = "later" if at > last else "new" if at >= first else "old"
+        values = {
+            name: decoding.vectors[name][head][at] / spans[name] if at <= last else None
+            for name in NAMES
+        }
+        cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
+        weight = _weight(float(weights[at])) if at <= last else "<td></td>"
+        rows.append(
+            f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
+        )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *NAMES, "weight"))
+    return (
+        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend(theme)}'
+        f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> str:
+    """A cell: the vector where it is computed or stored, hatched where it is no longer there."""
+    if values is None:
+        return '<td><i class="later" title="not yet"></i></td>'
+    if state == "old" and name == "q":
+        return '<td><i class="not" title="not stored"></i></td>'
+    title = f"{name}, {'computed now' if state == 'new' else 'read from the cache'}"
+    return f'<td><i class="{state}" title="{title}" style="background:{_strip(values, theme)}"></i></td>'
+
+
+def _strip(values: np.ndarray, theme: Theme) -> str:
+    """A vector from −1 to 1 as a gradient of hard stops."""
+    colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
+    edges = [round(100 * at / len(colours), 2) for at in range(len(colours) + 1)]
+    stops = [
+        f"rgb({r},{g},{b}) {edges[at]}% {edges[at + 1]}%" for at, (r, g, b) in enumerate(colours)
+    ]
+    return f"linear-gradient(90deg,{','.join(stops)})"
+
+
+def _weight(weight: float) -> str:
+    return f'<td class="w"><i style="width:{round(50 * weight, 1)}%"></i>{number(weight)}</td>'
+
+
+def _legend(theme: Theme) -> str:
+    strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
+    parts = (
+        ("new", strip, "computed now"),
+        ("old", strip, "read from the cache"),
+        ("not", "", "not stored"),
+    )
+    return (
+        "<p>"
+        + "".join(
+            f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts
+        )
+        + "</p>"
+    )
+
+
+def size_chart(
+    model: PublishedModel,
+    curves: Sequence[str],
+    lengths: Sequence[int],
+    number_bytes: int,
+    theme: Theme,
+) -> Spec:
+    """Bytes of the cache by length, in each form."""
+    points = {
+        FORMS[key].name: [
+            (length, cache_bytes(model, FORMS[key], length, number_bytes)) for length in lengths
+        ]
+        for key in curves
+    }
+    return size_figure(points, [form.name for form in FORMS.values()], lengths, theme)
+
+
+def paging_drawing(paging: Paging, theme: Theme) -> str:
+    """Left each sequence with room for the longest, right the pages in memory."""
+    size, longest = paging.size, max(paging.lengths)
+    rows = []
+    for sequence, length in enumerate(paging.lengths):
+        squares = [
+            _square(
+                sequence, max(0, min(size, length - start)), min(size, longest - start), size, theme
+            )
+            for start in range(0, longest, size)
+        ]
+        rows.append(f'<div class="row">{"".join(squares)}</div>')
+    pages = "".join(_square(page.sequence, page.filled, size, size, theme) for page in paging.pages)
+    return (
+        f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
+        f"<div><h3>In pages</h3><div>{pages}</div></div></div>"
+    )
+
+
+def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
+    """So many places in a sequence's colour, from the left as far as they are filled; a page of `size` is square."""
+    colour, share = CATEGORIES[theme][sequence], round(100 * filled / places, 2)
+    title = f"sequence {sequence + 1}: {filled} of {places} places"
+    fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
+    width = round(SQUARE * places / size, 1)
+    return (
+        f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
+        f"{sequence + 1}</i>"
+    )
+
+
+# The question of this page; its answer is computed from the trained model's own vectors.
+
+
+def question(changes: Mapping[str, float]) -> Question:
+    """Which vectors of earlier tokens the next one does not need; `changes` is what zeros in their place change."""
+    tried = (
+        f"With zeros in place of all earlier q, the new token's output changes by {number(changes['q'])} of its "
+        f"size; in place of k by {number(changes['k'])}, in place of v by {number(changes['v'])}."
+    )
+    why = "A query is read by its own token alone, so a decoder need not store it."
+    return Question(
+        "Zeros replace the q, the k or the v of all earlier tokens. Which replacement leaves the output "
+        "of the next token as it is?",
+        OPTIONS,
+        min(range(3), key=lambda at: changes[OPTIONS[at]]),
+        (
+            f"{tried} {why}",
+            f"{tried} The weights come from q and k: other keys, other weights.",
+            f"{tried} The output is a weighted sum of v.",
+        ),
+    )
+
+
+# The page's sentences and tables, from the numbers on the page.
+
+
+def plural(count: int, word: str) -> str:
+    """1 sequence, 2 sequences."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def step_fact(decoding: Decoding, step: int) -> str:
+    """What the layer computes and reads at a step, and what it would compute without a cache."""
+    counts, last = decoding.counts[step], plain(decoding.tokens[decoding.last(step)])
+    if step == 0:
+        return (
+            f"Prefill reads the prompt at once: the layer computes **{counts.computed['q']} queries, keys and "
+            "values** and stores the keys and values. It reads nothing, as nothing is stored yet."
+        )
+    vectors = ", ".join(
+        f"{count} {name}"
+        for name, count in zip(
+            ("query", "key"), (counts.computed["q"], counts.computed["k"]), strict=True
+        )
+    )
+    return (
+        f"At step {step} the layer computes **{vectors} and {counts.computed['v']} value**, for “{last}”, and "
+        f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each. "
+        "No query is stored: only its own token reads it."
+    )
+
+
+def step_note(decoding: Decoding, step: int, head: tuple[int, int]) -> str:
+    """The conditions of the picture."""
+    unknown = (
+        f" Not in the vocabulary, read as unknown: {', '.join(decoding.unknown)}."
+        if decoding.unknown
+        else ""
+    )
+    last = plain(decoding.tokens[decoding.last(step)])
+    return (
+        f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
+        "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
+        f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}"
+    )
+
+
+def race_fact(pair: Pair, count: int, name: str) -> str:
+    """Whether the tokens are equal, how long each way took, and how many tokens were computed."""
+    cached, whole = sum(pair.cached.seconds[:count]), sum(pair.whole.seconds[:count])
+    same = "the same tokens" if pair.same(count) else "**different tokens**"
+    return (
+        f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached)}**, without it "
+        f"**{duration(whole)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
+        f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without."
+    )
+
+
+def race_note(pair: Pair, count: int, where: str, words: str) -> str:
+    """How it was measured, the last step both ways, and what was written."""
+    ways = [
+        (each.computed[count - 1], duration(each.seconds[count - 1]))
+        for each in (pair.cached, pair.whole)
+    ]
+    return (
+        f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {ways[0][0]} "
+        f"token with the cache, in {ways[0][1]}, and {ways[1][0]} tokens without it, in {ways[1][1]}: a machine "
+        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}"
+    )
+
+
+def size_rows(model: PublishedModel, number_bytes: int) -> list[list[str]]:
+    """A row a form: bytes a token and at two lengths, the share of multi-head's, and FLOPs a byte."""
+    full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
+    rows = []
+    for form in FORMS.values():
+        sizes = [cache_bytes(model, form, length, number_bytes) for length in (1, SHORT, LONG)]
+        token = "–" if form.state else byte_size(sizes[0])
+        rows.append(
+            [
+                form.name,
+                token,
+                *map(byte_size, sizes[1:]),
+                percent(sizes[2] / full),
+                number(intensity(model, form, LONG, number_bytes)),
+            ]
+        )
+    return rows
+
+
+def size_fact(model: PublishedModel, number_bytes: int) -> str:
+    """The bytes a token of the model's own cache, beside another form's."""
+    own, other = (
+        FORMS[model.form],
+        FORMS["multi_head" if model.form != "multi_head" else "grouped_query"],
+    )
+    sizes = [cache_bytes(model, form, 1, number_bytes) for form in (own, other)]
+    long = cache_bytes(model, own, LONG, number_bytes)
+    return (
+        f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
+        f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
+    )
+
+
+def size_note(model: PublishedModel, number_bytes: int) -> str:
+    """The sizes that the numbers come from."""
+    return (
+        f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {number_bytes} bytes each. "
+        f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
+        "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
+        "last column divides the operations of attention for one new token by the bytes of cache that it reads."
+    )
+
+
+def bound_fact(model: PublishedModel, step: Step, length: int, batch: int, machine: float) -> str:
+    """Which of memory and computing bounds a decoding step, and the numbers behind it."""
+    reads = byte_size(step.weight_bytes + step.cache_bytes)
+    memory = step.bound == "memory"
+    why = "more" if memory else "fewer"
+    return (
+        f"**{'Memory' if memory else 'Computing'} bounds decoding** at {length:,} tokens and "
+        f"{plural(batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
+        f"{number(step.intensity)} FLOPs a byte. The machine does {number(machine)} in the time in which it reads "
+        f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}."
+    )
+
+
+def bound_note(model: PublishedModel, step: Step) -> str:
+    """What is read."""
+    total = step.weight_bytes + step.cache_bytes
+    experts = (
+        " It has experts: a step reads at most those that its tokens use." if model.active else ""
+    )
+    return (
+        f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
+        "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
+        f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect."
+    )
+
+
+def paging_fact(paging: Paging, token_bytes: int) -> str:
+    """The share of empty places in pages and in reserved room, and the bytes between the two."""
+    fewer = paging.reserved - paging.paged
+    return (
+        f"{paging.used:,} tokens take {plural(len(paging.pages), 'page')} of {paging.size}: "
+        f"**{percent(paging.wasted(paging.paged))}** of their places are empty. With room for the longest reserved "
+        f"for each, **{percent(paging.wasted(paging.reserved))}** would be: pages take "
+        f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
+    )
+
+
+def lengths_note(lengths: Sequence[int], size: int) -> str:
+    """How the drawing is read."""
+    return (
+        f"Each square holds {size} tokens; its filled part holds keys and values. Left, in the order of the "
+        "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
+        "when its last one is full, and a table tells which pages are its own."
+    )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,494 @@
 """Model cards: published models layer by layer, with their sizes, caches and costs."""
 
-from dashboard.views.cards.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from html import escape
+from itertools import groupby
+
+import numpy as np
+import streamlit as st
+
+from core.attention import AXES, AttentionConfig
+from core.attention.presets.base import name as choice_name
+from core.models.cards import CARDS, card
+from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
+from core.studies import cards
+from core.studies.cards import LENGTHS, LONG, SHORT, Row, cache, curves
+from dashboard.draw.curves import size_figure
+from dashboard.draw.formats import byte_size, operations, percent
+from dashboard.draw.palette import CATEGORIES, PICK, Theme
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.navigation import step_of
+from dashboard.runtime.link_values import fragment
+from dashboard.runtime.mechanism_codec import to_text
+from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.ui.train_with import train_small
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# The controls of the page: the model, and those whose caches are compared with its own.
+
+
+FIRST, COMPARED = "gemma3", ("llama3", "deepseek_v32", "qwen3_next")
+MOST = 5  # models beside the chosen one: six curves in a figure
+STORING = tuple(one.key for one in CARDS if one.stores)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The key of the chosen card, and those of the cards that it is compared with."""
+
+    model: str
+    compared: tuple[str, ...]
+
+
+key = "cards:{}".format  # a widget's key, which is also its name in the link
+
+
+def draw_controls() -> Controls:
+    """Draw the model and the comparison."""
+    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
+    with left:
+        keys = [one.key for one in CARDS]
+        model = (
+            st.selectbox(
+                "Model",
+                keys,
+                keys.index(FIRST),
+                format_func=name,
+                key=key("model"),
+                **BOUND,
+                help="The published model whose card is drawn below.",
+            )
+            or FIRST
+        )
+    with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
+        compared = st.multiselect(
+            f"Up to {MOST} models",
+            STORING,
+            list(COMPARED),
+            format_func=name,
+            max_selections=MOST,
+            key=key("compared"),
+            **BOUND,
+            help="Models whose caches are drawn beside that of the chosen one.",
+        )
+    return Controls(model, tuple(compared))
+
+
+def name(model: str) -> str:
+    """A card's name with its year."""
+    one = card(model)
+    return f"{one.name} · {one.year}"
+
+
+# The page's sentences and tables, from the cards.
+
+
+FIGURES = (
+    "parameters",
+    "used by a token",
+    "cache a token",
+    "at 8k tokens",
+    "at 128k tokens",
+    "FLOPs a token",
+)
+PARTS = ("part", "parameters", "share")
+REFERENCE = "llama2"  # stores the keys and values of every head in every layer
+LAYER = AttentionConfig()
+
+
+def all_fact() -> str:
+    """The smallest and largest cache among models of about seven billion parameters."""
+    few, many = card("mamba2"), card(REFERENCE)
+    return (
+        f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
+        f"**{byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
+    )
+
+
+def lead(one: ModelCard) -> str:
+    """What sets the model apart, with its paper and its checkpoint."""
+    return f"{plain(one.different)} [Paper]({one.url}) · {plain(one.checkpoint)}"
+
+
+def figures(one: ModelCard) -> list[str]:
+    """One row: parameters, those that a token uses, the cache, and FLOPs."""
+    sizes = [cache(one, length) for length in (SHORT, LONG)]
+    return [
+        f"{one.parameters:,}",
+        percent(one.active / one.parameters),
+        byte_size(one.token_bytes) if one.stores else "–",
+        *("–" if size is None else byte_size(size) for size in sizes),
+        operations(one.flops(read(one))),
+    ]
+
+
+def read(one: ModelCard) -> int:
+    """The number of tokens that a token attends to where FLOPs are given: SHORT, or the longest text."""
+    return min(SHORT, one.longest or SHORT)
+
+
+def fact_text(one: ModelCard) -> str:
+    """What the cache takes, beside that of a model which stores the keys and values of every head."""
+    if not one.stores:
+        return (
+            f"{one.name} reads a whole text at once: **nothing is stored**, and each of {read(one):,} tokens takes "
+            f"{operations(one.flops(read(one)))} FLOPs."
+        )
+    other, length = card(REFERENCE), min(LONG, one.longest or LONG)
+    size, late = one.cache_bytes(length), one.cache_bytes(length) - one.cache_bytes(length - 1)
+    grows = f"{byte_size(late)} for each token" if late else "and nothing more for a further token"
+    if late != one.token_bytes:
+        grows += f"; {byte_size(one.token_bytes)} while the windows fill"
+    beside = (
+        ""
+        if one.key == REFERENCE
+        else f" {other.name} would store {byte_size(other.cache_bytes(length))}."
+    )
+    return f"{one.name} stores **{byte_size(size)}** at {length:,} tokens, {grows}.{beside}"
+
+
+def note(one: ModelCard) -> str:
+    """How the figures are calculated."""
+    window = f" It has positions for {one.longest:,} tokens only." if one.longest else ""
+    experts = (
+        f" A token uses {operations(one.active)} of the parameters: it is sent to some of the experts."
+        if one.active != one.parameters
+        else ""
+    )
+    unfolded = (
+        " Keys and values are computed from the latent vectors, as when a prompt is read."
+        * any(layer.kind == "latent" for layer in one.layers)
+    )
+    remark = f" {one.remark}" if one.remark else ""
+    return (
+        f"Calculated from its sizes, no model is loaded: numbers of 2 bytes, and two FLOPs for each number that a "
+        f"token is multiplied with, of weights, keys and values, at {read(one):,} tokens.{unfolded}{experts}"
+        f"{window}{remark}"
+    )
+
+
+def part_rows(one: ModelCard) -> list[list[str]]:
+    """What the parameters are for."""
+    return [
+        [name, f"{count:,}", percent(count / one.parameters)]
+        for name, count in one.parameter_rows.items()
+    ]
+
+
+def layer_text(layer: AttentionLayer, count: int) -> str:
+    """An attention's name, how many layers have it, its choices, and what they do not say."""
+    choices = [
+        choice_name(axis, choice, full=True)
+        for axis in AXES
+        if (choice := getattr(layer.config, axis)) != getattr(LAYER, axis)
+    ]
+    extras = "".join(
+        f" {plain(extra.name)}: {abs(extra.parameters):,} parameters "
+        f"{'more' if extra.parameters > 0 else 'fewer'}, {plain(extra.reason)}."
+        for extra in layer.extras
+    )
+    heads = f"{layer.config.num_heads} heads of {layer.config.head_dim}"
+    layers = f"{count} layers, each of" if count > 1 else "one layer of"
+    return (
+        f"**{plain(layer.name[:1].upper() + layer.name[1:])}**, {layers} {layer.parameters:,} parameters: {heads}. "
+        f"{plain('; '.join(choices))}.{extras}"
+    )
+
+
+def source(one: ModelCard) -> str:
+    """Where the numbers come from and what checks them."""
+    checked = (
+        "The number of parameters equals that of transformers' own model, to the last one."
+        if one.key != "retnet"
+        else "transformers has no such model to compare with."
+    )
+    return f"Sizes of {plain(one.checkpoint)}, from {plain(one.source)}. {checked}"
+
+
+def link(one: ModelCard) -> dict[str, str | list[str]]:
+    """The query of Side by side with the attentions of the pattern, in small, beside the plain dot product."""
+    attentions = dict.fromkeys(one.small())
+    sizes = next(iter(attentions))
+    return {
+        "source": "seeded",
+        "sizes": f"{sizes.d_model}.{sizes.num_heads}.0",
+        "m": [
+            to_text(LAYER, sizes=False),
+            *(to_text(config, sizes=False) for config in attentions),
+        ],
+    }
+
+
+# What the page computes as Python.
+
+
+ONE = "The layers of one published model, its parameters, its cache, and the FLOPs of a token."
+SIZES = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
+CACHES = """
+lengths = [2**power for power in range(10, 21)]  # tokens
+sizes = {other.name: [(length, other.cache_bytes(length)) for length in lengths
+                      if not other.longest or length <= other.longest]
+         for other in map(card, compared) if other.stores}
+"""
+DRAW = """
+import altair as alt
+import pandas as pd
+
+rows = [(name, *point) for name, points in sizes.items() for point in points]
+alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(point=True).encode(
+    alt.X("tokens").scale(type="log", base=2), alt.Y("bytes").scale(type="log"), color="model")
+"""
+
+
+def script(controls: Controls) -> Script:
+    """The figures of the chosen card, and the caches of the compared ones."""
+    one, tokens = card(controls.model), read(card(controls.model))
+    length = min(LONG, one.longest or LONG)
+    code = f"""
+from core.models.cards import card
+
+one = card({one.key!r})
+for layer, count in one.distinct.items():
+    print(count, "×", layer.kind)
+parameters, active, flops = one.parameters, one.active, one.flops({tokens})  # FLOPs of a token that reads {tokens:,}
+cached, size = one.token_bytes, one.cache_bytes({length}) if one.stores else 0  # bytes of a token, of {length:,} tokens
+print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}} FLOPs, {{size:,}} bytes")
+"""
+    drawn = curves((controls.model, *controls.compared))
+    results = {
+        "parameters": np.array(one.parameters),
+        "active": np.array(one.active),
+        "flops": np.array(one.flops(tokens)),
+        "cached": np.array(one.token_bytes),
+        "size": np.array(one.cache_bytes(length) if one.stores else 0),
+    }
+    if not drawn:
+        return Script((Cell(ONE, code),), results)
+    compared = f"compared = {source_of(list(dict.fromkeys((controls.model, *controls.compared))))}"
+    assert tuple(2**power for power in range(10, 21)) == LENGTHS
+    return Script(
+        (Cell(ONE, code), Cell(SIZES, compared + CACHES, DRAW, "cards:sizes")),
+        {**results, **{f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}},
+    )
+
+
+# The page: the layers of all models, the card of one, and caches by length.
+
+
+# A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
+SHAPES: dict[Kind, str] = {
+    "full": "height:100%",
+    "window": "height:50%",
+    "latent": "height:75%",
+    "linear": "height:25%",
+    "no positions": "height:100%",
+}
+MEANINGS: dict[Kind, str] = {
+    "full": "all tokens",
+    "window": "a window or chunk",
+    "latent": "all tokens, stored as small vectors",
+    "linear": "a state of fixed size",
+    "no positions": "all tokens, without positions",
+}
+STYLE = """<style>
+.cards{--hair:color-mix(in srgb,currentColor 10%,transparent);font-size:14px;line-height:20px}
+.cards table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+.cards th,.cards td{padding:3px 8px;border-bottom:1px solid var(--hair);text-align:right;font-weight:400;
+  white-space:nowrap}
+.cards th:first-child,.cards td.strip{text-align:left} .cards td.strip{width:60%}
+.cards thead th{opacity:.62}
+.cards .layers{display:flex;align-items:flex-end;gap:1px;height:16px}
+.cards .layers i{flex:1 1 5px;max-width:9px;min-width:1px;border-radius:1px;box-sizing:border-box}
+.cards .large{height:32px;gap:2px} .cards .large i{max-width:22px;border-radius:2px}
+.cards p{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 8px;font-size:13px;line-height:18px}
+.cards p span{display:flex;align-items:flex-end;gap:6px} .cards p b{display:flex;align-items:flex-end;height:16px}
+.cards p i{display:block;width:10px;border-radius:2px;box-sizing:border-box}
+@media (max-width:640px){.cards table,.cards tbody{display:block}.cards thead{display:none}
+  .cards tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--hair);padding:4px 0}
+  .cards th,.cards td{border:0;padding:0 10px 0 0}.cards td.strip{order:9;width:100%;padding:2px 0}}
+</style>"""
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Model cards",
+        f"You will see which attention each layer of {len(cards.rows())} published models has, and "
+        "what it costs.",
+    )
+    st.html(STYLE)
+    models()
+    details("The code that just ran", partial(source_panel, ModelCard), key("sources"))
+    next_page("cards")
+
+
+@fragment
+def models() -> None:
+    """Draw the controls, all models, and the chosen one."""
+    controls = draw_controls()
+    add_script(partial(script, controls))
+    with st.container(gap=None):
+        st.html(key_of(controls.model, theme()))
+        st.html(_overview(theme()))
+    fact(all_fact())
+    one = card(controls.model)
+    st.markdown(f"## {one.name}")
+    paragraph(lead(one))
+    st.html(pattern(one, theme()))
+    table(
+        FIGURES,
+        [figures(one)],
+        caption=f"The figures of {one.name}",
+        left=0,
+        markers=False,
+    )
+    fact(fact_text(one))
+    caption(f"{note(one)} {source(one)}")
+    attentions(one)
+    sizes(one, controls)
+
+
+@lru_cache(maxsize=2)
+def _overview(theme: Theme) -> str:
+    return overview(cards.rows(), theme)
+
+
+def attentions(one: ModelCard) -> None:
+    """Draw each attention of the model as choices of this lab, with a link to them in small."""
+    st.markdown("### Its attentions")
+    for layer, count in one.distinct.items():
+        paragraph(f"- {layer_text(layer, count)}")
+    step = step_of("compare")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        train_small(one, key=key("train"))
+        st.page_link(
+            step.path,
+            label="See these attentions in small, side by side",
+            icon=step.icon,
+            width="content",
+            query_params=link(one),
+        )
+    details("What its parameters are for", partial(parts, one), key("parts"))
+
+
+def parts(one: ModelCard) -> None:
+    """Draw the parameters by what they are for."""
+    table(PARTS, part_rows(one), caption=f"The parameters of {one.name}", markers=False)
+
+
+def sizes(one: ModelCard, controls: Controls) -> None:
+    """Draw the caches of the chosen model and of those compared, by length."""
+    st.markdown("### Its cache beside others")
+    curves = cards.curves((controls.model, *controls.compared))
+    if curves:
+        draw_chart(
+            st,
+            size_figure(curves, list(curves), cards.LENGTHS, theme(), powers=6),
+            key=key("sizes"),
+            alt="Bytes of the cache by the length of the text, a line each model",
+        )
+        caption(
+            "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
+            "a model has no more positions; caches below 1 MB lie on the lowest line."
+        )
+
+
+# The layers of a model as a strip of cells, alone and for all models in a table, as HTML.
+
+
+def key_of(picked: str, theme: Theme) -> str:
+    """What the cells mean, with the style that marks a model in the table below, which itself is never sent again."""
+    return (
+        f'<div class="cards">{legend(KINDS, theme)}'
+        f"<style>.cards tr[data-model='{picked}'] th{{font-weight:600;color:{PICK[theme]}}}</style></div>"
+    )
+
+
+def overview(rows: Sequence[Row], theme: Theme) -> str:
+    """All models: name, year, a cell for each layer, parameters, and the cache of a long text."""
+    head = "".join(
+        f'<th scope="col">{words}</th>'
+        for words in (
+            "model",
+            "year",
+            '<span style="float:left">layers</span>',
+            "parameters",
+            "cache at 128k",
+        )
+    )
+    body = "".join(_row(row, theme) for row in rows)
+    return (
+        f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _row(row: Row, theme: Theme) -> str:
+    size = "–" if row.cache is None else byte_size(row.cache)
+    return (
+        f'<tr data-model="{row.card.key}"><th scope="row">{escape(row.card.name)}</th><td>{row.card.year}</td>'
+        f'<td class="strip">{strip(row.card, theme)}</td><td>{operations(row.parameters)}</td><td>{size}</td></tr>'
+    )
+
+
+def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
+    """A cell for each layer from the first to the last, told in words to a screen reader and on hover."""
+    layers = card.layers
+    cells = "".join(
+        f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
+        for at, layer in enumerate(layers, 1)
+    )
+    words = in_words([layer.name for layer in layers])
+    return f'<div class="layers{" large" * large}" role="img" aria-label="{escape(words)}">{cells}</div>'
+
+
+def pattern(card: ModelCard, theme: Theme) -> str:
+    """The chosen model's layers, large, with a legend of its own attentions."""
+    return f'<div class="cards">{strip(card, theme, large=True)}</div>'
+
+
+def cell_style(kind: Kind, theme: Theme) -> str:
+    """The colour and shape of a kind; without positions a cell is hollow."""
+    colour = CATEGORIES[theme][KINDS.index(kind)]
+    look = f"border:2px solid {colour}" if kind == "no positions" else f"background:{colour}"
+    return f"{SHAPES[kind]};{look}"
+
+
+def legend(kinds: Sequence[Kind], theme: Theme) -> str:
+    """Each kind's cell, its name, and what a layer of it attends to."""
+    return (
+        "<p>"
+        + "".join(
+            f'<span><b><i style="{cell_style(kind, theme)}"></i></b>{kind}: {MEANINGS[kind]}</span>'
+            for kind in kinds
+        )
+        + "</p>"
+    )
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Layers in order as runs of equal ones: "48 layers: 5 window of 1,024, 1 full, and so on"."""
+    runs = [(name, len(list(group))) for name, group in groupby(names)]
+    shown = ", ".join(f"{count} {name}" for name, count in runs[:6])
+    return f"{len(names)} layers: {shown}{', and so on' * (len(runs) > 6)}"
+
+
+if __name__ == "__main__":
+    page()

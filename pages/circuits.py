@@ -1,5 +1,897 @@
 """What a head can do: its OV and QK circuits and its composition with earlier heads, from the weights alone."""
 
-from dashboard.views.circuits.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from core.interpret import circuits as core_circuits
+from core.interpret.circuits import CompositionKind, HeadMatrices, fold_gain, thin_svd
+from core.interpret.trace import Kind, to_numpy
+from core.pretrained import PretrainedError
+from dashboard.draw.formats import latex, number, percent, signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.palette import Ink, Theme
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
+from dashboard.runtime.link_values import fragment, link_value, one_of, write_link
+from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.heads import weights_of
+from dashboard.ui.presentation import draw_chart, pressed_point, room
+from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.tables import table
+from dashboard.views.circuits import compute, induction, names, tokens
+from dashboard.views.circuits.compute import (
+    STREAMS,
+    Circuits,
+    Edge,
+    Head,
+    default_head,
+    singular_values,
+)
+from dashboard.views.circuits.induction import PAIR, InductionCircuit, induction_circuit
+from dashboard.views.circuits.names import Carrier
+from dashboard.views.circuits.tokens import Direction, Extremes, default_token, token_of
+from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors, load_model
+from dashboard.widgets.model_picker.code import model_cell
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    field_error,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, KEEP
+
+# Composition as a graph over layers × heads, grids of measures, and singular values: arrays to Vega-Lite.
+
+
+ROW, LEAST = 48, 200  # pixels of a layer in the graph, and of the whole graph
+THIN, WIDE = 1.0, 7.0  # pixels of the weakest edge that is drawn, and of the strongest
+
+
+def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme) -> Spec:
+    """Heads as points, the first layer below, and edges, strongest first, wider where stronger; a click picks a head.
+
+    Edges of the picked head are drawn in the accent. There may be no edges.
+    """
+    ink, scores = Ink.of(theme), [edge.score for edge in edges] or [0.0]
+    most, least = scores[0], scores[-1]
+    lines = [
+        {
+            "x": edge.source[1],
+            "y": edge.source[0],
+            "x2": edge.target[1],
+            "y2": edge.target[0],
+            "own": picked in (edge.source, edge.target),
+            "wide": THIN + (WIDE - THIN) * (edge.score - least) / (most - least or 1.0),
+            "name": f"{circuits.name(edge.source)} → {circuits.name(edge.target)}",
+            "by": f"{edge.kind} {signed(edge.score)}",
+        }
+        for edge in edges
+    ]
+    nodes: list[Spec] = [
+        {
+            "x": head,
+            "y": row,
+            "layer": circuits.layer_name(row),
+            "head": str(head),
+            "name": circuits.name((row, head)),
+            "own": (row, head) == picked,
+            "linked": any((row, head) in (edge.source, edge.target) for edge in edges),
+        }
+        for row, head in circuits.all()
+    ]
+    at = {
+        "x": _axis(
+            "x", "head", [str(head) for head in range(max(node["x"] for node in nodes) + 1)], ink
+        ),
+        "y": _axis(
+            "y", None, [circuits.layer_name(row) for row in range(len(circuits.heads))], ink
+        ),
+    }
+    colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
+    tips = [{"field": "name", "title": "heads"}, {"field": "by", "title": "composition"}]
+    strokes = layer(
+        "rule",
+        lines,
+        {
+            **at,
+            "x2": {"field": "x2"},
+            "y2": {"field": "y2"},
+            "color": colour,
+            "tooltip": tips,
+            "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
+            "opacity": {"condition": {"test": "datum.own", "value": 0.95}, "value": 0.45},
+        },
+        strokeCap="round",
+    )
+    dots = layer(
+        "circle",
+        nodes,
+        {
+            **at,
+            "color": colour,
+            "tooltip": [{"field": "name", "title": "head"}],
+            "opacity": {
+                "condition": {"test": "datum.own || datum.linked", "value": 1},
+                "value": 0.35,
+            },
+            "size": {"condition": {"test": "datum.own", "value": 260}, "value": 130},
+        },
+        cursor="pointer",
+    )
+    select = {"type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}
+    return figure([strokes, dots | {"name": "cells"}], max(LEAST, ROW * len(circuits.heads))) | {
+        "params": [{"name": PICKED, "views": ["cells"], "select": select}]
+    }
+
+
+def _axis(name: str, title: str | None, labels: Sequence[str], ink: Ink) -> Spec:
+    """Whole numbers with a name each."""
+    named = "[" + ",".join(f"'{label}'" for label in labels) + "][datum.value]"
+    return {
+        "field": name,
+        "type": "quantitative",
+        "title": title,
+        "scale": {"domain": [-0.5, len(labels) - 0.5], "nice": False, "zero": False},
+        "axis": {
+            **axis_style(ink),
+            "values": list(range(len(labels))),
+            "labelExpr": named,
+            "grid": False,
+        },
+    }
+
+
+def measure_grid(
+    circuits: Circuits,
+    values: Mapping[Head, float],
+    picked: Head,
+    title: str,
+    theme: Theme,
+    has_sign: bool = True,
+) -> Spec:
+    """Layers × heads by one measure; heads without a value stay empty."""
+    rows = [
+        {
+            "layer": circuits.layer_name(row),
+            "head": str(head),
+            "change": value,
+            "name": circuits.name((row, head)),
+            "by": signed(value) if has_sign else number(value),
+        }
+        for (row, head), value in values.items()
+    ]
+    heads = max(len(one.w_v) for one in circuits.heads)
+    layers = [circuits.layer_name(row) for row in range(len(circuits.heads))]
+    return effect_grid(
+        rows,
+        layers,
+        [str(head) for head in range(heads)],
+        (layers[picked[0]], str(picked[1])),
+        theme,
+        title=title,
+        tips=(("name", "head"), ("by", title)),
+        has_sign=has_sign,
+    )
+
+
+def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
+    """A bar for each singular value, largest first."""
+    ink = Ink.of(theme)
+    rows = [
+        {"rank": index + 1, "value": float(value), "text": number(float(value))}
+        for index, value in enumerate(values)
+    ]
+    at = {
+        "x": {
+            "field": "rank",
+            "type": "ordinal",
+            "title": None,
+            "axis": {**axis_style(ink), "labelAngle": 0, "labelOverlap": True, "grid": False},
+        },
+        "y": {
+            "field": "value",
+            "type": "quantitative",
+            "title": None,
+            "axis": {**axis_style(ink), "tickCount": 3, "grid": False},
+        },
+        "tooltip": [
+            {"field": "rank", "title": "direction"},
+            {"field": "text", "title": "singular value"},
+        ],
+    }
+    return figure([layer("bar", rows, at, color=ink.series[0], cornerRadius=1)], 110)
+
+
+# The controls: the kind of composition, the number of edges, the head, and the token that is followed.
+
+
+KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
+OF = "circuits:of"  # the model that the head belongs to
+READS = {"Q": "its queries", "K": "its keys", "V": "its values"}
+MOST_EDGES = 60
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The model, the kind of composition (None where heads compose in none), how many edges, a head and a token."""
+
+    ref: ModelRef
+    kind: CompositionKind | None
+    edges: int
+    head: Head
+    token: int
+    word: str
+
+
+def draw_controls(ref: ModelRef, circuits: Circuits) -> Controls:
+    """Draw the controls in one row."""
+    with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
+        kind = None
+        if circuits.kinds:
+            kind = st.segmented_control(
+                "Composition",
+                circuits.kinds,
+                default=circuits.kinds[0],
+                key=KIND,
+                required=True,
+                format_func=lambda one: f"{one}: {READS[one][4:]}",
+                help=(
+                    "What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values "
+                    "(V)."
+                ),
+                **BOUND,
+            )
+        edges = st.slider(
+            "Strongest edges",
+            1,
+            MOST_EDGES,
+            8,
+            key=EDGES,
+            width=room(200),
+            help=(
+                "How many pairs of heads the graph connects at most: those that compose most, and none that random "
+                "matrices would reach."
+            ),
+            **BOUND,
+        )
+        head = _head_field(ref, circuits)
+        token, word = _token_field(ref, circuits, head)
+    return Controls(ref, kind, edges, head, token, word)
+
+
+def _head_field(ref: ModelRef, circuits: Circuits) -> Head:
+    names = {circuits.name(head): head for head in circuits.all()}
+    default = circuits.name(default_head(circuits))
+    if st.session_state.setdefault(OF, ref) != ref:
+        st.session_state[OF] = ref
+        st.session_state.pop(HEAD, None)
+        write_link(HEAD, None)
+    if st.session_state.get(HEAD) not in names:
+        st.session_state[HEAD] = circuits.name(_chosen(ref, circuits) or default_head(circuits))
+    link_value(HEAD, default, one_of(names))
+    name = st.selectbox(
+        "Head to open",
+        list(names),
+        key=HEAD,
+        width=room(170),
+        on_change=lambda: _choose(ref, circuits, names),
+        **KEEP,
+        help="Layer and head, counted from 0. You can also click a head in the graph or in a grid.",
+    )
+    return names[name]
+
+
+def _chosen(ref: ModelRef, circuits: Circuits) -> Head | None:
+    """The head that was picked on another page."""
+    if (stored := current_head(ref)) is None:
+        return None
+    kind, (layer, head) = stored
+    return next(
+        (
+            (row, head)
+            for row, one in enumerate(circuits.heads)
+            if (one.kind, one.layer) == (kind, layer) and head < len(one.w_v)
+        ),
+        None,
+    )
+
+
+def _choose(ref: ModelRef, circuits: Circuits, names: dict[str, Head]) -> None:
+    row, head = names[st.session_state[HEAD]]
+    choose_head(ref, circuits.heads[row].kind, (circuits.heads[row].layer, head))
+
+
+def pick_from(key: str, ref: ModelRef, circuits: Circuits) -> None:
+    """Open the head that was pressed in a figure; for a callback."""
+    names, point = {circuits.name(head): head for head in circuits.all()}, pressed_point(key)
+    if point and (name := f"{point['layer']}·H{point['head']}") in names:
+        st.session_state[HEAD] = name
+        _choose(ref, circuits, names)
+
+
+def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, str]:
+    """The token that is followed; the usual one where nothing was typed, and after an error, which is written below."""
+    if not circuits.has_tokens(head[0]):
+        return 0, ""
+    token, word = default_token(ref, circuits.heads[head[0]].reads)
+    with st.container(width=room(190)):
+        typed = st.text_input(
+            "Example token",
+            key=TOKEN,
+            placeholder=word,
+            **BOUND,
+            help=(
+                "Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
+                "it does at this token, as a key and as a query."
+            ),
+        )
+        try:
+            if typed and typed.strip():
+                token, pieces = token_of(load_model(ref), typed)
+                word = typed.strip()
+                if pieces > 1:
+                    st.caption(plain(f"“{word[:40]}” is {pieces} tokens; the first is taken."))
+        except PretrainedError as error:
+            field_error(error)
+    return token, word
+
+
+# What the page computes as Python.
+
+
+HEADS = "The matrices of every head, with the norms' gains folded in, and two measures of each."
+SCRIPT_EDGES = (
+    "Composition of each head with the heads before it, less the level of random matrices."
+)
+SCRIPT_HEAD = "One head: the singular values of its circuits, and what they make of one token."
+PATCHED = "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts."
+
+
+def script(controls: Controls, circuits: Circuits) -> Script:
+    """The measures of every head, compositions of the chosen kind, and the circuits of the open head."""
+    copying = [one.copying for one in circuits.measures]
+    results = {
+        "[one.tolist() for one in ranks]": np.array(
+            [one.ranks.tolist() for one in circuits.measures]
+        )
+    }
+    cells = [
+        model_cell(controls.ref),
+        Cell(HEADS, _heads(copying[0] is not None), _grid("ranks"), "circuits:rank"),
+    ]
+    if copying[0] is not None:
+        results["[one.tolist() for one in copying]"] = np.array(
+            [one.tolist() for one in copying if one is not None]
+        )
+    if controls.kind is not None:
+        pairs = circuits.pairs(controls.kind)
+        cells.append(Cell(SCRIPT_EDGES, _edges(controls)))
+        results["[score for score, *_ in pairs]"] = np.array([edge.score for edge in pairs])
+    more, values = _head(controls, circuits)
+    cells.append(Cell(SCRIPT_HEAD, more))
+    if (circuit := induction_circuit(controls.ref)) is not None:
+        cells.append(Cell(PATCHED, _patched()))
+        results["shares"] = np.array(circuit.effects)
+    return Script(tuple(cells), results | values)
+
+
+def _heads(tokens: bool) -> str:
+    more = (
+        "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
+        if tokens
+        else ""
+    )
+    return f"""
+from core.interpret.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
+from core.interpret.circuits import read_heads, read_vocabularies
+
+heads = read_heads(model)  # of each layer W_Q, W_K, W_V (H, C, D) and W_O (H, D, C)
+vocabularies = read_vocabularies(model){more}
+ranks = [effective_rank(ov_factors(one)[1]) for one in heads]  # of W_V W_O, by its singular values
+"""
+
+
+def _edges(controls: Controls) -> str:
+    return f"""
+from core.interpret.circuits import compositions
+
+scores = compositions(heads)  # by kind (Q, K, V), earlier and later layer: (heads, heads)
+pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, later), one in scores.items()
+                if kind == {controls.kind!r} for a, row in enumerate(one) for b, score in enumerate(row)), reverse=True)
+for score, source, target in pairs[:{controls.edges}]:
+    print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
+"""
+
+
+def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
+    row, head = controls.head
+    one, tables = circuits.heads[row], circuits.vocabularies
+    singular = singular_values(controls.ref, controls.head)
+    lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
+    results = {"ov": singular["OV"]}
+    if "QK" in singular:
+        lines.append(f"qk = qk_factors(heads[{row}])[1][{head}]  # of W_Q W_K transposed")
+        results["qk"] = singular["QK"]
+    if circuits.has_tokens(row):
+        lines[:0] = ["from core.pretrained.generate import token_names", ""]
+        lines += [
+            f"token = {controls.token}  # {controls.word!r}",
+            f"written = vocabularies.written(heads[{row}], {head}, token)  # (V,) what attending to it adds to "
+            "each logit",
+            'print("raises", *token_names(model, written.topk(8).indices).values())',
+        ]
+        results["written"] = to_numpy(tables.written(one, head, controls.token))
+        attended = tables.attended(one, head, controls.token)
+        if attended is not None:
+            lines += [
+                f"attended = vocabularies.attended(heads[{row}], {head}, token)  # (V,) the score of its query "
+                "with each key",
+                'print("matches", *token_names(model, attended.topk(8).indices).values())',
+            ]
+            results["attended"] = to_numpy(attended)
+    return "\n".join(lines), results
+
+
+def _patched() -> str:
+    clean, swapped = (source_of(one.text) for one in PAIR)
+    return f"""
+from core.pretrained import ModelInputs
+from core.interpret.patching import pair_of, patch, ranked
+
+clean = ModelInputs({clean})
+swapped = ModelInputs({swapped})
+pair = pair_of(model, clean, swapped)
+best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the difference), the largest first
+shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
+print(best[:5])
+"""
+
+
+def _grid(name: str) -> str:
+    return f"""
+import altair as alt
+import pandas as pd
+
+cells = [{{"layer": layer, "head": head, "rank": float(value)}}
+         for layer, one in enumerate({name}) for head, value in enumerate(one)]
+alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color="rank:Q")
+"""
+
+
+# The page's sentences and equations.
+
+
+PAPER = (
+    "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
+    "[Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)",
+)
+PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
+
+
+def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
+    """The strongest composition of a kind, beside that of random matrices."""
+    first, (most, _) = circuits.pairs(kind)[0], circuits.chance(kind)
+    names = [plain(circuits.name(head)) for head in (first.target, first.source)]
+    if first.score <= most:
+        return (
+            f"No head takes its {PARTS[kind]} from an earlier one more than random matrices would: the highest "
+            f"{kind}-composition, {names[1]} → {names[0]}, is **{signed(first.score)}** beside the mean of random "
+            f"matrices, and one of these reaches {signed(most)}."
+        )
+    return (
+        f"The {PARTS[kind]} of **{names[0]}** take most from **{names[1]}**: their {kind}-composition is "
+        f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
+        f"{number(circuits.random_level)} that random matrices have on average."
+    )
+
+
+def drawn_text(circuits: Circuits, kind: CompositionKind, above: int, edges: Sequence[Edge]) -> str:
+    """Which compositions are lines, and what random matrices reach."""
+    most, count = circuits.chance(kind)
+    pairs = len(circuits.pairs(kind))
+    text = (
+        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+        "which the earlier head has its own singular values and random directions, none is above it. "
+    )
+    if not edges:
+        return f"{text}Neither is any of the {pairs:,} pairs of heads."
+    text += f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
+    if above > 1:
+        text += (
+            "; all are drawn"
+            if len(edges) == above
+            else f"; the {len(edges):,} strongest are drawn"
+        )
+        text += f", the thinnest with {signed(edges[-1].score)}"
+    return f"{text}."
+
+
+def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
+    """The circuit by patching, by composition and by where the heads attend."""
+    first, second = (plain(circuits.name(head)) for head in circuit.patched)
+    gained, regained = (percent(effect) for effect in circuit.effects)
+    word = plain(circuit.word)
+    text = (
+        f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”, with “dark” and "
+        f"“cold” swapped another word. Put back one at a time, **{first}** brings back {gained} of the difference, "
+        f"the most in layer 0, and **{second}** {regained}, the most in layer 1. "
+    )
+    composed = (circuit.composed.source, circuit.composed.target)
+    if composed == circuit.patched:
+        text += (
+            f"The weights alone name the same two: the strongest K-composition of the model is "
+            f"{first} → {second} ({signed(circuit.composed.score)}). "
+        )
+    else:
+        other = " → ".join(plain(circuits.name(head)) for head in composed)
+        text += (
+            f"The strongest K-composition is another pair, {other} ({signed(circuit.composed.score)}): several "
+            "heads share the work. "
+        )
+    return text + (
+        f"{first} puts {number(circuit.previous)} of its weight on the token before, and the last query of "
+        f"{second} puts {number(circuit.answer)} on “{word}”."
+    )
+
+
+def carried(circuits: Circuits, carriers: Sequence[Carrier]) -> str:
+    """Which head carries each answer by patching, where it attends, and what it writes in both texts."""
+    lines = ["**A head for each answer, by patching.**"]
+    for one in carriers:
+        answers = f"the logit of “{plain(one.answer)}” minus that of “{plain(one.other)}”"
+        lines.append(
+            f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
+            f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
+            f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
+            f"puts {number(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
+            f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
+        )
+    return " ".join(lines)
+
+
+def head_fact(circuits: Circuits, head: Head) -> str:
+    """A head's copying score, its effective rank, and the earlier heads that it takes most from."""
+    row, index = head
+    name, size = plain(circuits.name(head)), circuits.heads[row].w_v.shape[-1]
+    text = f"Head :primary[**{name}**]"
+    copying = circuits.measures[row].copying
+    if copying is not None:
+        score = float(copying[index])
+        does = (
+            "copies: attending to a token raises that token"
+            if score > 0.5
+            else "does the opposite of copying: attending to a token lowers that token"
+            if score < -0.5
+            else "neither copies nor removes what it attends to"
+        )
+        text += f" {does}, with a copying score of **{number(score)}**. Its OV circuit"
+    text += (
+        f" has an effective rank of {number(float(circuits.measures[row].ranks[index]))} of {size}."
+    )
+    best = circuits.best_into(head)
+    if not best:
+        return f"{text} No head that it reads comes before it, so it composes with none."
+    parts = [
+        f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** ({signed(edge.score)})"
+        for kind, edge in best.items()
+        if edge.score > circuits.chance(kind)[0]
+    ]
+    if not parts:
+        return f"{text} It composes with no earlier head more than random matrices do."
+    return f"{text} It takes {' and '.join(parts)} more than random matrices would."
+
+
+def token_fact(name: str, word: str, written: Extremes) -> str:
+    """What attending to a token raises most, and where the token itself comes."""
+    place = (
+        "itself most"
+        if written.rank == 1
+        else f"**{plain(written.most[0][0])}** most, and itself as number {written.rank:,} of {written.count:,}"
+    )
+    return f"Where {plain(name)} attends to :primary[**{plain(word)}**], it raises {place}."
+
+
+def no_embedding(word: str, stream: Kind) -> str:
+    """Why a token has no effect: a vocabulary that two languages share has words that one side lacks."""
+    return f"The {STREAMS[stream]} has no embedding of “{plain(word)}”. Type a word that it reads."
+
+
+def query_fact(word: str, scores: Extremes) -> str:
+    """Which key a query matches most by content."""
+    key, score = scores.most[0]
+    return (
+        f"By content alone, the query of :primary[**{plain(word)}**] matches the key **{plain(key)}** most, "
+        f"with a score of {signed(score)}."
+    )
+
+
+def extreme_rows(values: Extremes) -> list[list[str]]:
+    return [
+        [up, signed(high), down, signed(low)]
+        for (up, high), (down, low) in zip(values.most, values.least, strict=True)
+    ]
+
+
+def direction_rows(directions: Sequence[Direction]) -> list[list[str]]:
+    return [[number(one.value), ", ".join(one.first), ", ".join(one.second)] for one in directions]
+
+
+def equations(
+    circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]
+) -> tuple[str, ...]:
+    """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
+    lines = [r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top"]
+    copying = circuits.measures[head[0]].copying
+    if copying is not None:
+        lines.append(
+            rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
+            rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
+            rf"\text{{eigenvalues of }} W_E\, M_{{OV}}\, W_U"
+        )
+    if edge := best.get("K"):
+        lines.append(
+            r"\text{K-composition} = \frac{\lVert M_{OV}^{A}\,(M_{QK}^{B})^\top\rVert}"
+            r"{\lVert M_{OV}^{A}\rVert\,\lVert M_{QK}^{B}\rVert} = "
+            rf"{latex(edge.score + circuits.random_level)}, \qquad \text{{at random }} "
+            rf"\frac{{1}}{{\sqrt C}} = {latex(circuits.random_level)}"
+        )
+    return tuple(lines)
+
+
+def conditions(circuits: Circuits, name: str, row: int) -> str:
+    """What was folded in, left out and read through what."""
+    one, tables = circuits.heads[row], circuits.vocabularies
+    parts = [
+        f"{plain(name)}: from the weights alone; no text was read.",
+        "The gain of the norm before each matrix is folded into it, and the centering of a LayerNorm; biases, "
+        "positions and the changing scale of the norms are left out, and so is what feed-forward layers do in "
+        "between.",
+    ]
+    if one.kv_heads < len(one.w_v):
+        parts.append(f"{len(one.w_v)} query heads share {one.kv_heads} heads of keys and values.")
+    if one.w_q is None:
+        parts.append(
+            "This family normalizes queries and keys, so no one matrix compares them: there is no QK circuit."
+        )
+    if one.gated:
+        parts.append(
+            "The query's token gates what the head writes, by numbers of its own for each dimension or head; "
+            "the circuits are those of a gate of 1."
+        )
+    if not circuits.has_tokens(row):
+        parts.append(_no_tokens(one, circuits))
+    else:
+        parts.append("Special tokens are left out of the lists.")
+    if circuits.has_tokens(row) and one.writes in tables.by_embedding:
+        parts.append(
+            "There is no unembedding here, so what is written is read through the embedding of the tokens."
+        )
+    return " ".join(parts)
+
+
+def _no_tokens(one: HeadMatrices, circuits: Circuits) -> str:
+    if not circuits.vocabularies.embeddings:
+        return "It reads no tokens, so its circuits cannot be read as words."
+    return "Its tokens have embeddings of another width or vocabulary, so its circuits cannot be read as words."
+
+
+# The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
+
+
+FIRST = ModelRef("lab", "only-attention")
+SOURCES = (
+    core_circuits.read_heads,
+    fold_gain,
+    thin_svd,
+    core_circuits.composition,
+    core_circuits.copying_scores,
+    core_circuits.effective_rank,
+)
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "What a head can do",
+        "A head’s weights say what it can move and where it can look, before any text is read.",
+    )
+    choice = choose_weights(FIRST, ("model", "qkv"))
+    if choice is not None:
+        with input_errors():
+            _measured(choice[0])
+    next_page("circuits")
+
+
+def _measured(ref: ModelRef) -> None:
+    with st.spinner("Reading the weights of every head, once per model"):
+        rows = range(len(weights_of(ref).heads))
+    measured = measure_with_progress(
+        compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED
+    )
+    if len(measured) < len(rows):
+        return
+    _circuits(ref)  # Stop cannot interrupt a fragment
+
+
+@fragment
+def _circuits(ref: ModelRef) -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    with input_errors():
+        _draw(ref)
+
+
+def _draw(ref: ModelRef) -> None:
+    circuits = compute.circuits_of(ref)
+    controls = draw_controls(ref, circuits)
+    add_script(partial(script, controls, circuits))
+    _graph(controls, circuits)
+    circuit = induction.induction_circuit(ref)
+    if circuit is not None:
+        paragraph(twice(circuits, circuit))
+    if carriers := names.carriers(ref):
+        paragraph(carried(circuits, carriers))
+    _grids(controls, circuits)
+    fact(head_fact(circuits, controls.head))
+    _page_head(controls, circuits)
+    for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
+        st.latex(line)
+    caption(conditions(circuits, ref.name, controls.head[0]))
+    details("Papers and source", _sources, "circuits:source")
+
+
+def _graph(controls: Controls, circuits: Circuits) -> None:
+    if controls.kind is None:
+        st.caption(
+            "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
+        )
+        return
+    edges = circuits.edges(controls.kind)
+    drawn = edges[: controls.edges]
+    chart_title(f"Composition: from which earlier heads the {PARTS[controls.kind]} of a head read")
+    _pickable(
+        graph(circuits, drawn, controls.head, theme()),
+        "circuits:graph",
+        controls,
+        circuits,
+        "Heads by layer, connected where a later one reads what an earlier one writes",
+    )
+    fact(edges_fact(circuits, controls.kind))
+    caption(drawn_text(circuits, controls.kind, len(edges), drawn))
+
+
+def _grids(controls: Controls, circuits: Circuits) -> None:
+    """Draw copying, effective rank and the best composition of every head."""
+    copying = {
+        (row, head): float(one.copying[head])
+        for row, one in enumerate(circuits.measures)
+        if one.copying is not None
+        for head in range(len(one.copying))
+    }
+    ranks = {
+        (row, head): float(value)
+        for row, one in enumerate(circuits.measures)
+        for head, value in enumerate(one.ranks)
+    }
+    best = {
+        head: max(edge.score for edge in edges.values())
+        for head in circuits.all()
+        if (edges := circuits.best_into(head))
+    }
+    grids = (
+        ("Copying score", copying, "copying", True),
+        ("Effective rank of OV", ranks, "rank", False),
+        ("Best composition", best, "above random", True),
+    )
+    shown = [one for one in grids if one[1]]
+    for column, (name, values, unit, has_sign) in zip(
+        st.columns(len(shown), gap="medium"), shown, strict=True
+    ):
+        with column:
+            chart_title(name)
+            _pickable(
+                measure_grid(circuits, values, controls.head, unit, theme(), has_sign),
+                f"circuits:{unit.split()[0]}",
+                controls,
+                circuits,
+                f"{name} of every head, layers by heads",
+            )
+
+
+def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt: str) -> None:
+    draw_chart(
+        st,
+        spec,
+        key=key,
+        alt=alt,
+        selection_mode=[PICKED],
+        on_select=lambda: pick_from(key, controls.ref, circuits),
+    )
+
+
+def _page_head(controls: Controls, circuits: Circuits) -> None:
+    """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
+    values = compute.singular_values(controls.ref, controls.head)
+    titles = {"OV": "What it moves", "QK": "What it looks for"}
+    for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
+        with column:
+            st.markdown(f"## {titles[name]}")
+            chart_title(f"Singular values of its {name} circuit")
+            draw_chart(
+                st,
+                singular_bars(values[name], theme()),
+                key=f"circuits:{name}",
+                alt=f"The singular values of the {name} circuit, largest first",
+            )
+            if circuits.has_tokens(controls.head[0]):
+                (_moves if name == "OV" else _matches)(controls, circuits)
+                _directions(controls, name)
+
+
+def _moves(controls: Controls, circuits: Circuits) -> None:
+    """Draw the tokens that attending to the token raises and lowers."""
+    written = tokens.extremes(controls.ref, controls.head, "OV", controls.token)
+    if written is None:
+        st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
+        return
+    paragraph(token_fact(circuits.name(controls.head), controls.word, written))
+    table(
+        ["raises", "logit", "lowers", "logit"],
+        extreme_rows(written),
+        markers=False,
+        left=(0, 2),
+        caption=f"Tokens that attending to {controls.word} raises and lowers",
+    )
+
+
+def _matches(controls: Controls, circuits: Circuits) -> None:
+    """Draw the keys that the token's query matches most and least."""
+    scores = tokens.extremes(controls.ref, controls.head, "QK", controls.token)
+    if scores is None:
+        st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
+        return
+    paragraph(query_fact(controls.word, scores))
+    table(
+        ["key", "score", "key", "score"],
+        extreme_rows(scores),
+        markers=False,
+        left=(0, 2),
+        caption=f"Keys that the query of {controls.word} matches most and least",
+    )
+
+
+def _directions(controls: Controls, name: str) -> None:
+    ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
+    rows = direction_rows(tokens.directions(controls.ref, controls.head, name))
+    chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
+    table(
+        ["value", *ends],
+        rows,
+        markers=False,
+        left=(1, 2),
+        wrap=True,
+        caption=f"Largest singular directions of the {name} circuit",
+    )
+
+
+def _sources() -> None:
+    st.markdown(f"Circuits, copying score and composition: {PAPER[0]}. Effective rank: {PAPER[1]}.")
+    for function in SOURCES:
+        source_panel(function)
+
+
+if __name__ == "__main__":
+    page()

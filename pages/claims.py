@@ -1,5 +1,1145 @@
 """Claims: classic statements about attention, each measured, with a verdict from the data."""
 
-from dashboard.views.claims.page import page
+from __future__ import annotations
 
-page()
+import io
+import math
+import re
+import time
+import zipfile
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from html import escape
+
+import numpy as np
+import streamlit as st
+
+from core.claims import shipped
+from core.claims.base import (
+    FEWEST_SEEDS,
+    Claim,
+    Effect,
+    Figure,
+    Outcome,
+    Part,
+    Pick,
+    Sketch,
+    State,
+    Verdict,
+    reasons_text,
+    rule_lines,
+)
+from core.claims.catalogue import CLAIMS, claim_of
+from core.claims.run import ClaimConfig, Group, find_group
+from core.claims.shipped import Shipped, citation, versions
+from core.entries import ConfigError
+from core.runs.machine import machine
+from core.runs.runs import Run
+from core.studies import claims
+from core.studies.claims import ClaimResult, LabResult, OwnRun
+from core.training.seed_stats import SeedStats
+from dashboard.draw.curves import FLOOR, Curve, SeedRow, bounds, line_chart, seed_marks
+from dashboard.draw.formats import about_duration, duration, number, percent, plain
+from dashboard.draw.page_views import sketch
+from dashboard.draw.palette import PICK, Ink, Theme
+from dashboard.draw.pictures import figure_files
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
+from dashboard.navigation import step_of
+from dashboard.runtime import jobs
+from dashboard.runtime.lesson_state import guide_is_hidden
+from dashboard.runtime.link_values import as_text, fragment, is_new, link_value, one_of
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.widgets import guide, run_controls
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    placeholder,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, param_widget
+
+# Sentences of the page Claims.
+
+
+LEAD = (
+    "Classic statements about attention, each measured here, with a verdict computed from the data."
+)
+STATES: tuple[State, ...] = ("holds", "holds in part", "does not hold", "cannot be told here")
+MEANINGS: dict[State, str] = {
+    "holds": "every part of it is confirmed",
+    "holds in part": "some parts are confirmed, others are not",
+    "does not hold": "no part is confirmed and at least one is refuted",
+    "cannot be told here": "the intervals are too wide, the models have not learned, or the seeds are too few",
+}
+VERBS: dict[Outcome, tuple[str, str]] = {
+    "holds": ("holds", "hold"),
+    "refuted": ("is refuted", "are refuted"),
+    "cannot be told": ("cannot be told", "cannot be told"),
+}  # of one, of several
+RULE = (
+    f"A part holds where the whole interval of its mean over {FEWEST_SEEDS} seeds or more lies within its bounds, "
+    "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, Student's "
+    "t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It cannot be told "
+    "where the models have not learned, or where the task leaves no room."
+)
+
+
+def overview_text(states: Sequence[State | None]) -> str:
+    """How many claims have which verdict."""
+    counts = Counter(state for state in states if state is not None)
+    parts = [
+        f"**{counts[state]}** {state if counts[state] == 1 else _plural(state)}"
+        for state in STATES
+        if counts[state]
+    ]
+    missing = sum(state is None for state in states)
+    waiting = f" {missing} {'is' if missing == 1 else 'are'} not measured yet." if missing else ""
+    return (
+        f"Of {len(states)} claims {', '.join(parts)}.{waiting}"
+        if parts
+        else f"{len(states)} claims.{waiting}"
+    )
+
+
+def _plural(state: State) -> str:
+    return state.replace("holds", "hold").replace("does not", "do not")
+
+
+def parts_count(judged: Verdict) -> str:
+    """How many of a claim's parts hold; empty for a single one."""
+    held, count = sum(effect.outcome == "holds" for effect in judged.effects), len(judged.effects)
+    return f"{held} of {count} parts" if count > 1 else ""
+
+
+def verdict_fact(measured: ClaimResult, whose: str) -> str:
+    """The verdict as a sentence, with the number of parts and seeds."""
+    judged = measured.verdict
+    counts = Counter(effect.outcome for effect in judged.effects)
+    parts = [
+        f"{counts[outcome]} {verbs[counts[outcome] > 1]}"
+        for outcome, verbs in VERBS.items()
+        if counts[outcome]
+    ]
+    scope = f", {measured.claim.scope}" if measured.claim.scope else ""
+    return (
+        f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
+        f"{', '.join(parts)}, over {len(measured.seeds)} seeds.{reasons_text(judged)}"
+    )
+
+
+def answer_reasons(options: Sequence[str], answer: int) -> tuple[str, ...]:
+    """What the data answer to each guess; nothing more to the right one."""
+    text = options[answer][0].lower() + options[answer][1:]
+    return tuple("" if at == answer else f"The data say: {text}." for at in range(len(options)))
+
+
+def guess_distance(
+    guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure
+) -> str:
+    """How far a drawn line is from the measured means, and where it is farthest."""
+    stats = {x: measured.stats(question.condition, figure, x) for x in guess}
+    truth = {x: each.mean for x, each in stats.items() if each is not None}
+    away = {x: abs(guess[x] - mean) for x, mean in truth.items()}
+    farthest = max(away, key=lambda x: away[x])
+    mean = sum(away.values()) / len(away)
+    points = (
+        f"{number(100 * mean)} percentage points"
+        if figure.unit == "share"
+        else write(mean, figure.unit)
+    )
+    return (
+        f"Your line for {question.condition} is on average **{points}** from the measured one. It is farthest at "
+        f"{figure.x} {farthest:g}: you drew {write(guess[farthest], figure.unit)}, measured "
+        f"{write(truth[farthest], figure.unit)}."
+    )
+
+
+def source_line(claim: Claim) -> str:
+    """Who made the claim, as Markdown."""
+    named = (
+        f"[{plain(claim.source.text)}]({claim.source.url})"
+        if claim.source.url
+        else plain(claim.source.text)
+    )
+    return f"Claimed by {named}: *{plain(claim.source.title)}*."
+
+
+def shipped_line(result: Shipped) -> str:
+    """What the shipped result was measured on."""
+    machine = result.machine
+    return (
+        f"Measured on {result.date} with {machine.get('device', 'an unknown processor')}, "
+        f"{machine.get('threads', '?')} thread a worker, PyTorch {result.versions.get('torch', '?')}, in "
+        f"{duration(result.seconds)} of one core: `{result.command}`."
+    )
+
+
+def today() -> str:
+    """The date, such as 2026-11-23."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def progress(own: OwnRun) -> tuple[float, str]:
+    """How far a run is, and the time left."""
+    left = own.seconds_left
+    after = "" if left is None else f", about {about_duration(left)} left"
+    return own.done / max(1, own.count), f"{own.done} of {own.count} measurements{after}"
+
+
+def unfinished(own: OwnRun) -> str:
+    """How far an ended run is."""
+    return f"Your run made {own.done} of {own.count} measurements, which are saved; Continue makes the others."
+
+
+def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> str:
+    """How long a run takes, from the shipped result; a claim about time measures one thing at a time."""
+    if result is None:
+        return "How long it takes was not measured yet."
+    seconds = result.seconds / max(1, len(result.results.cells)) * len(config.cells)
+    other = [
+        param.name.lower()
+        for param in claim.settings
+        if config.settings[param.key] != result.settings[param.key]
+    ]
+    source = "by the lab's own measurement" + (
+        f", which had other {' and '.join(other)}" if other else ""
+    )
+    if claim.timed:
+        return f"About {about_duration(seconds)} on one core, as it measures time; {source}."
+    return f"About {about_duration(seconds / 2)} on two cores, {source}."
+
+
+def write(value: float, unit: str) -> str:
+    """A quantity in its unit: a share as a percentage, a ratio with its sign, else the number."""
+    if unit in ("share", "gain", "seeds"):
+        return percent(value)
+    return f"{number(value)} ×" if unit == "times" else number(value)
+
+
+def interval_text(effect: Effect) -> str:
+    """The interval of a part's mean, such as 0.31 to 0.42."""
+    if not math.isfinite(effect.low):
+        return "unknown"
+    return f"{write(effect.low, effect.part.unit)} to {write(effect.high, effect.part.unit)}"
+
+
+def bounds_text(part: Part) -> str:
+    """Where a part's quantity must lie, in words."""
+    low, high = (
+        write(end, part.unit) if math.isfinite(end) else "" for end in (part.low, part.high)
+    )
+    return f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+
+
+# The figures of a claim: curves over x, or marks by condition, from one or two sources of results.
+
+
+Guess = Mapping[float, float]  # x -> the reader's y
+ROW, LABELS = 34, 260  # pixels of a condition's row, and of the names before the rows
+STROKES = ("solid", "dashed", "dotted", "double")  # in a legend, for each of DASHES
+GUESS = "your guess"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One condition of one source of results, and how it is drawn: a colour a condition, a dash a source."""
+
+    name: str
+    measured: ClaimResult
+    condition: str
+    colour: str
+    dash: int
+
+
+def series_of(sources: Mapping[str, ClaimResult], theme: Theme) -> list[Series]:
+    """Every condition of each source, whose name follows that of the condition where there are several."""
+    conditions = list(
+        dict.fromkeys(one for measured in sources.values() for one in measured.conditions)
+    )
+    colours = Ink.of(theme).series
+    first = len(conditions) > len(colours)  # then dashes tell conditions apart, too
+    return [
+        Series(
+            f"{condition} ({name})" if len(sources) > 1 else condition,
+            measured,
+            condition,
+            colours[(at := conditions.index(condition)) % len(colours)],
+            (dash + first * (at // len(colours))) % len(DASHES),
+        )
+        for dash, (name, measured) in enumerate(sources.items())
+        for condition in measured.conditions
+    ]
+
+
+def results_figure(
+    figure: Figure,
+    sources: Mapping[str, ClaimResult],
+    theme: Theme,
+    guess: Guess | None = None,
+    *,
+    named: bool = False,
+) -> Spec:
+    """One figure of a claim from each source of results, with the guess over it.
+
+    `named`: it stands alone, with its title and the names at the ends of its curves; on the page a legend has them.
+    """
+    series = series_of(sources, theme)
+    if figure.x:
+        curves = [curve for one in series if (curve := _curve(one, figure)) is not None]
+        if guess:
+            curves.append(Curve(GUESS, sorted(guess.items()), colour=PICK[theme], dash=1))
+        spec = line_chart(
+            figure.title,
+            figure.x,
+            curves,
+            Ink.of(theme),
+            log="y" in figure.log,
+            log_x="x" in figure.log,
+            named=named,
+            measured=True,
+            share=figure.unit == "share",
+        )
+    else:
+        spec = marks(
+            figure,
+            [
+                (one, each)
+                for one in series
+                if (each := one.measured.stats(one.condition, figure)) is not None
+            ],
+            theme,
+        )
+    return spec if named else {name: value for name, value in spec.items() if name != "title"}
+
+
+def legend(
+    figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, guess: Guess | None = None
+) -> str:
+    """The names of a figure's curves as HTML, each after a piece of its line; rows of marks have their names."""
+    if not figure.x:
+        return ""
+    items = [
+        (one.name, one.colour, one.dash)
+        for one in series_of(sources, theme)
+        if _curve(one, figure) is not None
+    ]
+    items += [(GUESS, PICK[theme], 1)] if guess else []
+    return "".join(
+        f'<span style="white-space:nowrap;margin-right:12px"><span style="display:inline-block;width:20px;margin-right:'
+        f'6px;vertical-align:4px;border-top:2px {STROKES[dash]} {colour}"></span>{escape(name)}</span> '
+        for name, colour, dash in items
+    )
+
+
+def _curve(series: Series, figure: Figure) -> Curve | None:
+    measured, xs = series.measured, series.measured.results.xs(series.condition, figure.measure)
+    stats = [
+        (x, each) for x in xs if (each := measured.stats(series.condition, figure, x)) is not None
+    ]
+    if not stats:
+        return None
+    floor = FLOOR if "y" in figure.log else -math.inf
+    band = [
+        (max(low, floor), high)
+        for _, each in stats
+        for low, high in [each.interval or (each.mean, each.mean)]
+    ]
+    return Curve(
+        series.name, [(x, each.mean) for x, each in stats], band, series.colour, series.dash
+    )
+
+
+def marks(figure: Figure, rows: Sequence[tuple[Series, SeedStats]], theme: Theme) -> Spec:
+    """A row a condition: every seed a mark, over the 95 % interval of their mean."""
+    log = bool(figure.log)  # of either axis: the measure is across
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"zero": False, **({"type": "log"} if log else {})},
+        "axis": {"tickCount": 5, **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {})},
+    }
+    least = (
+        min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
+    )  # an interval may end below 0
+    return seed_marks(
+        figure.title,
+        [SeedRow(series.name, stats, series.colour) for series, stats in rows],
+        x,
+        Ink.of(theme),
+        ends=(least, math.inf),
+        height=ROW,
+        labels=LABELS,
+        write=partial(write, unit=figure.unit),
+    )
+
+
+# The parts of a claim as HTML: the interval of each beside its bounds, in numbers and as a picture.
+
+
+WIDTH, HEIGHT = 220, 26  # pixels of the picture of an interval
+OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
+    "light": {"holds": "#05806B", "refuted": "#8E2658", "cannot be told": "#6F7681"},
+    "dark": {"holds": "#6DEFD0", "refuted": "#C7648B", "cannot be told": "#9A9EA5"},
+}
+STATE_OUTCOMES: Mapping[State, Outcome] = {
+    "holds": "holds",
+    "holds in part": "holds",
+    "does not hold": "refuted",
+    "cannot be told here": "cannot be told",
+}
+STATE_SIGNS: Mapping[State, str] = {
+    "holds": "✓",
+    "holds in part": "◐",
+    "does not hold": "✗",
+    "cannot be told here": "?",
+}
+
+
+def state_mark(state: State, theme: Theme) -> str:
+    """The verdict as a coloured word, in HTML; its sign tells it without the colour."""
+    colour = OUTCOME_COLOURS[theme][STATE_OUTCOMES[state]]
+    return (
+        f'<span style="color:{colour};font-weight:600">{STATE_SIGNS[state]} {escape(state)}</span>'
+    )
+
+
+def parts_table(effects: Sequence[Effect], theme: Theme) -> str:
+    """The parts of a claim as rows of HTML: statement, picture, quantity with its interval, outcome."""
+    rows = "".join(
+        f'<div style="padding:8px 0;border-top:1px solid {Ink.of(theme).hairline}">'
+        f"<div>{escape(effect.part.statement)} "
+        f'<span style="color:{OUTCOME_COLOURS[theme][effect.outcome]};font-weight:600">{effect.outcome}</span></div>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;font-size:14px">'
+        f"{interval_picture(effect, theme)}<span>{escape(effect.part.name)}: "
+        f"<b>{escape(write(effect.mean, effect.part.unit))}</b> [{escape(interval_text(effect))}]; "
+        f"it must be {escape(bounds_text(effect.part))}</span></div>"
+        f'<div style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(effect.reason)}</div></div>'
+        for effect in effects
+    )
+    return f"<div>{rows}</div>"
+
+
+def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
+    """A part as an image: the band in which its quantity must lie, and the interval of its mean."""
+    part, ends = effect.part, _ends(effect)
+    if ends is None:
+        return ""
+    low, high = ends
+
+    def place(value: float) -> float:
+        return 4 + (width - 8) * (min(max(value, low), high) - low) / (high - low)
+
+    left, right, middle, colour = (
+        place(part.low),
+        place(part.high),
+        HEIGHT / 2,
+        OUTCOME_COLOURS[theme][effect.outcome],
+    )
+    spoken = (
+        f"{part.name}: {write(effect.mean, part.unit)}, interval {interval_text(effect)}; it must be "
+        f"{bounds_text(part)}"
+    )
+    return image(
+        f'<rect x="{round(left, 1)}" y="3" width="{round(right - left, 1)}" height="{HEIGHT - 6}" '
+        f'fill="{Ink.of(theme).hairline}"/>'
+        f'<line x1="{round(place(effect.low), 1)}" x2="{round(place(effect.high), 1)}" y1="{middle}" y2="{middle}" '
+        f'stroke="{colour}" stroke-width="4" stroke-linecap="round"/>'
+        f'<circle cx="{round(place(effect.mean), 1)}" cy="{middle}" r="5" fill="{colour}"/>',
+        width,
+        HEIGHT,
+        spoken,
+    )
+
+
+def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> str:
+    """SVG elements as an HTML image: st.html takes an SVG out, but leaves an image of one."""
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'preserveAspectRatio="none">{drawing}</svg>'
+    )
+    return (
+        f'<img alt="{escape(alt)}" width="{width}" height="{height}" style="{style}" '
+        f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"/>'
+    )
+
+
+def _ends(effect: Effect) -> tuple[float, float] | None:
+    """What an interval's picture spans: the interval, its finite bounds, and zero's side of a one-sided bound."""
+    values = [
+        one
+        for one in (effect.low, effect.mean, effect.high, effect.part.low, effect.part.high)
+        if math.isfinite(one)
+    ]
+    if not math.isfinite(effect.mean):
+        return None
+    air = 0.15 * (max(values) - min(values)) or abs(effect.mean) or 1.0
+    return min(values) - air, max(values) + air
+
+
+# A claim as the index shows it, in HTML: statement, source, verdict, and its first figure as a thumbnail.
+
+
+CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide as its card
+Points = Sequence[tuple[float, float]]
+
+
+def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
+    """Statement, subject and source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
+    ink = Ink.of(theme)
+    parts = [
+        f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
+        f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '
+        f"{escape(claim.source.text)}</div>",
+    ]
+    if hidden:
+        return "".join(parts)
+    if measured is None:
+        parts.append(f'<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>')
+    else:
+        count = parts_count(measured.verdict)
+        parts.append(
+            f"<div>{state_mark(measured.verdict.state, theme)}"
+            f'<span style="font-size:13px;color:{ink.quiet}">{count and f" · {count}"}</span></div>'
+        )
+        parts.append(_figure(claim, measured, theme))
+    return "".join(parts)
+
+
+def _figure(claim: Claim, measured: ClaimResult, theme: Theme) -> str:
+    """The first figure without axes, under its title and the names of its conditions."""
+    figure, ink = claim.figures[0], Ink.of(theme)
+    lines = [
+        (series, points)
+        for series in series_of({"": measured}, theme)
+        if (points := _points(series, claim))
+    ]
+    if not lines:
+        return ""
+    names = " ".join(
+        f'<span style="color:{series.colour};margin-right:8px;white-space:nowrap">'
+        f"{'' if figure.x else '● '}{escape(series.name)}</span>"
+        for series, _ in lines
+    )
+    draw = _curves if figure.x else _rows
+    return (
+        f'<div style="font-size:12px;line-height:16px;color:{ink.quiet};margin:8px 0 4px">'
+        f"{escape(figure.title)}&ensp;{names}</div>"
+        + image(
+            draw(lines, figure.log),
+            CARDS_WIDTH,
+            CARDS_HEIGHT,
+            f"{figure.title}, by condition",
+            f"width:100%;height:{CARDS_HEIGHT}px",
+        )
+    )
+
+
+def _points(series: Series, claim: Claim) -> Points:
+    """The means of a condition over x, or its seeds without x."""
+    figure, measured = claim.figures[0], series.measured
+    if not figure.x:
+        return [(value, 0.0) for value in measured.results.values(series.condition, figure.measure)]
+    xs = measured.results.xs(series.condition, figure.measure)
+    return [
+        (x, stats.mean)
+        for x in xs
+        if (stats := measured.stats(series.condition, figure, x)) is not None
+    ]
+
+
+def _curves(lines: Sequence[tuple[Series, Points]], log: str) -> str:
+    x, y = (
+        _scale([point[axis] for _, points in lines for point in points], name in log, size)
+        for axis, name, size in ((0, "x", CARDS_WIDTH), (1, "y", CARDS_HEIGHT))
+    )
+    return "".join(
+        f'<polyline fill="none" stroke="{series.colour}" stroke-width="2" vector-effect="non-scaling-stroke" points="'
+        f'{" ".join(f"{round(x(a), 1)},{round(CARDS_HEIGHT - y(b), 1)}" for a, b in points)}"/>'
+        for series, points in lines
+    )
+
+
+def _rows(lines: Sequence[tuple[Series, Points]], log: str) -> str:
+    x = _scale([value for _, points in lines for value, _ in points], bool(log), CARDS_WIDTH)
+    pitch = CARDS_HEIGHT / len(lines)
+    return "".join(
+        f'<path d="M{round(x(value), 1)} {round((row + 0.2) * pitch, 1)}v{round(0.6 * pitch, 1)}" '
+        f'stroke="{series.colour}" stroke-width="3" vector-effect="non-scaling-stroke" opacity="0.75"/>'
+        for row, (series, points) in enumerate(lines)
+        for value, _ in points
+    )
+
+
+def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], float]:
+    """Values to pixels between PAD and size − PAD."""
+    place = (lambda value: math.log(max(value, FLOOR))) if log else (lambda value: value)
+    low, high = place(min(values)), place(max(values))
+    if low == high:
+        low, high = (place(end) for end in bounds(values, log))
+    return lambda value: PAD + (size - 2 * PAD) * (place(value) - low) / (high - low)
+
+
+# The controls: which claim, its settings, and whose results are drawn.
+
+
+PAGE = "claims"
+ALL = ""
+SOURCES = {"shipped": "The lab's", "own": "Yours", "both": "Both"}
+
+
+def key(name: str) -> str:
+    return f"{PAGE}:{name}"
+
+
+CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
+
+
+def chosen_claim() -> Claim | None:
+    """The claim of the link or the session; None for the index."""
+    arrived = is_new("claim")
+    link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
+    if arrived and "claim" in st.query_params:
+        st.query_params["claim"] = st.query_params[
+            "claim"
+        ]  # the browser shows no link that leads to the same page
+    link_value(RUN, "", _run_id)
+    chosen = st.session_state.get(CLAIM, ALL)
+    return None if chosen == ALL else claim_of(chosen)
+
+
+def _run_id(text: str) -> str:
+    """The id of a claim's run on this machine; ValueError for another one."""
+    if find_group(text) is None:
+        raise ValueError(f"{text[:40]!r} is no run on this machine")
+    return text
+
+
+def draw_hide() -> bool:
+    """Draw the toggle of the index that hides the verdicts, in the link too; whether they are hidden."""
+    return st.toggle(
+        "Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND
+    )
+
+
+def draw_claim_choice(claim: Claim) -> None:
+    """Draw the select of all claims, which opens another one."""
+    keys = [one.key for one in CLAIMS]
+    box = key("choice")
+    st.session_state[box] = claim.key
+    st.selectbox(
+        "Claim",
+        keys,
+        key=box,
+        format_func=lambda one: claim_of(one).name,
+        on_change=_open,
+        help="Opens another claim.",
+    )
+
+
+def _open() -> None:
+    st.session_state[CLAIM] = st.session_state[key("choice")]
+
+
+def open_index() -> None:
+    """Go back to all claims."""
+    st.session_state[CLAIM] = ALL
+
+
+def draw_settings(claim: Claim) -> ClaimConfig:
+    """Draw the claim's settings, the number of seeds first; returns what a run of the reader's would measure."""
+    with st.grid(6, min_column_width=120):
+        values = {
+            param.key: param_widget(param, key=key(f"{claim.key}:{param.key}"))
+            for param in claim.params
+        }
+    return ClaimConfig(claim.key, values)
+
+
+def draw_source(claim: Claim) -> str:
+    """Draw whose results are shown, where there are two."""
+    return str(
+        st.segmented_control(
+            "Results",
+            list(SOURCES),
+            default="own",
+            required=True,
+            key=key("results"),
+            format_func=SOURCES.__getitem__,
+            **BOUND,
+            help="The lab's own measurement, yours, or both in one figure.",
+        )
+    )
+
+
+# A claim as a folder that a paper or a lesson can carry: config, numbers, figures, table, command and citations.
+
+
+def as_shipped(own: OwnRun) -> Shipped:
+    """A reader's own run with what a shipped result says of its measurement."""
+    run, measured = own.group.runs[0], own.measured
+    machines, created = (
+        run.metadata().get("machines") or [machine("cpu")],
+        float(run.metadata().get("created", 0)),
+    )
+    return Shipped(
+        measured.settings,
+        measured.results,
+        time.strftime("%Y-%m-%d", time.gmtime(created)),
+        machines[-1],
+        versions(),
+        shipped.command(measured.claim, measured.settings, measured.seeds),
+        sum(cell.seconds for cell in measured.results.cells),
+    )
+
+
+def archive(result: Shipped, measured: ClaimResult) -> bytes:
+    """The files of a result in a ZIP, in a folder with the claim's key."""
+    claim, out = measured.claim, io.BytesIO()
+    figures = {
+        f"figure-{at}-{_slug(figure.measure)}": results_figure(
+            figure, {"": measured}, "light", named=True
+        )
+        for at, figure in enumerate(claim.figures, 1)
+    }
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in (shipped.text_files(claim, result) | figure_files(figures)).items():
+            file.writestr(f"claim-{claim.key}/{name}", data)
+    return out.getvalue()
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+# The reader's guess, made before anything of a claim is shown: a pick, or a line that is drawn.
+
+
+OPEN, SHOWN = "", "none"  # no guess yet; shown without one
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Whether the results may be seen, and the line that was drawn before, by measure: x -> y."""
+
+    seen: bool = True
+    drawn: dict[str, Guess] = field(default_factory=dict)
+
+
+def draw_guess(claim: Claim, measured: ClaimResult | None) -> Shown:
+    """Draw the question of a claim, and its answer once there is a guess; nothing where nothing was measured."""
+    if measured is None or not measured.seeds:
+        return Shown()
+    if isinstance(claim.guess, Sketch):
+        return _sketch(claim, claim.guess, measured)
+    return Shown(_pick(claim, claim.guess, measured))
+
+
+def _pick(claim: Claim, pick: Pick, measured: ClaimResult) -> bool:
+    answer = pick.answer(
+        measured.results.complete(measured.conditions)
+    )  # seeds that lack a condition cannot answer
+    reasons = answer_reasons(pick.options, answer)
+    return guide.predict(
+        key(claim.key), guide.Question(plain(pick.question), pick.options, answer, reasons)
+    )
+
+
+def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
+    """Draw empty axes; after Show me, how far the drawn line is from the measured one."""
+    if guide_is_hidden():
+        return Shown()
+    xs, name = measured.results.xs(question.condition, question.measure), key(f"{claim.key}:sketch")
+    link_value(
+        name,
+        OPEN,
+        lambda link: _written(_read(link, question, len(xs))),
+        name=f"{claim.key}:sketch",
+    )
+    written = st.session_state.get(name, OPEN)
+    figure = next(figure for figure in claim.figures if figure.measure == question.measure)
+    with st.container(border=True, gap="small", key=f"{name}:question"):
+        paragraph(f"**Draw it first.** {plain(question.question)}")
+        if written == OPEN:
+            _paper(name, figure, question, xs)
+            return Shown(False)
+        ys = _read(written, question, len(xs)) if written != SHOWN else None
+        guess = {} if ys is None else dict(zip(xs, ys, strict=True))
+        with st.container(
+            horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
+        ):
+            paragraph(
+                guess_distance(guess, measured, question, figure)
+                if guess
+                else "Shown without a guess.",
+                width="stretch",
+            )
+            st.button(
+                "Draw again",
+                key=f"{name}:again",
+                icon=":material/edit:",
+                on_click=_set,
+                args=(name, OPEN),
+            )
+    return Shown(True, {question.measure: guess} if guess else {})
+
+
+def _paper(name: str, figure: Figure, question: Sketch, xs: list[float]) -> None:
+    sketch(
+        xs,
+        question.low,
+        question.high,
+        key=f"{name}:paper",
+        x_title=figure.x,
+        log_x="x" in figure.log,
+        log_y="y" in figure.log,
+        share=figure.unit == "share",
+        take=lambda ys: _set(name, _written(ys)),
+    )
+
+
+def _set(name: str, written: str) -> None:
+    st.session_state[name] = written
+
+
+def _written(ys: list[float] | None) -> str:
+    return SHOWN if ys is None else "_".join(as_text(y) for y in ys)
+
+
+def _read(link: str, question: Sketch, count: int) -> list[float] | None:
+    """The line of a link; ValueError for another number of points, or one out of bounds."""
+    if link == SHOWN:
+        return None
+    ys = [float(part) for part in link.split("_")]
+    if len(ys) != count or not all(question.low <= y <= question.high for y in ys):
+        raise ValueError(f"expected {count} numbers from {question.low:g} to {question.high:g}")
+    return ys
+
+
+# What the page computes as Python.
+
+
+SCRIPT_ALL = "The verdict on every claim, computed from the numbers that ship with the lab."
+ONE = "The verdict on one claim from the lab's measurement: the mean of each part over the seeds, and its interval."
+OWN = "The same from a run of one's own."
+VERDICTS = """
+from collections import Counter
+
+from core.claims.catalogue import CLAIMS
+from core.claims.shipped import shipped
+from core.claims.base import verdict
+
+verdicts = {}
+for claim in CLAIMS:
+    if (result := shipped(claim)) is not None:
+        verdicts[claim.key] = verdict(claim, result.settings, result.results)
+        print(f"{verdicts[claim.key].state:>20}  {claim.statement}")
+print(Counter(each.state for each in verdicts.values()))
+"""
+PRINT = """
+print(judged.state)
+for effect in judged.effects:
+    print(f"{effect.outcome:>14}  {effect.part.statement}: {effect.mean:.3g} [{effect.low:.3g}, {effect.high:.3g}]")
+"""
+
+
+def index(results: Sequence[LabResult]) -> Script:
+    """The verdicts on all claims."""
+    parts = [effect.mean for _, measured in results for effect in measured.verdict.effects]
+    return Script(
+        (Cell(SCRIPT_ALL, VERDICTS),),
+        {"[effect.mean for each in verdicts.values() for effect in each.effects]": np.array(parts)},
+    )
+
+
+def script(lab: LabResult | None, own: OwnRun | None) -> Script:
+    """The verdict on one claim, from the lab's numbers and from the reader's own."""
+    cells: list[Cell] = []
+    results: dict[str, np.ndarray] = {}
+    if lab is not None:
+        code = f"""
+from core.claims.catalogue import claim_of
+from core.claims.shipped import shipped
+from core.claims.base import verdict
+
+claim = claim_of({lab[1].claim.key!r})
+result = shipped(claim)  # measured by: {lab[0].command}
+judged = verdict(claim, result.settings, result.results)
+"""
+        cells.append(Cell(ONE, code + PRINT.lstrip()))
+        results |= effects_of("judged", lab[1])
+    if own is not None and own.measured.seeds:
+        code = f"""
+from core.claims.catalogue import claim_of
+from core.claims.run import find_group
+from core.claims.base import verdict
+
+claim, group = claim_of({own.measured.claim.key!r}), find_group({own.group.id!r})
+own = verdict(claim, group.config.settings, group.results())
+print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects])
+"""
+        cells.append(Cell(OWN, code))
+        results |= effects_of("own", own.measured)
+    return Script(tuple(cells), results)
+
+
+def effects_of(name: str, measured: ClaimResult) -> dict[str, np.ndarray]:
+    """The means and intervals of the parts."""
+    effects = measured.verdict.effects
+    return {
+        f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
+            [[effect.mean, effect.low, effect.high] for effect in effects]
+        )
+    }
+
+
+# The page Claims: all of them by subject, or one of them with its guess, figures, verdict and a run of one's own.
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("Claims", LEAD)
+    claim = chosen_claim()
+    if claim is None:
+        _index()
+    else:
+        _one(claim)
+    next_page(PAGE)
+
+
+@fragment
+def _index() -> None:
+    """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
+    results = {claim.key: claims.lab_result(claim) for claim in CLAIMS}
+    add_script(lambda: index([each for each in results.values() if each]))
+    hidden = draw_hide()
+    overview = st.container()  # which keeps the place of the cards
+    if not hidden:
+        with overview:
+            fact(overview_text([each and each[1].verdict.state for each in results.values()]))
+    subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
+    with st.grid(3, min_column_width=260, gap="small"):
+        for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
+            result = results[claim.key]
+            _card(claim, result and result[1], hidden)
+    caption(" ".join(f"**{state}**: {meaning}." for state, meaning in MEANINGS.items()))
+
+
+def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
+    with st.container(border=True, gap="small", height="stretch"):
+        st.page_link(
+            step_of(PAGE).path,
+            label=f":small[**{plain(claim.name)}**]",
+            query_params={"claim": claim.key},
+        )
+        st.html(card(claim, measured, theme(), hidden))
+
+
+def _one(claim: Claim) -> None:
+    """Draw one claim: sentence and source, guess, figures, verdict, and a run of the reader's own."""
+    choice, index = st.columns([0.84, 0.16], gap="small", vertical_alignment="bottom")
+    with choice:
+        draw_claim_choice(claim)
+    index.button(
+        "All claims", icon=":material/apps:", width="stretch", on_click=open_index, key=key("index")
+    )
+    st.markdown(f"## {plain(claim.statement)}")
+    paragraph(source_line(claim))
+    lab, own = claims.lab_result(claim), claims.own_run(claim, st.session_state.get(RUN))
+    add_script(partial(script, lab, own))
+    measured = {
+        "shipped": None if lab is None else lab[1],
+        "own": None if own is None else own.measured,
+    }
+    guess = draw_guess(claim, measured["shipped"] or measured["own"])
+    if guess.seen:
+        _results(claim, measured, guess)
+        _replicate(lab, own)
+    st.markdown("### What would have refuted it")
+    paragraph(plain(" ".join([claim.refutation, *rule_lines(claim)])))
+    _published(claim)
+    st.markdown("### What this does not show")
+    paragraph(plain(claim.limits))
+    _run(claim, lab and lab[0], own)
+    details(
+        "What was tried before, sources and code", partial(_sources, claim, lab), key("sources")
+    )
+
+
+def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown) -> None:
+    """Draw the figures of the chosen results, their verdict and its parts."""
+    there = {
+        name: each for name, each in measured.items() if each is not None and each.results.cells
+    }
+    if not there:
+        placeholder("Nothing was measured yet. Run it below.", height=120)
+        return
+    chosen = draw_source(claim) if len(there) == 2 else next(iter(there))
+    sources = there if chosen == "both" else {chosen: there[chosen]}
+    names = {"shipped": "the lab's", "own": "yours"}
+    named = {names[name]: each for name, each in sources.items()}
+    for figure in claim.figures:
+        drawn = guess.drawn.get(figure.measure)
+        chart_title(figure.title, legend=legend(figure, named, theme(), drawn))
+        draw_chart(
+            st,
+            results_figure(figure, named, theme(), drawn),
+            key=key(f"figure:{figure.measure}"),
+            alt=f"{figure.title} of each condition, over seeds",
+        )
+    for name, each in sources.items():
+        fact(verdict_fact(each, {"shipped": "The lab's measurement", "own": "Your run"}[name]))
+        st.html(parts_table(each.verdict.effects, theme()))
+    caption(RULE)
+
+
+def _replicate(lab: claims.LabResult | None, own: OwnRun | None) -> None:
+    """Say what the lab's result was measured on; offer the files of each result, and how to cite this page."""
+    if lab is not None:
+        caption(shipped_line(lab[0]))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if lab is not None:
+            _download("Replicate: the lab's files", "lab", *lab)
+        if own is not None and own.measured.seeds and not own.live:
+            _download("Replicate: your files", "own", as_shipped(own), own.measured)
+
+
+def _download(label: str, name: str, result: Shipped, measured: ClaimResult) -> None:
+    st.download_button(
+        label,
+        lambda: archive(result, measured),
+        f"claim-{measured.claim.key}.zip",
+        "application/zip",
+        icon=":material/folder_zip:",
+        on_click="ignore",
+        key=key(f"zip:{name}"),
+        help="A ZIP with the config, all numbers as CSV, each figure as SVG and PDF, the parts as a "
+        "LaTeX table, the command, the versions and BibTeX.",
+    )
+
+
+def _published(claim: Claim) -> None:
+    """Draw the paper's own figures, marked as the paper's."""
+    st.markdown("### What the paper measured")
+    for one in claim.published:
+        chart_title(f"Published, not measured here: {one.place}")
+        words = [
+            at
+            for at in range(len(one.columns))
+            if at == 0 or not any(map(str.isdigit, "".join(row[at] for row in one.rows)))
+        ]
+        table(
+            one.columns,
+            one.rows,
+            caption=f"Published figures: {one.place}",
+            left=words,
+            markers=False,
+        )
+        caption(f"{plain(one.setting)} [Source]({one.url})")
+    if claim.no_published:
+        caption(plain(claim.no_published))
+
+
+def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
+    """Draw the settings, the button that runs the claim, and how far a run is."""
+    st.markdown("### Run it")
+    config = draw_settings(claim)
+    if run_controls.pressed(PAGE, config):
+        groups: list[Group] = []
+        run_controls.start_run(
+            PAGE, config, lambda: _start(config, groups), lambda _: _select(groups[0]), ConfigError
+        )
+        st.rerun()
+    run_controls.show_flash(PAGE)
+    if own is not None and own.live:
+        _bar(claim, own)
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Run it",
+            icon=":material/play_arrow:",
+            type="primary",
+            key=key("start"),
+            on_click=run_controls.press,
+            args=(PAGE,),
+            help="Workers measure every condition from every seed.",
+        )
+        st.caption(time_needed(claim, result, config))
+    run_controls.limits_line(steps=False)
+    if own is not None and own.failure:
+        st.error(plain(own.failure))
+    if own is not None and own.done < own.count:
+        st.caption(unfinished(own))
+        run_controls.continue_button(st, PAGE, _continue, own, primary=False)
+
+
+def _start(config: ClaimConfig, groups: list[Group]) -> Run:
+    groups.append(jobs.measure_claim(config))
+    return groups[0].runs[0]
+
+
+def _select(group: Group) -> None:
+    st.session_state[RUN] = group.id
+    st.session_state.pop(key("results"), None)
+
+
+def _continue(own: OwnRun) -> None:
+    for run in own.group.runs:
+        if run.status().state != "finished":
+            run_controls.continue_run(PAGE, run)
+
+
+def _bar(claim: Claim, own: OwnRun) -> None:
+    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+    run_controls.stop_button(buttons, PAGE, _stop, own)
+    with column:
+        poll(
+            lambda: claims.own_run(claim, own.group.id) or own,
+            _progress,
+            True,
+            key("progress"),
+            interval=SLOW_POLL_INTERVAL,
+            still_live=lambda now: now.live and now.done == own.done,
+        )  # else new figures
+
+
+def _stop(own: OwnRun) -> None:
+    for run in own.group.runs:
+        run_controls.end_run(run)
+
+
+def _progress(own: OwnRun) -> None:
+    run = own.group.runs[0]
+    run_controls.show_progress(
+        run,
+        run.status() if not own.live else own.statuses[0],
+        ending="",
+        progress=lambda: progress(own),
+    )
+
+
+def _sources(claim: Claim, lab: claims.LabResult | None) -> None:
+    paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
+    paragraph("**To cite** the source, and this page:")
+    st.code(
+        claim.source.bibtex + citation(claim, today() if lab is None else lab[0].date),
+        language="bibtex",
+    )
+    source_panel(claim.measure)
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,679 @@
 """Compare runs: two to four of them, over steps and over seconds, with their attention at the same step."""
 
-from dashboard.views.compare_runs.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.interpret.trace import Head
+from core.training.config import RunConfig
+from dashboard.draw.curves import Curve, legend, step_chart
+from dashboard.draw.formats import MINUS, duration, number, percent, score
+from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.draw.vega import split_data
+from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.runtime.run_data import (
+    EXAMPLE_RUNS,
+    RunSummary,
+    count_parameters,
+    list_summaries,
+    path_code,
+    rival,
+    summarize,
+)
+from dashboard.server import people
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
+from dashboard.views.compare_runs import compute
+from dashboard.views.compare_runs.compute import (
+    ComparedRun,
+    Maps,
+    Measure,
+    Value,
+    expected,
+    latest,
+    sides,
+)
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import KEEP
+
+# One measure of every run, over steps and over seconds of training: the two may rank the runs differently.
+
+
+def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
+    """Draw the same measure twice: left over steps, right over seconds."""
+    ink, factor = Ink.of(theme()), 100 if measure.share else 1
+    for column, unit in zip(
+        st.columns(2, gap="medium"), ("step", "seconds of training"), strict=True
+    ):
+        lines = [
+            Curve(
+                side.name,
+                [
+                    (
+                        float(r.step if unit == "step" else r.trained),
+                        None if value is None else value * factor,
+                    )
+                    for r in side.records
+                    for value in (measure.value(r),)
+                ],
+                place=side.index,
+            )
+            for side in sides
+        ]
+        spec = step_chart(
+            lines,
+            ink=ink,
+            last_x=max((x for line in lines for x, _ in line.points), default=1.0),
+            step=step if unit == "step" else None,
+            unit=unit,
+            percent=measure.share,
+            high=100 if measure.share and measure.key != "error" else None,
+        )
+        chart_title(measure.name, column, legend(lines, ink))
+        draw_chart(
+            column,
+            *split_data(spec),
+            key=f"compare_runs:{unit[:4]}",
+            alt=f"{measure.name} of {len(sides)} runs over {unit}",
+        )
+
+
+# The controls of Compare runs: the runs, which are in the link, then the measure and what the maps show.
+
+
+LINK, LAST = "runs", "compare_runs:last"
+# Links once held a measure's label.
+OLD_LABELS = {
+    "Exact": "exact",
+    "Error": "error",
+    "Tokens": "letters",
+    "BLEU": "bleu",
+    "chrF": "chrf",
+    "Loss": "loss",
+    "Training loss": "train_loss",
+    "Expected place": "expected",
+}
+LABELS = ("First", "Second", "Third", "Fourth")
+MOST = len(LABELS)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
+
+    The step's `slider` is the key of its widget, "" without one.
+    """
+
+    measure: Measure
+    step: int
+    example: int = 0
+    heads: tuple[Head | None, ...] = ()
+    slider: str = ""
+
+
+def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
+    """Draw a list for each of the compared runs, of which the third and the fourth may stay empty."""
+    summaries = [*summaries, *_linked(summaries)]
+    runs, message = runs_to_compare(summaries)
+    if message:
+        st.warning(message)
+    names = {item.run.id: item.name for item in summaries if not item.trouble}
+    with st.grid(min_column_width=room(300), gap="small"):
+        for index, label in enumerate(LABELS):
+            key = f"compare_runs:{index}"
+            st.session_state[key] = runs[index].run.id if index < len(runs) else None
+            st.selectbox(
+                label,
+                [*[None] * (index > 1), *names],
+                key=key,
+                on_change=_write_link,
+                disabled=index > len(runs),
+                format_func=lambda name: names.get(name, "none"),
+                help=f"The {label.lower()} of the compared runs.",
+            )
+    return runs
+
+
+def _linked(summaries: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs of other people of a public copy, whose ids the link has."""
+    ids = set(_linked_ids()) - {item.run.id for item in summaries}
+    return [summarize(run) for name in sorted(ids) if (run := people.find_run(name)) is not None]
+
+
+def _linked_ids() -> list[str]:
+    """The ids in the link, else those of the session."""
+    link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
+    return list(dict.fromkeys(name for name in link.split(",") if name))
+
+
+def _write_link() -> None:
+    ids = [st.session_state.get(f"compare_runs:{index}") for index in range(MOST)]
+    st.query_params[LINK] = st.session_state[LAST] = ",".join(
+        dict.fromkeys(name for name in ids if name)
+    )
+
+
+def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
+    """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
+    by_id = {item.run.id: item for item in summaries}
+    ids = _linked_ids()
+    runs = [by_id[name] for name in ids if name in by_id and by_id[name].config is not None]
+    messages = []
+    if missing := len(ids) - len(runs):
+        messages.append(
+            f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
+            "cannot be read."
+        )
+    if len(runs) > MOST:
+        messages.append(f"At most {MOST} runs can be compared; these are the first {MOST}.")
+    while len(runs) < 2:
+        other = rival(runs[0], summaries) if ids and runs else None
+        runs.append(
+            other or next(by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs)
+        )
+    return runs[:MOST], " ".join(messages)
+
+
+def draw_controls(
+    sides: Sequence[ComparedRun],
+    same: Sequence[ComparedRun],
+    measures: Sequence[Measure],
+    top: DeltaGenerator,
+) -> Controls:
+    """Draw the measure in `top`, then step, example and heads of the runs `same`, which learn the same task."""
+    by_key = {measure.key: measure for measure in measures}
+    link_value(
+        "compare_runs:measure",
+        measures[0].key,
+        lambda text: one_of(by_key)(OLD_LABELS.get(text, text)),
+    )
+    key = top.segmented_control(
+        "Measure",
+        list(by_key),
+        default=measures[0].key,
+        key="compare_runs:measure",
+        required=True,
+        label_visibility="collapsed",
+        help="The number that is compared.",
+        format_func=lambda name: by_key[name].label,
+        **KEEP,
+    )
+    measure = by_key.get(key, measures[0])
+    if not same:
+        return Controls(
+            measure, max((side.records[-1].step for side in sides if side.records), default=0)
+        )
+    examples, ids = compute.examples(same[0]), "-".join(side.summary.run.id for side in same)
+    with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
+        steps, slider = compute.steps(same), f"compare_runs:step:{ids}"
+        step = _step(same, steps, slider) if len(steps) > 1 else steps[0]
+        key = f"compare_runs:example:{ids}"
+        link_value(key, 0, one_of(range(len(examples))))
+        example = st.selectbox(
+            "Held-out example",
+            range(len(examples)),
+            key=key,
+            persist_state="session",
+            format_func=lambda index: examples[index],
+            help="The example on which the maps of all runs are drawn.",
+        )
+        return Controls(
+            measure, step, example, tuple(map(_head, same)), slider if len(steps) > 1 else ""
+        )
+
+
+def _step(same: Sequence[ComparedRun], steps: Sequence[int], key: str) -> int:
+    """The step that is drawn; it is in the link."""
+    usual = compute.shared_step(same)
+    link_value(key, usual, one_of(steps), name="step")
+    return st.select_slider(
+        "Training step",
+        steps,
+        usual,
+        key=key,
+        format_func=lambda step: f"{step:,}",
+        **KEEP,
+        help="The training step of all maps.",
+    )
+
+
+def _head(side: ComparedRun) -> Head | None:
+    """The head of a run; a control where there are several."""
+    heads = compute.heads(side)
+    if len(heads) < 2:
+        return heads[0] if heads else None
+    key = f"compare_runs:head:{side.summary.run.id}"
+    link_value(key, heads[0], one_of(heads))
+    return st.selectbox(
+        f"Head of {plain(side.name)}",
+        heads,
+        key=key,
+        persist_state="session",
+        format_func=lambda head: f"L{head[0]}·H{head[1]}",
+        help="Layer and head, both from 0; first the head with the most weight on the expected "
+        "position.",
+    )
+
+
+# What the page computes as Python.
+
+
+CURVES = "One measure of each run at every step, from the folders in which the runs were saved."
+MAPS = "The attention of one head of each run on the same held-out example."
+EXPECTED = (
+    "max(map(max, record.expected))"  # the head with the most weight on the expected position
+)
+DRAW_CURVES = """
+import altair as alt
+import pandas as pd
+
+rows = [(name, *point) for name, curve in curves.items() for point in curve]
+alt.Chart(pd.DataFrame(rows, columns=["run", "step", "seconds", "value"])).mark_line().encode(
+    x="step", y="value", color="run")
+"""
+READ_MAPS = """
+from core.tasks import make_task
+from core.training.evaluate import source_maps
+
+maps = {}
+for name, (at, layer, head) in picked.items():
+    config = runs[name].config()
+    task = make_task(config.task)
+    watched = task.held_out(config.watch)[example]
+    read = source_maps(config.model, task, runs[name].frame(at), watched, example)
+    maps[name] = read.weights[layer, head]  # (T, S), the outputs on the source
+"""
+DRAW_MAPS = """
+from core.show import show_maps
+
+show_maps(maps, read.rows, read.columns)
+"""
+
+
+def script(
+    sides: Sequence[ComparedRun],
+    controls: Controls,
+    maps: Maps,
+    same: Sequence[ComparedRun],
+    pair: tuple[Tile, Tile] | None,
+) -> Script:
+    """The measure over training, the maps that are drawn, and the difference of two of them."""
+    key = controls.measure.key
+    value = EXPECTED if key == "expected" else f"record.{key}"
+    paths = "\n".join(
+        f"    {side.name!r}: open_run({path_code(side.summary.run.path)})," for side in sides
+    )
+    code = f"""
+from core.training.record import one_a_step
+from core.runs.runs import open_run
+
+runs = {{
+{paths}
+}}
+curves = {{name: [(record.step, record.trained, {value})
+                 for record in one_a_step(run.records()) if record.{key} is not None] for name, run in runs.items()}}
+for name, curve in curves.items():
+    print(name, curve[-1])  # step, seconds of training, and the measure
+"""
+    results: dict[str, np.ndarray] = {
+        f"curves[{side.name!r}]": np.array(
+            [
+                (record.step, record.trained, measured)
+                for record in side.records
+                if (measured := controls.measure.value(record)) is not None
+            ]
+        )
+        for side in sides
+    }
+    cells = [Cell(CURVES, code, DRAW_CURVES, "compare_runs:step")]
+    if maps.tiles:
+        picked = {
+            side.name: (max(step for step in side.steps if step <= controls.step), *head)
+            for side, head in zip(same, controls.heads, strict=True)
+            if head is not None and any(tile.name == side.name for tile in maps.tiles)
+        }
+        size = f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}"
+        lines = (
+            f"example = {controls.example}\npicked = {source_of(picked)}  # step, layer and head"
+        )
+        read = READ_MAPS.replace("maps = {}\n", f"{lines}\nmaps = {{}}\n")
+        if pair is not None:
+            read += f"difference = maps[{pair[0].name!r}] - maps[{pair[1].name!r}]\n"
+            results["difference"] = pair[0].weights - pair[1].weights
+        cells.append(Cell(MAPS, read, DRAW_MAPS, size))
+        results |= {f"maps[{tile.name!r}]": tile.weights for tile in maps.tiles}
+    return Script(tuple(cells), results)
+
+
+# The settings in which runs differ, what each reached, and the measured sentence, as text; makes no st call.
+
+
+MISSING = "–"
+LONGEST = 40
+REPEATED = tuple(
+    f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")
+)  # the model's own
+
+
+def settings(config: RunConfig) -> dict[str, str]:
+    """Every setting of a run by its name, such as model.attention.score."""
+    return dict(_flat(config.to_json(), ""))
+
+
+def _flat(data: Any, name: str) -> list[tuple[str, str]]:
+    if isinstance(data, dict):
+        return [
+            pair
+            for key, value in data.items()
+            for pair in _flat(value, name if key == "key" else f"{name}.{key}".lstrip("."))
+        ]
+    if isinstance(data, list):
+        return [
+            pair for index, value in enumerate(data) for pair in _flat(value, f"{name}.{index + 1}")
+        ]
+    text = (
+        {None: "none", True: "yes", False: "no"}.get(data, str(data))
+        if not isinstance(data, float | int) or isinstance(data, bool)
+        else f"{data:g}"
+    )
+    return [
+        (name.replace(".params.", "."), text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+    ]
+
+
+def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
+    """A row for each setting in which the runs differ, and how many they share."""
+    settings_by_run = [settings(side.data.required_config) for side in sides]
+    names = [
+        name
+        for name in dict.fromkeys(name for each in settings_by_run for name in each)
+        if name not in REPEATED
+    ]
+    rows = [
+        [name.removeprefix("model."), *(each.get(name, MISSING) for each in settings_by_run)]
+        for name in names
+    ]
+    different = [row for row in rows if len(set(row[1:])) > 1]
+    return different, len(rows) - len(different)
+
+
+VALUES: tuple[tuple[str, Value, Callable[[float], str]], ...] = (
+    ("loss", lambda r: r.loss, number),
+    ("accuracy", lambda r: r.exact, percent),
+    ("BLEU", lambda r: r.bleu, score),
+    ("chrF", lambda r: r.chrf, score),
+    ("error", lambda r: r.error, percent),
+)
+HEAD = (
+    "run",
+    "parameters",
+    "steps",
+    "training",
+    *(name for name, _, _ in VALUES),
+    "expected weight",
+    "tokens/s",
+)
+
+
+def results(
+    sides: Sequence[ComparedRun], parameters: Sequence[int | None]
+) -> tuple[list[str], list[list[str]]]:
+    """A row a run with what it reached; a measure that none of them has is left out."""
+    rows = [_row(side, count) for side, count in zip(sides, parameters, strict=True)]
+    columns = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]
+    return [HEAD[i] for i in columns], [[row[i] for i in columns] for row in rows]
+
+
+def _row(side: ComparedRun, parameters: int | None) -> list[str]:
+    def last(value: Value) -> float | None:
+        return latest(side.records, value, lambda _: True)
+
+    weight, even, speed = (
+        last(expected),
+        last(lambda r: r.even),
+        last(lambda r: r.tokens_per_second),
+    )
+    end = side.records[-1] if side.records else None
+    return [
+        side.name,
+        MISSING if parameters is None else f"{parameters:,}",
+        f"{end.step:,}" if end else MISSING,
+        duration(end.trained) if end else MISSING,
+        *(
+            MISSING if (reached := last(value)) is None else write(reached)
+            for _, value, write in VALUES
+        ),
+        MISSING if weight is None or even is None else f"{number(weight)} (uniform {number(even)})",
+        MISSING if not speed else f"{speed:,.0f}",
+    ]
+
+
+def _value_text(value: float | None, measure: Measure) -> str:
+    if value is None:
+        return "no measurement"
+    return (
+        percent(value)
+        if measure.share
+        else score(value)
+        if measure.key in ("bleu", "chrf")
+        else number(value)
+    )
+
+
+def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
+    """The value of each run at equal steps, and at equal seconds of training."""
+    sides = [side for side in sides if side.records]
+    if len(sides) < 2:
+        return "Only one of these runs has measurements yet."
+    seconds = min(side.records[-1].trained for side in sides)
+    by_step = [
+        _value_text(latest(side.records, measure.value, lambda r: r.step <= step), measure)
+        for side in sides
+    ]
+    by_time = [
+        _value_text(latest(side.records, measure.value, lambda r: r.trained <= seconds), measure)
+        for side in sides
+    ]
+    at_step = ", ".join(
+        f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True)
+    )
+    name = (
+        measure.name[0].lower() + measure.name[1:]
+        if measure.key not in ("bleu", "chrf")
+        else measure.name
+    )
+    return (
+        f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
+        f"{', '.join(by_time[:-1])} and {by_time[-1]}, in that order."
+    )
+
+
+def no_maps(others: Sequence[ComparedRun], some: bool) -> str:
+    """Why `others` have no map; `some` runs have one."""
+    if not some:
+        return "None of these runs has saved attention maps."
+    names = ", ".join(plain(side.name) for side in others)
+    return f"No map of {names}: none is saved, or the run learns another task with other examples."
+
+
+def conditions(step: int) -> str:
+    """The conditions of the maps and the numbers."""
+    return (
+        f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct target "
+        "(teacher forcing). Seconds count training only, on the machine of each run. Each side is one run, and "
+        "results vary with the seed: use a sweep to test a small difference."
+    )
+
+
+# The Compare runs page: curves over steps and seconds, maps at one step, settings that differ, and results.
+
+
+PAGE_LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (column)", 260
+
+
+def page() -> None:
+    """The choice of runs, and below it their figures and tables, polled while one of the runs is live."""
+    title(
+        "Compare runs",
+        "You will see which run is better at equal steps and at equal seconds, and how their attention differs.",
+    )
+    runs = draw_runs(list_summaries())
+    forget_other_runs("compare_runs", *(item.run.id for item in runs))
+    poll(
+        lambda: sides(runs),
+        _board,
+        any(item.live for item in runs),
+        "compare_runs:board",
+        interval=SLOW_POLL_INTERVAL,
+        still_live=lambda sides: any(side.data.live for side in sides),
+    )
+    details(
+        "How runs are compared at equal steps and at equal seconds",
+        partial(source_panel, fact_text),
+        "compare_runs:source",
+    )
+    next_page("compare_runs")
+
+
+def _board(sides: Sequence[ComparedRun]) -> None:
+    """The curves, the maps, the differences and the tables of the compared runs."""
+    measures = compute.measures(sides)
+    if not measures:
+        st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
+        return
+    same, others = compute.split_by_task(sides)
+    top = st.container(gap="small")
+    controls = draw_controls(sides, same, measures, top)
+    maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
+    if same:
+        _maps(maps, controls.step, _frames(same, controls))
+    with top:
+        curves(sides, controls.measure, controls.step)
+    pair = _difference(maps, controls.step, fact_text(sides, controls.measure, controls.step))
+    add_script(partial(script, sides, controls, maps, same, pair))
+    if others:
+        st.caption(no_maps(others, bool(same)))
+    _tables(sides)
+
+
+def _frames(same: Sequence[ComparedRun], controls: Controls) -> Frames | None:
+    """The maps at each step of the slider, which the browser draws at once; None without a slider."""
+    if not controls.slider:
+        return None
+    over_time = compute.tiles_over_time(
+        compute.MapsRequest.of(same, controls.example, controls.heads)
+    )
+    return Frames(controls.slider, compute.steps(same).index(controls.step), over_time)
+
+
+def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
+    """The maps side by side, or why there are none."""
+    if not maps.tiles:
+        st.caption("No run has a saved attention map of its source at this step.")
+        return
+    multiples(
+        maps.tiles,
+        maps.rows,
+        maps.columns,
+        key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
+        height=HEIGHT,
+        link=PAGE_LINK,
+        reads=READS,
+        frames=frames,
+        fact=f"Attention of {len(maps.tiles)} runs at step {step:,} on one held-out example",
+    )
+    if maps.others:
+        names = ", ".join(plain(side.name) for side in maps.others)
+        st.caption(f"{names}: these maps have another size and are not shown.")
+
+
+def _difference(maps: Maps, step: int, sentence: str) -> tuple[Tile, Tile] | None:
+    """One map minus another on the left, the measured sentence on the right; returns both maps."""
+    if len(maps.tiles) < 2:
+        fact(sentence)
+        return None
+    left, right = st.columns([0.42, 0.58], gap="medium")
+    with right:
+        fact(sentence)
+        caption(conditions(step))
+        first, second = _pair(maps.tiles)
+    with left:
+        difference_map(
+            first,
+            second,
+            maps.rows,
+            maps.columns,
+            link=PAGE_LINK,
+            height=HEIGHT,
+            reads=READS,
+            key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
+            fact=f"{first.name} minus {second.name}",
+        )
+    return first, second
+
+
+def _pair(tiles: Sequence[Tile]) -> tuple[Tile, Tile]:
+    """Which map minus which; with two maps there is no choice."""
+    pairs = [(a, b) for b in range(len(tiles)) for a in range(len(tiles)) if a != b]
+    if len(tiles) == 2:
+        return tiles[0], tiles[1]
+    key = f"compare_runs:pair:{len(tiles)}"
+    link_value(key, pairs[0], one_of(pairs))
+    first, second = st.selectbox(
+        "Difference",
+        pairs,
+        key=key,
+        persist_state="session",
+        format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}",
+        help="Which map is subtracted from which.",
+    )
+    return tiles[first], tiles[second]
+
+
+def _tables(sides: Sequence[ComparedRun]) -> None:
+    parameters = [
+        None
+        if side.data.config is None
+        else count_parameters(side.data.config.model, side.data.task().shape)
+        for side in sides
+    ]
+    head, rows = results(sides, parameters)
+    table(head, rows, caption="Results of each run")
+    different, same = differences(sides)
+    chart_title("Settings that differ")
+    if different:
+        table(
+            ["setting", *(side.name for side in sides)],
+            different,
+            caption="Settings in which the runs differ",
+            left=5,
+            markers=False,
+        )
+    st.caption(
+        f"{same} settings are equal in all runs." if different else "All settings are equal."
+    )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,816 @@
 """Decode: greedy, beam search and sampling on a trained model, with the tree of what it might have said."""
 
-from dashboard.views.decode.page import page
+from __future__ import annotations
 
-page()
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.attention import ConfigError
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.models.decoding import (
+    EOS,
+    ForcedSteps,
+    Hypothesis,
+    SearchSettings,
+    Tree,
+    force_tokens,
+    penalty,
+)
+from core.runs.runs import Run
+from core.tasks import Task
+from core.tokens import token_text
+from dashboard.draw import drawings
+from dashboard.draw.attention_view import attention_view
+from dashboard.draw.formats import duration, number, percent, shorten
+from dashboard.draw.grids import bars, tiles
+from dashboard.draw.page_views import tree_view
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.runtime.link_values import (
+    between,
+    forget_other_runs,
+    fragment,
+    link_value,
+    one_of,
+    take_link,
+    write_link,
+)
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.run_data import LAST, path_code, task_of
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, shared
+from dashboard.ui.decoding import (
+    STRATEGIES,
+    outputs_table,
+    sample_count,
+    sources,
+    step_equation,
+    strategy_settings,
+)
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
+from dashboard.views.decode.compute import (
+    HALF_TRAINED,
+    HELD_OUT,
+    LONGEST,
+    SECONDS,
+    SOURCES,
+    Checkpoint,
+    Score,
+    SearchResult,
+    compare_strategies,
+    decodable_runs,
+    decode,
+    default_example,
+    longest_of,
+    source_text,
+)
+from dashboard.widgets.panels import fact, next_page, plain, theme, title
+from dashboard.widgets.params import BOUND
+
+# The controls of the page Decode: the run and its step, the source, and the search.
+
+
+RUN, SOURCE_OF, DRAWN = "decode:run", "decode:source-of", "decode:drawn"
+VALUES = {
+    RUN,
+    SOURCE_OF,
+    *(
+        f"decode:{name}"
+        for name in (
+            "strategy",
+            "penalty",
+            "temperature",
+            "top_k",
+            "top_p",
+            "samples",
+            "seed",
+            "no_repeat",
+            "place",
+            "source",
+        )
+    ),
+}
+LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
+EXAMPLES = {
+    "example_numbers": "Number words, half trained",
+    "example_run": "Reverse, Transformer",
+    "example_recurrent": "Reverse, recurrent",
+}
+PENALTY = (
+    "Penalty α",
+    0.0,
+    "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long ones.",
+)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The run, its checkpoint, the source (typed, or the index of a held-out one), and the search."""
+
+    run: Run
+    checkpoint: Checkpoint
+    source: str | int
+    settings: SearchSettings
+
+
+key = "decode:{}".format  # a widget's key, which is also its name in the link
+
+
+def run_name(run: Run) -> str:
+    """The name of a run, or its task, model and time."""
+    if run.id in EXAMPLES:
+        return f"{EXAMPLES[run.id]} (example)"
+    config = run.config()
+    return (
+        run.name
+        if run.name != run.id
+        else f"{task_of(config.task).name}, {config.model.kind}, {run.id[9:15]}"
+    )
+
+
+def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
+    """The run of the link, of this page or of Train, else the example; and a warning about the link."""
+    linked, trouble = st.query_params.get(LINKED), ""
+    if linked is not None and linked not in runs:
+        trouble = (
+            "The run in the link is not on this machine, has no saved weights, or has no decoder. "
+            "Below is the example."
+        )
+        st.session_state.pop(RUN, None)
+        linked = HALF_TRAINED.id
+    candidates = (linked, st.session_state.get(RUN), st.session_state.get(LAST), HALF_TRAINED.id)
+    run_id = next(name for name in candidates if name and name in runs)
+    st.session_state[RUN] = run_id
+    return runs[run_id], trouble
+
+
+def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
+    """Draw two rows of controls, and a popover for the rest."""
+    run_cell, way, *cells = st.columns([1.62, 1.43, 0.6, 0.6, 0.57], vertical_alignment="top")
+    run_cell.selectbox(
+        "Run",
+        list(runs),
+        format_func=lambda name: run_name(runs[name]),
+        key=RUN,
+        on_change=_write_link,
+        help="The trained model that decodes.",
+    )
+    strategy = way.segmented_control(
+        "Strategy",
+        list(STRATEGIES),
+        default="Beam",
+        required=True,
+        key=key("strategy"),
+        help="How the next tokens are selected.",
+        **BOUND,
+    )
+    settings = strategy_settings(strategy, cells, key, max_width=16, penalty=PENALTY)
+    first, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
+    with rest.popover(
+        "More",
+        icon=":material/tune:",
+        width="stretch",
+        help="Saved step, repeated tokens and length.",
+    ):
+        checkpoint = _step(run)
+        task = checkpoint.load()[1]
+        settings |= _more(strategy, task)
+    source = _source(checkpoint, task, first, other)
+    controls = Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
+    st.session_state[DRAWN] = controls, _values()
+    return controls
+
+
+def read_controls() -> Controls | None:
+    """The controls that were drawn last, with the width of now, before they are drawn again.
+
+    None where another one changed.
+    """
+    controls, values = st.session_state.get(DRAWN, (None, {}))
+    if controls is None or values != _values():
+        return None
+    if controls.settings.strategy != "beam":
+        return controls
+    return replace(
+        controls,
+        settings=replace(
+            controls.settings, width=st.session_state.get(key("width"), controls.settings.width)
+        ),
+    )
+
+
+def _values() -> dict[str, Any]:
+    """What the session has for the controls, but for the width."""
+    names = sorted(map(str, st.session_state))
+    return {
+        name: st.session_state[name]
+        for name in names
+        if name in VALUES or name.startswith(("decode:step:", "decode:longest:"))
+    }
+
+
+def _write_link() -> None:
+    st.query_params[LINKED] = st.session_state[RUN]
+
+
+def _step(run: Run) -> Checkpoint:
+    """The checkpoint of the run; a control where there are several, at first the run's default."""
+    steps = run.checkpoint_steps()
+    if len(steps) == 1:
+        return Checkpoint.of(run, steps[0])
+    step_key, usual = f"decode:step:{run.id}", run.default_step()
+    link_value(step_key, usual, one_of(steps))
+    step = st.selectbox(
+        "Trained for",
+        steps,
+        steps.index(usual),
+        key=step_key,
+        persist_state="session",
+        format_func=lambda step: f"{step:,} steps",
+        help="The training step of the weights.",
+    )
+    return Checkpoint.of(run, step)
+
+
+def _more(strategy: str, task: Task) -> dict[str, Any]:
+    most, usual = (task.max_target + 1,) * 2 if task.form == "pairs" else (LONGEST, 40)
+    longest = f"decode:longest:{most}"
+    link_value(longest, usual, between(1, most))
+    settings = {
+        "no_repeat": st.number_input(
+            "No repeated n-grams",
+            0,
+            5,
+            0,
+            key=key("no_repeat"),
+            **BOUND,
+            help="The same n tokens in a row may not occur twice; 0 allows all.",
+        ),
+        "longest": st.slider(
+            "Most tokens",
+            1,
+            most,
+            usual,
+            key=longest,
+            persist_state="session",
+            help="An output without an end mark is cut at this length.",
+        ),
+    }
+    if strategy == "Sampling":
+        settings |= sample_count(100, 20, key)
+    return settings
+
+
+def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
+    """The source: typed where the task reads tokens, else the index of a held-out one."""
+    examples, path = checkpoint.examples(), f"{checkpoint.path}"
+    if task.input != "tokens":
+        link_value(key("place"), 0, one_of(range(len(examples))))
+        return int(
+            cell.selectbox(
+                "Held-out source",
+                range(len(examples)),
+                key=key("place"),
+                persist_state="session",
+                format_func=lambda i: f"{i}: {' '.join(task.display_tokens(examples[i])[1])}",
+                help="Its number and its target.",
+            )
+        )
+    if st.session_state.get(SOURCE_OF) != path:
+        if SOURCE_OF in st.session_state or "decode:source" not in st.query_params:
+            st.session_state["decode:source"] = source_text(
+                task, examples[cached(default_example, checkpoint)]
+            )
+        st.session_state[SOURCE_OF] = path
+    typed = cell.text_input(
+        "Source" if task.form == "pairs" else "Text to continue",
+        key="decode:source",
+        **BOUND,
+        help="What the model reads; you can type your own.",
+    )
+    texts = [source_text(task, example) for example in examples]
+    beside.button(
+        "Another",
+        icon=":material/shuffle:",
+        help=f"Show the next of {HELD_OUT} held-out sources.",
+        key=key("another"),
+        on_click=_another,
+        args=(texts,),
+        width="stretch",
+    )
+    return typed or ""
+
+
+def _another(texts: Sequence[str]) -> None:
+    current = st.session_state.get("decode:source")
+    index = texts.index(current) if current in texts else -1
+    st.session_state["decode:source"] = texts[(index + 1) % len(texts)]
+
+
+# What the page computes as Python.
+
+
+SEARCH = "A search of one source by a trained model: every candidate that it considered, and its outputs."
+PATH = "The attention of each step of one path through the tree, and the likeliest tokens at its last step."
+TEXT_PROMPT = "prompt = Prompt.of_text(task.source_vocab.encode(example.source))"
+PAIR_PROMPT = "batch = task.collate([example])\nprompt = Prompt(batch.source, batch.source_mask)"
+DRAW_TREE = """
+import altair as alt
+import pandas as pd
+
+rows = [(one.step, task.target_vocab.tokens[one.token], one.total, one.fate) for one in tree.candidates]
+alt.Chart(pd.DataFrame(rows, columns=["step", "token", "total", "fate"])).mark_text().encode(
+    x="step:O", y="total", text="token", color="fate")
+"""
+DRAW_MAP = """
+from core.show import show_maps
+
+names = [str(task.target_vocab.tokens[token]) for token in tokens]
+show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(weights[0].shape[-1])])
+"""
+
+
+def script(controls: Controls, result: SearchResult, task: Task, path: list[int]) -> Script:
+    """The tree of the search, and what the picked path attends to."""
+    example = (
+        task.held_out(HELD_OUT)[controls.source]
+        if isinstance(controls.source, int)
+        else task.example(controls.source)
+    )
+    made = (
+        f"task.held_out({HELD_OUT})[{controls.source}]"
+        if isinstance(controls.source, int)
+        else f"task.example({controls.source!r})"
+    )
+    code = f"""
+from core.models.decoding import Prompt, SearchSettings, search
+from core.runs.runs import open_run
+
+model, task = open_run({path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
+example = {made}
+{TEXT_PROMPT if task.form == "text" else PAIR_PROMPT}
+settings = {source_of(controls.settings)}
+tree = search(model, prompt, settings, longest={longest_of(task, example, controls.settings)})
+for output in tree.hypotheses:
+    print(task.separator.join(map(str, task.target_vocab.decode(output.tokens))), output.logp)
+"""
+    forced = f"""
+from core.models.decoding import force_tokens
+
+tokens = tree.tokens({path[-1]})  # the path to that candidate
+steps = force_tokens(model, prompt, tokens)
+weights = [layer.numpy() for layer in steps.source_attention]  # (H, T, S) a layer
+probabilities = steps.logp[-1].exp()  # of every token after the others
+print([(task.target_vocab.tokens[index], float(probabilities[index])) for index in probabilities.topk(3).indices])
+"""
+    steps = force_tokens(controls.checkpoint.load()[0], result.prompt, result.tree.tokens(path[-1]))
+    attends = bool(steps.source_attention)
+    results = {
+        "[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
+            [(one.token, one.step, one.logp, one.total) for one in result.tree.candidates]
+        ),
+        "[output.score for output in tree.hypotheses]": np.array(
+            [one.score for one in result.tree.hypotheses]
+        ),
+        "probabilities": steps.logp[-1].exp().numpy(),
+        **{
+            f"weights[{layer}]": each.float().numpy()
+            for layer, each in enumerate(steps.source_attention)
+        },
+    }
+    return Script(
+        (
+            Cell(SEARCH, code, DRAW_TREE, "decode:tree"),
+            Cell(PATH, forced, DRAW_MAP if attends else "", "decode:map"),
+        ),
+        results,
+    )
+
+
+# The page's sentences and equations, with the numbers of the search.
+
+
+END = "end"
+
+
+def names_text(task: Task) -> list[str]:
+    """The text of every target token."""
+    return [
+        END if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)
+    ]
+
+
+def output_text(task: Task, tokens: Sequence[int]) -> str:
+    """Tokens as a person would write them, up to the end mark."""
+    words = task.target_vocab.decode(tokens)
+    glue = " " if any(len(word) > 1 for word in words) or task.separator else ""
+    return glue.join(words) or "nothing"
+
+
+def _quoted(task: Task, one: Hypothesis) -> str:
+    """An output in a sentence."""
+    return plain(shorten(output_text(task, one.tokens)))
+
+
+def is_correct(result: SearchResult, task: Task, one: Hypothesis) -> bool:
+    """Whether an output is the target."""
+    return tuple(task.target_vocab.decode(one.tokens)) == result.target
+
+
+def _verdict(result: SearchResult, task: Task, one: Hypothesis) -> str:
+    if result.target is None:
+        return ""
+    return ", which is correct" if is_correct(result, task, one) else ", which is wrong"
+
+
+def _probability(logp: float) -> str:
+    return number(math.exp(logp))
+
+
+def fact_text(
+    result: SearchResult, task: Task, settings: SearchSettings, greedy: Hypothesis
+) -> str:
+    """The best output of the search, compared with that of greedy decoding."""
+    best = result.tree.hypotheses[0]
+    output = f"**{_quoted(task, best)}**{_verdict(result, task, best)}"
+    if settings.strategy == "sampling":
+        return _sampling_fact(result, task, greedy, output)
+    if settings.strategy == "greedy":
+        candidates = result.tree.candidates
+        weak = candidates[
+            min(result.tree.path(best.leaf), key=lambda index: candidates[index].logp)
+        ]
+        return (
+            f"The most probable token at each step gives {output}, with a total probability of "
+            f"{_probability(best.logp)}; the least certain token is {plain(names_text(task)[weak.token])}, with "
+            f"{_probability(weak.logp)}."
+        )
+    return _beam_fact(result, task, settings.width, greedy, output)
+
+
+def _sampling_fact(result: SearchResult, task: Task, greedy: Hypothesis, output: str) -> str:
+    outputs = result.tree.hypotheses
+    best, samples = outputs[0], sum(one.samples for one in outputs)
+    same = (
+        "Greedy decoding gives the same output."
+        if best.tokens == greedy.tokens
+        else (
+            f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}."
+        )
+    )
+    if best.samples == 1 < samples:
+        return (
+            f"All {samples} samples are different; the most probable one, {output}, "
+            f"has probability {_probability(best.logp)}. {same}"
+        )
+    others = "" if len(outputs) == 1 else f" There are {len(outputs)} different outputs."
+    return (
+        f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
+        f"the model gives it {_probability(best.logp)}.{others} {same}"
+    )
+
+
+def _beam_fact(
+    result: SearchResult, task: Task, width: int, greedy: Hypothesis, output: str
+) -> str:
+    best, *others = result.tree.hypotheses
+    if best.tokens == greedy.tokens:
+        second = (
+            f"; the next best, {_quoted(task, others[0])}, has {_probability(others[0].logp)}"
+            if others
+            else ""
+        )
+        return (
+            f"A beam of {width} gives the same output as greedy decoding: {output}, with probability "
+            f"{_probability(best.logp)}{second}."
+        )
+    return (
+        f"A beam of {width} gives {output}, with probability {_probability(best.logp)}; "
+        f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
+        f"{_probability(greedy.logp)}."
+    )
+
+
+def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
+    """The conditions of the numbers, and how many candidates the figure leaves out."""
+    tree = result.tree
+    hidden = len(tree.candidates) - visible
+    more = f" {hidden} of them are not shown." if hidden else ""
+    unknown = (
+        f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
+        if result.unknown
+        else ""
+    )
+    target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
+    return (
+        f"{model}. {len(tree.candidates):,} candidates computed in {duration(result.seconds)} on one core.{more} "
+        "Each number is the probability of a token, given the tokens before it; dashed candidates were dropped."
+        f"{target}{unknown}"
+    )
+
+
+def equation(settings: SearchSettings, tree: Tree, path: Sequence[int]) -> str:
+    """The rule of the strategy with the picked path's own numbers, in LaTeX."""
+    last, alpha = tree.candidates[path[-1]], settings.length_penalty
+    total, length = last.total, len(path)
+    if settings.strategy == "beam":
+        return (
+            rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{\left(\frac{{5 + |Y|}}{{6}}\right)^{{\alpha}}}} = "
+            rf"\frac{{{number(total)}}}{{\left(\frac{{5 + {length}}}{{6}}\right)^{{{alpha:g}}}}} = "
+            f"{number(total / penalty(length, alpha))}"
+        )
+    return step_equation(settings, last, total, "t")
+
+
+def cut_at(scores: Sequence[Score], task: Task, settings: SearchSettings) -> str:
+    """How many outputs of each strategy were cut at the longest length, as a sentence; "" where none was."""
+    if not any(one.cut for one in scores):
+        return ""
+    cap = min(settings.longest or task.max_target + 1, task.max_target + 1)
+    return f" Cut at {cap} tokens, before an end token: {' and '.join(str(one.cut) for one in scores)} outputs."
+
+
+def strategy_name(settings: SearchSettings) -> str:
+    """A strategy in a few words."""
+    if settings.strategy == "greedy":
+        return "Greedy"
+    if settings.strategy == "beam":
+        return f"Beam of {settings.width}, α {settings.length_penalty:g}"
+    return f"Most frequent of {settings.samples} samples, T {settings.temperature:g}"
+
+
+def scores_fact(greedy: Score, other: Score) -> str:
+    """Whether the outputs of a search are more probable and more accurate than those of greedy decoding."""
+    probable = "more probable" if other.logp > greedy.logp + 1e-3 else "no more probable"
+    change = 100 * (other.exact - greedy.exact)
+    points = f"{abs(change):.0f} points {'higher' if change > 0 else 'lower'}"
+    accuracy = "the same" if abs(change) < 0.5 else points
+    return (
+        f"The outputs of this search are {probable} than those of greedy decoding (log-probability "
+        f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.exact)} "
+        f"and {percent(greedy.exact)}."
+    )
+
+
+# The page Decode: the tree, the sentence about it, and everything about the candidate that is picked.
+
+
+PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    _explore()
+    next_page("decode")
+
+
+@fragment
+def _explore() -> None:
+    """Draw all but the link to the next page, which reruns alone; the tree comes first."""
+    begin_before_title()
+    controls, shown = render_before_widgets("decode:ready", read_controls, _header, _show)
+    if controls is None or shown is None:
+        return
+    result, path = shown
+    _, task = controls.checkpoint.load()
+    with one_thread():
+        greedy = shared(
+            decode,
+            controls.checkpoint,
+            controls.source,
+            replace(controls.settings, strategy="greedy"),
+        )
+    fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
+    model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
+    st.caption(plain(caption(result, task, len(drawings.spots(result.tree, path)), model)))
+    outputs = result.tree.hypotheses
+    outputs_table(
+        outputs,
+        [output_text(task, one.tokens) for one in outputs],
+        controls.settings.strategy == "sampling",
+        [is_correct(result, task, one) for one in outputs] if result.target is not None else (),
+    )
+    _along_path(controls, result, path)
+    _comparison(controls)
+    sources(controls.settings.strategy, key="decode:source-code")
+
+
+def _header() -> Controls | None:
+    """Draw the title and the controls; None, with the error on the page, where they are of no search."""
+    title(
+        "Decode",
+        "You will see which outputs a trained model considers, token by token, and why it chooses one of them.",
+        first=False,
+    )
+    runs = decodable_runs()
+    run, trouble = choose_run(runs)
+    forget_other_runs("decode", run.id)
+    if trouble:
+        st.warning(plain(trouble))
+    try:
+        return draw_controls(runs, run)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return None
+
+
+def _show(controls: Controls | None) -> tuple[SearchResult, list[int]] | None:
+    """Draw the tree, or an error; returns the search and the picked path."""
+    if controls is None:
+        return None
+    try:
+        with one_thread():
+            result = shared(decode, controls.checkpoint, controls.source, controls.settings)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return None
+    _, task = controls.checkpoint.load()
+    path = _picked_path(controls, result)
+    add_script(partial(script, controls, result, task, path))
+    names = names_text(task)
+    tree_view(
+        partial(drawings.picture, result.tree, names, path),
+        partial(drawings.rows, result.tree, names),
+        f"{len(result.tree.candidates)} candidates; the best output is "
+        f"{output_text(task, result.tree.hypotheses[0].tokens)}.",
+        theme=theme(),
+        follow=st.session_state[PICKED] is not None,
+        key="decode:tree",
+        on_pick=_pick,
+    )
+    return result, path
+
+
+def _pick() -> None:
+    st.session_state[PICKED] = st.session_state["decode:tree"].get("pick")
+
+
+def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
+    """The path to the candidate that was pressed in this tree, else to the end of the best output."""
+    if st.session_state.get(OF) != controls:
+        st.session_state[OF], st.session_state[PICKED] = controls, None
+        take_link(PICKED, between(0, len(result.tree.candidates) - 1))
+    index = st.session_state.get(PICKED)
+    if not isinstance(index, int) or not 0 <= index < len(result.tree.candidates):
+        index = None
+    write_link(PICKED, None if index is None else str(index))
+    return result.tree.path(result.tree.hypotheses[0].leaf if index is None else index)
+
+
+def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:
+    """Left the attention along the picked path; right the probabilities at its last step, and the equation."""
+    model, task = controls.checkpoint.load()
+    tokens = result.tree.tokens(path[-1])
+    steps = force_tokens(model, result.prompt, tokens)
+    left, right = st.columns([0.52, 0.48], gap="medium")
+    with left:
+        _attention(result, task, steps, tokens)
+    with right:
+        # The most probable tokens at the picked step: by the model, and as they are sampled
+        settings = controls.settings
+        logp = steps.logp[-1]
+        shares = {"model": logp.exp()}
+        if settings.strategy == "sampling":
+            shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
+        st.markdown(f"**Next token at step {len(steps.logp)}**")
+        draw_chart(
+            st,
+            bars(shares, names_text(task), tokens[-1], Ink.of(theme())),
+            key="decode:bars",
+            alt="The likeliest next tokens after the picked one",
+        )
+        st.latex(equation(controls.settings, result.tree, path))
+
+
+def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
+    """The attention of each step of the path: a map with the picked step in the accent, or pictures with patches."""
+    if not steps.source_attention:
+        st.caption(
+            "This model has no attention: at each step it reads only the encoder's last state."
+        )
+        return
+    generated = tuple(names_text(task)[token] for token in tokens)
+    keys = (*result.source, *generated[:-1]) if result.prompt.text else result.source
+    maps = [
+        AttentionMap(
+            "cross",
+            layer,
+            np.ascontiguousarray(weights.float().cpu().numpy()),
+            generated,
+            tuple(keys),
+        )
+        for layer, weights in enumerate(steps.source_attention)
+    ]
+    picked = _head(maps)
+    if task.input == "patches":
+        st.markdown("**What each step attends to**")
+        weights = maps[picked[0]].weights[picked[1]]
+        st.html(
+            tiles(
+                result.prompt.source[0].tolist(),
+                task.shape.grid,
+                generated,
+                weights,
+                theme(),
+                Ink.of(theme()),
+            )
+        )
+        return
+    attention_view(
+        AttentionTrace(tuple(maps), "decoded"),
+        key="decode:map",
+        layer=picked[0],
+        head=picked[1],
+        query=len(generated) - 1,
+        show="matrix",
+        height=420,
+        title="What each step attends to",
+        fact=f"The attention of {len(generated)} steps to {len(keys)} input tokens",
+    )
+
+
+def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
+    """The head that is drawn: the sharpest one until another is chosen."""
+    sharpness = {
+        (one.layer, head): float(weights.max(-1).mean())
+        for one in maps
+        for head, weights in enumerate(one.weights)
+    }
+    heads = list(sharpness)
+    sharpest = max(heads, key=lambda head: sharpness[head])
+    if len(heads) == 1:
+        return sharpest
+    key = f"decode:head:{len(maps)}:{len(maps[0].weights)}"
+    link_value(key, sharpest, one_of(heads))
+    return st.selectbox(
+        "Head",
+        heads,
+        heads.index(sharpest),
+        key=key,
+        width=room(180),
+        persist_state="session",
+        format_func=lambda head: f"L{head[0]}·H{head[1]}",
+        help="Layer and head, both from 0; first the head with the sharpest weights.",
+    )
+
+
+def _comparison(controls: Controls) -> None:
+    """Greedy decoding and the chosen strategy over held-out sources; measured on request."""
+    _, task = controls.checkpoint.load()
+    if task.form != "pairs":
+        return
+    measured = (controls.checkpoint, controls.settings)
+    if st.button(
+        f"Measure on {SOURCES} held-out sources",
+        icon=":material/speed:",
+        type="tertiary",
+        key="decode:measure",
+        help=f"It takes one or two seconds, at most {SECONDS}.",
+    ):
+        st.session_state[COMPARED] = measured
+    if st.session_state.get(COMPARED) != measured:
+        return
+    strategies = tuple(
+        dict.fromkeys((replace(controls.settings, strategy="greedy"), controls.settings))
+    )
+    with st.spinner("Decoding"):
+        count, scores = cached(compare_strategies, controls.checkpoint, strategies)
+    optional = [
+        (name, key)
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+        if getattr(scores[0], key) is not None
+    ]
+    rows = [
+        [
+            strategy_name(settings),
+            percent(one.exact),
+            *(number(getattr(one, key)) for _, key in optional),
+            number(one.logp),
+            number(one.tokens),
+        ]
+        for settings, one in zip(strategies, scores, strict=True)
+    ]
+    table(
+        ["strategy", "accuracy", *(name for name, _ in optional), "log-probability", "tokens"],
+        rows,
+        caption=f"Means over {count} held-out sources",
+        markers=False,
+    )
+    st.caption(
+        f"Means over the same {count} held-out sources.{cut_at(scores, task, controls.settings)}"
+    )
+    if len(scores) == 2:
+        fact(scores_fact(*scores))
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,764 @@
 """Cost and speed: what each kernel takes as the text grows, measured here, and the weights that some imply."""
 
-from dashboard.views.efficient.page import page
+from __future__ import annotations
 
-page()
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import AttentionConfig, Choice, ConfigError
+from core.attention.cost import Measurement, attention_cost, exponent, output_error, race
+from core.tokens import labels, tokenize
+from dashboard.draw.formats import byte_size, duration, number, operations, percent
+from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.draw.vega import (
+    Spec,
+    filtered_layer,
+    right_margin,
+    separate,
+    series_encoding,
+    titled_figure,
+)
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import POLL_INTERVAL
+from dashboard.runtime.racing import Race
+from dashboard.server.cache import cached
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.views.efficient import compute, example
+from dashboard.views.efficient.compute import D_MODEL, HEADS, SEED, Implied, Result
+from dashboard.views.efficient.controls import (
+    BANDED,
+    ENTRIES,
+    ROUNDS,
+    SIZE,
+    USUAL,
+    Controls,
+    draw_controls,
+    key,
+    limits_help,
+)
+from dashboard.views.efficient.controls import HEADS as HEADS_of_controls
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# What the page computes as Python: the measurement of its curves, and the implied weights.
+
+
+TIMES = "The time of a call and its peak memory by the number of tokens, as they were measured."
+COSTS = (
+    "FLOPs and memory in closed form at each kernel's longest length, and the error of its output."
+)
+WEIGHTS = (
+    "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
+)
+SAVED = """
+import json
+
+file = lab_path("dashboard/views/efficient/example.json")  # `make measured` measures all of it again
+saved = json.loads(file.read_text("utf-8"))["points"]
+points = [point for point in saved if point["name"] in configs and not point["skipped"]]
+"""
+MEASURE = """
+from dataclasses import asdict
+
+from core.attention.cost import race
+
+reports = race(configs, {lengths}, rounds={rounds}, backward={backward}, device={device!r})
+points = [asdict(point) for report in reports for point in report.points if not point.skipped]
+"""
+PRINT = """for point in points:
+    print(point["name"], point["length"], point["seconds"], "s", point["bytes"], "bytes")
+"""
+DRAW = """
+import altair as alt
+import pandas as pd
+
+alt.Chart(pd.DataFrame(points)).mark_line(point=True).encode(
+    x=alt.X("length", scale=alt.Scale(type="log")), y=alt.Y("{}", scale=alt.Scale(type="log")), color="name")
+"""
+COST = f"""
+from core.attention.cost import attention_cost
+from core.attention.cost import output_error
+
+costs = {{}}
+for key, config in configs.items():
+    length = max(point["length"] for point in points if point["name"] == key)
+    costs[key] = attention_cost(config, length, length)
+    print(key, length, "tokens:", costs[key].flops, "FLOPs,", costs[key].bytes, "bytes")
+errors = {{key: output_error(config, seed={SEED}) for key, config in configs.items()}}
+print(errors)
+"""
+
+
+def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
+    """The points of the curves, read from the saved file or measured again, and what is exact of the table."""
+    configs = {kernel: result.controls.config(kernel) for kernel in kernels}
+    points = {kernel: result.of(kernel) for kernel in kernels}
+    made, controls = source_of(configs), result.controls
+    lengths = sorted({point.length for each in points.values() for point in each})
+    code = (
+        SAVED
+        if is_saved
+        else MEASURE.format(
+            lengths=lengths, rounds=ROUNDS, backward=controls.backward, device=controls.device
+        )
+    )
+    imports, _, body = code.partition("\n\n") if is_saved else ("", "", code)
+    first = f"{imports}\n\n{attention_import(made)}\n\nconfigs = {made}\n{body}{PRINT}"
+    costs = [
+        attention_cost(configs[kernel], points[kernel][-1].length, points[kernel][-1].length)
+        for kernel in kernels
+    ]
+    results = {
+        "[(cost.flops, cost.bytes) for cost in costs.values()]": np.array(
+            [(c.flops, c.bytes) for c in costs]
+        ),
+        "list(errors.values())": np.array(
+            [cached(output_error, configs[kernel], SEED) for kernel in kernels]
+        ),
+    }
+    if is_saved:
+        measured = [point for point in result.points if point.name in configs and not point.skipped]
+        results['[(point["seconds"], point["bytes"]) for point in points]'] = np.array(
+            [(point.seconds, point.bytes) for point in measured]
+        )
+    return Script(
+        (
+            Cell(TIMES, first, DRAW.format("seconds"), "efficient:ms"),
+            Cell(COSTS, COST, DRAW.format("bytes"), "efficient:MB"),
+        ),
+        results,
+    )
+
+
+def implied_script(
+    choices: Sequence[Choice],
+    implied: Sequence[Implied],
+    tokens: tuple[str, ...],
+    causal: bool,
+    head: int,
+) -> Script:
+    """The maps of the kernels that have them, and their errors."""
+    drawn = [choice for choice in choices if choice.key in [each.kernel for each in implied]]
+    made = source_of(
+        [
+            AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
+            for choice in drawn
+        ]
+    )
+    code = f"""
+{attention_import(made)}
+from core.seeding import seeded_layer
+from core.tokens import embed, labels
+
+tokens = {source_of(tokens)}
+layers = {made}
+x = embed(tokens, {D_MODEL}, seed={SEED})  # (1, T, C)
+weights = {{config.kernel.key: seeded_layer(config, {SEED})(x).weights[0] for config in layers}}  # (H, T, T)
+differences = {{key: float((each - weights["exact"]).abs().mean()) for key, each in weights.items()}}
+print("mean difference from the weights of exact attention", differences)
+"""
+    draw = f"""
+from core.show import show_maps
+
+show_maps({{key: each[{head}] for key, each in weights.items()}}, labels(tokens), labels(tokens))
+"""
+    return Script(
+        (Cell(WEIGHTS, code, draw, "efficient:maps"),),
+        {f"weights[{each.kernel!r}]": each.weights for each in implied}
+        | {"list(differences.values())": np.array([each.mean_error for each in implied])},
+    )
+
+
+# The page's sentence, conditions and table, from the measurements and the closed forms.
+
+
+LAST = 3  # lengths that a slope is fitted to: short ones are overhead
+MEGABYTE, MILLI = 1e6, 1e-3  # of the charts' axes
+HEAD = (
+    "kernel",
+    "tokens T",
+    "time",
+    "grows as",
+    "FLOPs",
+    "grow as",
+    "peak memory",
+    "grows as",
+    "by formula",
+    "error",
+)
+_RAISED = str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One kernel: its longest point, the exponents of time, memory and operations, and the closed forms there."""
+
+    kernel: str
+    point: Measurement
+    time: float
+    memory: float
+    flops: float
+    closed_flops: float
+    closed_bytes: float
+
+
+def scaling(result: Result, kernel: str) -> Scaling | None:
+    """None before two lengths have been measured."""
+    points = result.of(kernel)[-LAST:]
+    if len(points) < 2:
+        return None
+    config, lengths = result.controls.config(kernel), [point.length for point in points]
+    costs = [attention_cost(config, length, length) for length in lengths]
+    return Scaling(
+        kernel,
+        points[-1],
+        exponent(lengths, [p.seconds for p in points]),
+        exponent(lengths, [p.bytes for p in points]),
+        exponent(lengths, [c.flops for c in costs]),
+        costs[-1].flops,
+        costs[-1].bytes,
+    )
+
+
+def power(value: float) -> str:
+    """T with its exponent raised: T¹·⁹⁸."""
+    return "T" + number(value).translate(_RAISED)
+
+
+def rows(result: Result, kernels: list[str], errors: dict[str, float]) -> list[list[str]]:
+    """A row a kernel; `errors` is the distance of each output from exact's."""
+    return [
+        [
+            ENTRIES[kernel].name,
+            f"{each.point.length:,}",
+            duration(each.point.seconds),
+            power(each.time),
+            operations(each.closed_flops),
+            power(each.flops),
+            byte_size(each.point.bytes),
+            power(each.memory),
+            byte_size(each.closed_bytes),
+            percent(errors.get(kernel)),
+        ]
+        for kernel in kernels
+        if (each := scaling(result, kernel))
+    ]
+
+
+def fact_text(result: Result, kernels: list[str]) -> str:
+    """The fastest kernel against exact, or against the slowest, at the longest length of that one."""
+    scalings = [each for kernel in kernels if (each := scaling(result, kernel))]
+    if len(scalings) < 2:
+        return ""
+    slow = next(
+        (each for each in scalings if each.kernel == "exact"),
+        max(scalings, key=lambda each: each.point.seconds),
+    )
+    others = [
+        (point, each)
+        for each in scalings
+        if each is not slow
+        for point in result.of(each.kernel)
+        if point.length == slow.point.length
+    ]
+    if not others:
+        return ""
+    point, fast = min(others, key=lambda pair: pair[0].seconds)
+    first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
+    return (
+        f"At {point.length:,} tokens, {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)}; "
+        f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}. With twice as many "
+        f"tokens, {first} takes {number(2**fast.time)} times as long, {second} {number(2**slow.time)} times."
+    )
+
+
+def kernel_name(kernel: str) -> str:
+    """A kernel's name within a sentence."""
+    label = ENTRIES[kernel].name
+    return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
+
+
+def conditions(result: Result, example: bool) -> str:
+    """The conditions of the measurement."""
+    controls = result.controls
+    keys = "the keys up to itself" if controls.causal else "every key"
+    banded = [kernel_name(kernel) for kernel in controls.keys if kernel in BANDED]
+    window = f", in {' and '.join(banded)} a window of {controls.window} keys" if banded else ""
+    passes = "forward and backward" if controls.backward else "forward"
+    where = "Measured by `make measured`, in processor time" if example else "Measured here"
+    return (
+        f"{where}: one sequence, {HEADS_of_controls} heads of {SIZE} numbers, float32, {passes}, median of {ROUNDS} runs. A "
+        f"query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the formula of a forward "
+        "pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, within about a "
+        f"quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
+        "output| on random q, k, v."
+    )
+
+
+def skipped(result: Result, kernels: list[str]) -> str:
+    """Which curves end early, and why."""
+    ends = [
+        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
+        for p in result.skipped()
+        if p.name in kernels
+    ]
+    return f"Not measured: {', '.join(ends)}." if ends else ""
+
+
+# The page Cost and speed: a benchmark, two figures, a table, and the weights that some kernels imply.
+
+
+SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
+FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEIGHT = 300  # pixels of the plot
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+THOUSANDS = "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'"
+AIR = 1.25  # factor of free space above and below, at least
+STEPS = 2  # to a power of ten, in which an axis ends
+
+RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
+POLLING = key("beating")
+OLDER = "The curves were measured before, with other controls. Press Measure to measure these."
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Cost and speed",
+        "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
+        "with the same output, others save work with an approximate one.",
+    )
+    # one fragment, which polls while a race runs
+    st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
+    implied_weights()
+    details("Equations, papers and the code that just ran", _sources, key("sources"))
+    next_page("efficient")
+
+
+def running() -> Race | None:
+    """The race of this session that has not ended."""
+    current = st.session_state.get(RACE)
+    return current if current is not None and current.alive else None
+
+
+def _benchmark() -> None:
+    # Store the points of a race
+    if current := st.session_state.get(RACE):
+        current.poll()
+        if current.points:
+            st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
+    controls, older = _controls()
+    result, kernels = _shown()
+    _figures(result, kernels)
+    if sentence := fact_text(result, kernels):
+        fact(sentence)
+    caption(
+        " ".join(
+            filter(
+                None,
+                (
+                    OLDER * older,
+                    conditions(result, RESULT not in st.session_state),
+                    skipped(result, kernels),
+                ),
+            )
+        )
+    )
+    if kernels:
+        add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
+    errors = {
+        kernel: cached(output_error, result.controls.config(kernel), compute.SEED)
+        for kernel in kernels
+    }
+    table(
+        HEAD,
+        rows(result, kernels, errors),
+        markers=False,
+        caption="Time, FLOPs and memory of each kernel at its longest length",
+    )
+
+
+def _controls() -> tuple[Controls, bool]:
+    """Draw the controls, and how far a race is; returns also whether the curves are of other controls."""
+    controls = draw_controls(_button)
+    return controls, _progress(controls)
+
+
+def _shown() -> tuple[Result, list[str]]:
+    """The result, and those of the picked kernels that it has."""
+    result = st.session_state.get(RESULT) or example.load()
+    return result, [
+        kernel for kernel in st.session_state.get(key("kernels"), USUAL) if result.of(kernel)
+    ]
+
+
+def _button(controls: Controls) -> None:
+    """Measure, or Stop while a race is on."""
+    if current := running():
+        st.button(
+            "Stop",
+            icon=":material/stop:",
+            type="primary",
+            width="stretch",
+            key=key("stop"),
+            on_click=_stop,
+            args=(current,),
+        )
+    else:
+        st.button(
+            "Measure",
+            icon=":material/timer:",
+            type="primary",
+            width="stretch",
+            key=key("measure"),
+            on_click=_start,
+            args=(controls,),
+            disabled=not controls.configs()[0],
+            help=limits_help(controls.device),
+        )
+
+
+def _start(controls: Controls) -> None:
+    configs = controls.configs()[0]
+    controls = replace(
+        controls, kernels=tuple(choice for choice in controls.kernels if choice.key in configs)
+    )
+    st.session_state[RACE], st.session_state[RACE_CONTROLS] = compute.start_race(controls), controls
+
+
+def _stop(current: Race) -> None:
+    current.stop()
+    current.wait(POLL_INTERVAL)
+
+
+def _progress(controls: Controls) -> bool:
+    """Show how far a race is; its end stops the polling.
+
+    Returns whether no race is on and the controls are others than those of the curves.
+    """
+    current = st.session_state.get(RACE)
+    if current is None:
+        return not (st.session_state.get(RESULT) or example.load()).controls.covers(controls)
+    if current.alive:
+        label = "Waiting for another measurement to end" if current.waiting else "Measuring"
+        st.progress(current.fraction, text=label)
+        if POLLING not in st.session_state:
+            st.session_state[POLLING] = True
+            st.rerun(scope="app")
+        return False
+    if current.error:
+        st.error(plain(current.error))
+    del st.session_state[RACE]
+    if st.session_state.pop(POLLING, False):
+        st.rerun(scope="app")
+    return False
+
+
+def _figures(result: Result, kernels: list[str]) -> None:
+    """Time and peak memory against length, side by side."""
+    if not kernels:
+        st.info("Pick a kernel to see its curves.", icon=":material/speed:")
+        return
+    time, memory = list[Line](), list[Line]()
+    for index, kernel in enumerate(kernels):
+        points, config, name = (
+            result.of(kernel),
+            result.controls.config(kernel),
+            ENTRIES[kernel].name,
+        )
+        closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
+        speed = points[-1].seconds / closed[-1][1].flops
+        time.append(
+            Line(
+                name,
+                index,
+                [(p.length, p.seconds / MILLI) for p in points],
+                [(length, cost.flops * speed / MILLI) for length, cost in closed],
+            )
+        )
+        memory.append(
+            Line(
+                name,
+                index,
+                [(p.length, p.bytes / MEGABYTE) for p in points],
+                [(length, cost.bytes / MEGABYTE) for length, cost in closed],
+            )
+        )
+    left, right = st.columns(2, gap="medium")
+    _figure(left, "Time of a call", "ms", time, lambda y: duration(y * MILLI))
+    _figure(right, "Peak memory", "MB", memory, lambda y: byte_size(y * MEGABYTE))
+
+
+def _figure(
+    column: DeltaGenerator,
+    name: str,
+    unit: str,
+    lines: list[Line],
+    format_y: Callable[[float], str],
+) -> None:
+    draw_chart(
+        column,
+        log_log(name, unit, lines, theme()),
+        draw_rows(lines, format_y),
+        theme=None,
+        key=key(unit),
+        width="stretch",
+        alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel",
+    )
+
+
+def _sources() -> None:
+    """Draw each kernel's equation and paper, and the generator that measured."""
+    entries_panel(ENTRIES.values())
+    source_panel(race)
+
+
+# Time and memory against length, both axes logarithmic, as Vega-Lite: measured lines, dotted closed forms.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kernel: its name, its measurements, and the closed form at the same lengths."""
+
+    name: str
+    index: int  # in the series: its colour and shape
+    points: Sequence[tuple[int, float]]
+    closed: Sequence[tuple[int, float]]
+
+
+def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
+    """One figure of the rows below, each line with its name at its end.
+
+    The axis ends in steps, so that another kernel changes the rows alone, and no figure is built anew.
+    """
+    lengths = sorted({x for line in lines for x, _ in line.points})
+    low, high = _ends(lines)
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": "tokens T",
+        "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
+        "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS},
+    }
+    powers = [
+        10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    ]
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
+        "scale": {"type": "log", "domain": [low, high], "nice": False},
+    }
+    return titled_figure(
+        f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4)
+    )
+
+
+def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+    """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
+    values = [y for line in lines for _, y in (*line.points, *line.closed) if y > 0]
+    low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
+    return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
+
+
+def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
+    indices = [str(index) for index in range(len(SHAPES))]
+    colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
+    shape = series_encoding("place", indices, SHAPES)
+    both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
+    tips = [
+        {"field": "name", "title": " "},
+        {"field": "x", "title": "tokens", "format": ",d"},
+        {"field": "told", "title": " "},
+    ]
+    name = {**both, "text": {"field": "name"}}
+    look = {"fontSize": 12, "fontWeight": 600}
+    return [
+        filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
+        filtered_layer("measured", "line", both, strokeWidth=2),
+        filtered_layer(
+            "measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1
+        ),
+        filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
+        filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
+        filtered_layer(
+            "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
+        ),
+    ]
+
+
+def draw_rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
+    """The data of the figure: kind, name, index in the series, x, y, and y as `format_y` writes it."""
+    import pyarrow as pa
+
+    cells = [
+        (kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
+        for line in lines
+        for kind, points in (("measured", line.points), ("closed", line.closed))
+        for x, y in points
+        if y > 0
+    ]
+    last = max(x for line in lines for x, _ in line.points)
+    # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
+    cells += [
+        (
+            "label" if line.points[-1][0] == last else "early",
+            line.name,
+            str(line.index % len(SHAPES)),
+            float(line.points[-1][0]),
+            y,
+        )
+        for line, y in zip(lines, _label_heights(lines), strict=True)
+    ]
+    columns = [list(column) for column in zip(*cells, strict=True)]
+    table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
+    return table.append_column("told", [[format_y(y) for y in columns[-1]]])
+
+
+def _label_heights(lines: Sequence[Line]) -> list[float]:
+    """The y of each line's name: that of its last point, moved apart where lines end at the same length."""
+    low, high = (math.log(end) for end in _ends(lines))
+    result = [0.0] * len(lines)
+    for length in {line.points[-1][0] for line in lines}:
+        together = [at for at, line in enumerate(lines) if line.points[-1][0] == length]
+        heights = separate(
+            [(math.log(lines[at].points[-1][1]) - low) / (high - low) for at in together]
+        )
+        for at, height in zip(together, heights, strict=True):
+            result[at] = math.exp(low + height * (high - low))
+    return result
+
+
+# The weights that linear and low-rank kernels never make, beside exact's, on a sentence.
+
+
+@fragment
+def implied_weights() -> None:
+    """Draw the implied weights next to the exact ones."""
+    st.markdown(
+        "## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
+        "would give their outputs, next to the weights of exact attention."
+    )
+    grid = st.grid(6, min_column_width=120)
+    with grid.cell(column_span=2):
+        sentence = st.text_input(
+            "Sentence", SENTENCE, key=key("sentence"), **BOUND, help="Each word is one token."
+        )
+    with grid:
+        head = st.selectbox(
+            "Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn."
+        )
+        features = st.selectbox(
+            "Random features",
+            FEATURES,
+            2,
+            key=key("features"),
+            **BOUND,
+            help=ENTRIES["performer"].params[0].help,
+        )
+        few = st.selectbox(
+            "Rank, landmarks",
+            FEW,
+            2,
+            key=key("few"),
+            **BOUND,
+            help="The number of projected keys in Linformer and of landmarks in Nyström.",
+        )
+        causal = st.toggle(
+            "Causal",
+            key=key("implied_causal"),
+            **BOUND,
+            help="Hides later keys. Linformer and Nyström cannot do this and are left out.",
+        )
+    tokens = tokenize(sentence or "").tokens[:MOST_TOKENS]
+    if not tokens:
+        st.warning("There is no word here. Type a sentence: each word becomes one token.")
+        return
+    choices = [
+        Choice("exact"),
+        Choice("linear"),
+        Choice.of("performer", features=features),
+        Choice.of("linformer", rank=few),
+        Choice.of("nystrom", landmarks=few),
+        Choice("retention"),
+    ]
+    implied, errors = [], []
+    for choice in choices:
+        try:
+            implied.append(cached(compute.implied, choice, tokens, causal))
+        except ConfigError as error:
+            errors.append(str(error))
+    add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
+    tiles = [
+        Tile(
+            ENTRIES[each.kernel].name,
+            "softmax" if each.kernel == "exact" else f"implied, error {number(each.mean_error)}",
+            each.weights[head],
+        )
+        for each in implied
+    ]
+    sentence = _fact(implied, features, few)
+    pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
+    pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
+    write_linked("efficient", key("pin"), pin)
+    fact(sentence)
+    caption(
+        " ".join(
+            [
+                f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
+                "and the same for all. Implied weights: the kernel's output is these weights times the "
+                "values. Error: the mean difference from the weights of exact attention.",
+                *errors,
+            ]
+        )
+    )
+
+
+def _fact(implied: list[Implied], features: int, few: int) -> str:
+    """The kernels with the smallest and the largest error, and the largest weight of linear."""
+    approximations = [
+        each for each in implied[1:] if each.kernel != "retention"
+    ]  # retention approximates no softmax
+    exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
+    near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
+    size = {
+        "performer": f" with {features} features",
+        "linformer": f" of rank {few}",
+        "nystrom": f" with {few} landmarks",
+    }
+    first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
+    return (
+        f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
+        f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
+        f"{number(linear.largest)}, that of softmax {number(exact.largest)}."
+    )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,1288 @@
 """Evidence: beside the weights what a head writes, its gradient, rollout and flow, and what the answer loses."""
 
-from dashboard.views.evidence.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from core.interpret import evidence
+from core.interpret import trace as flow
+from core.interpret.evidence import (
+    Baseline,
+    Effect,
+    ablate_heads,
+    head_sets,
+    hide_token,
+    single_heads,
+)
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.pretrained import PretrainedError
+from core.pretrained.answers import display_names
+from core.pretrained.attention_recorder import NO_HEADS, HeadSet
+from core.ranks import kendall
+from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
+from dashboard.draw.formats import number, percent, signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.vega import PICKED, Spec, axis_style, figure
+from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import measurements
+from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
+from dashboard.ui.tables import table
+from dashboard.views.evidence import compute
+from dashboard.views.evidence.compute import (
+    MOST_ANSWERS,
+    SHORT,
+    WAYS,
+    WITHOUT_TOKENS,
+    HeadMaps,
+    answers_without,
+    contributions_of,
+    default_cell,
+    gradient_estimates,
+    head_maps,
+    key_agreement,
+    scores,
+    sharpness,
+)
+from dashboard.views.evidence.controls import Controls, Head, draw_controls
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.widgets.model_picker.code import model_cell, question_code
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head
+from dashboard.widgets.model_picker.head_choice import head_field as draw_head_field
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# The page's Vega-Lite figure of an answer with heads on and off.
+
+
+def before_after(
+    rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False
+) -> Spec:
+    """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
+    y = {
+        "field": "word",
+        "type": "nominal",
+        "sort": list(words),
+        "title": None,
+        "axis": {
+            **axis_style(ink),
+            "labelColor": ink.text,
+            "labelFontSize": 13,
+            "labelLimit": 130,
+            "grid": False,
+        },
+    }
+    low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
+    room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
+    domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
+    x = {
+        "field": "p",
+        "type": "quantitative",
+        "title": None,
+        "axis": None,
+        "scale": {"domain": domain, "zero": False},
+    }
+    base = {"y": y, "x": x, "yOffset": {"field": "of", "sort": list(WAYS)}}
+    key = {
+        "title": None,
+        "orient": "top",
+        "labelColor": ink.quiet,
+        "labelFontSize": 12,
+        "offset": 2,
+        "symbolType": "square",
+    }
+    colour = {
+        "field": "of",
+        "type": "nominal",
+        "sort": list(WAYS),
+        "legend": key,
+        "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]},
+    }
+    tips = [
+        {"field": "word", "title": "answer"},
+        {"field": "of", "title": "heads"},
+        {"field": "text", "title": "value"},
+    ]
+    data = {"values": [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows]}
+    mark = (
+        {"type": "point", "filled": True, "size": 60, "opacity": 1}
+        if logits
+        else {"type": "bar", "cornerRadius": 2}
+    )
+    number = {**base, "x": {**x, "field": "end"}, "text": {"field": "text"}}
+    return figure(
+        [
+            {"data": data, "mark": mark, "encoding": {**base, "color": colour, "tooltip": tips}},
+            {
+                "data": data,
+                "encoding": number,
+                "mark": {
+                    "type": "text",
+                    "align": "left",
+                    "dx": 8 if logits else 4,
+                    "fontSize": 12,
+                    "color": ink.quiet,
+                },
+            },
+        ],
+        {"step": 15},
+    )
+
+
+# The page's sentences and its CSV.
+
+
+NAMES = {
+    "weights": "Weights",
+    "written": "Written",
+    "gradient": "Gradient",
+    "rollout": "Rollout",
+    "flow": "Flow",
+}
+NOTES = {
+    "weights": "α of this head",
+    "written": "‖α·v·W_O‖, share of its row",
+    "gradient": "α · ∂answer/∂α, share of the largest",
+    "rollout": "all heads, product over layers",
+    "flow": "all heads, maximum flow",
+}
+SPOKEN = {
+    "written": "what heads write",
+    "gradient": "the gradient",
+    "rollout": "rollout",
+    "flow": "flow",
+}
+MEANINGS = {
+    "weights": "mean of all heads",
+    "written": "what all heads write",
+    "gradient": "α·∂answer/∂α, all heads",
+    "rollout": "product over layers",
+    "flow": "maximum flow",
+}
+
+
+def target_text(baseline: Baseline) -> str:
+    """What the page measures, in a few words."""
+    if baseline.word is None:
+        return (
+            "the similarity with the other sentence"
+            if baseline.question.against
+            else "the similarity with itself"
+        )
+    kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.is_top else "token"
+    name = f"{kind} **{plain(baseline.word)}**"
+    if baseline.other is not None:
+        return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
+    return f"the {baseline.quantity} of the {name}"
+
+
+def why_logit(baseline: Baseline) -> str:
+    """Why the logit is measured where nobody chose it; empty elsewhere."""
+    if (
+        baseline.question.quantity is not None
+        or baseline.quantity != "logit"
+        or baseline.answer.probabilities is None
+    ):
+        return ""
+    most = number(float(baseline.answer.probabilities.max()))
+    return (
+        f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
+        "measured."
+    )
+
+
+def moves(before: float, after: float) -> str:
+    """ "falls from a to b" or "rises from a to b"; by how much, where both have the same text."""
+    verb, first, last = "falls" if after < before else "rises", number(before), number(after)
+    if first == last:
+        return f"{verb} by **{number(abs(after - before))}** from **{first}**"
+    return f"{verb} from **{first}** to **{last}**"
+
+
+def heads_fact(
+    baseline: Baseline,
+    ranked: Sequence[tuple[str, Effect]],
+    picked: str,
+    layer: tuple[str, Effect] | None,
+    sharpest: tuple[str, float],
+    agree: tuple[float | None, float | None],
+) -> str:
+    """The head and layer with the largest effects, the ranks of the picked and the sharpest head, how ranks agree."""
+    first, effect = ranked[0]
+    name_text = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
+    ranks = {name: rank for rank, (name, _) in enumerate(ranked)}
+    text = (
+        f"Without {name_text}, {target_text(baseline)} {moves(baseline.value, effect.value)}, "
+        + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head")
+    )
+    text += (
+        f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
+    )
+    if picked != first:
+        text += (
+            f"Without :primary[**{plain(picked)}**] it is {number(ranked[ranks[picked]][1].value)}, number "
+            f"{ranks[picked] + 1}. "
+        )
+    name, sharp = sharpest
+    change = ranked[ranks[name]][1].change
+    position = "first" if not ranks[name] else f"number {ranks[name] + 1}"
+    text += (
+        f"The sharpest head, **{plain(name)}** with a mean largest weight of {number(sharp)}, is {position}: "
+        f"{signed(change)}."
+    )
+    by_weight, by_slope = agree
+    if by_weight is not None:
+        text += f" Over all heads, the ranks by sharpness and by change agree with ρ = {signed(by_weight)}"
+        text += (
+            "."
+            if by_slope is None
+            else f"; those by gradient estimate and by change with {signed(by_slope)}."
+        )
+    return text
+
+
+def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, column: int) -> str:
+    """One cell in all measures: its weight, what is written, its gradient, and what arrives by paths of attention."""
+    values = {name: float(each[row, column]) for name, each in measures.maps.items()}
+    (query, key), weight, lengths = pair, values["weights"], measures.lengths
+    text = (
+        f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
+        f"**{plain(key)}**"
+    )
+    if lengths is not None and column < lengths.shape[1]:
+        share = values["written"]
+        less, more = share < weight - 0.02, share > weight + 0.02
+        text += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
+        text += (
+            f": v·W_O has length {number(float(lengths[row, column]))} there and "
+            f"{number(float(lengths[row].mean()))} on average"
+            if less or more
+            else ""
+        )
+    if "gradient" in values:
+        text += f"; the gradient gives this cell {signed(values['gradient'])}"
+    text += (
+        f". Over all paths through attention and residuals, {number(values['rollout'])} of {plain(query)} comes "
+        f"from {plain(key)}"
+    )
+    return text + (
+        "." if "flow" not in values else f", and at most {number(values['flow'])} can flow."
+    )
+
+
+def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
+    """A line a head: the answer without it, the gradient's estimate, and its mean largest weight."""
+    estimates, sharp = gradient_estimates(controls), sharpness(controls)
+    lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
+    for head, effect in changes.items():
+        kind, layer, index = controls.head_id(head)
+        estimate = f"{estimates[head]:.8g}" if head in estimates else ""
+        lines.append(
+            f"{kind},{layer},{index},{effect.value:.8g},{effect.change:.8g},{estimate},{sharp[head]:.8g}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def tokens_fact(
+    tokens: Sequence[str],
+    lost: Sequence[float],
+    first: Mapping[str, int],
+    agree: Mapping[str, float | None],
+) -> str:
+    """Which token the answer needs, which one the weights rank first, and how well each measure orders all of them."""
+    needed = max(range(len(lost)), key=lambda index: abs(lost[index]))
+    named = first["weights"]
+    text = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+    text += (
+        f"The weights rank {plain(tokens[named])} first as well"
+        if named == needed
+        else f"The weights rank **{plain(tokens[named])}** first, but hiding it changes the answer by "
+        f"{signed(lost[named])}"
+    )
+    known = {name: tau for name, tau in agree.items() if tau is not None}
+    if "weights" not in known:
+        return f"{text}."
+    best = max(known, key=lambda name: known[name])
+    text += f"; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
+    text += f"**{signed(known['weights'])}**"
+    return text + (
+        ", the most of all measures."
+        if best == "weights"
+        else f". The order by {SPOKEN[best]} agrees most, with {signed(known[best])}."
+    )
+
+
+def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
+    """How much of a head's effect is due to its weights, by the same head with uniform weights."""
+    text = (
+        f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {plain(head)} "
+        f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
+        f"{number(off.value)}. "
+    )
+    if abs(off.change) < 1e-6:
+        return text + "The head changes nothing, so its weights change nothing either."
+    share = even.change / off.change
+    if share < 0.25:
+        return text + (
+            "So what the head writes matters here, and where it attends hardly does: other weights would "
+            "give nearly the same answer."
+        )
+    if share > 1.25:
+        return (
+            text
+            + "So this head contributes by where it attends: with uniform weights it does more harm than when "
+            "it is off."
+        )
+    if share > 0.75:
+        return (
+            text
+            + "So this head contributes by where it attends: with uniform weights its contribution is lost."
+        )
+    return (
+        text
+        + f"So {percent(share)} of the head's contribution is where it attends; the rest is what it writes "
+        "in any case."
+    )
+
+
+CAN_TELL = (
+    "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
+    "often order tokens differently from gradients and from leaving words out, and that other weights can give the "
+    "same answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that other weights are a fair "
+    "test only if a whole model is trained to have them, and that such models learn less from them: a weight is one "
+    "explanation of an answer, if not the only one. "
+)
+
+
+def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
+    """The two papers, and this text between them; `same_first`: the weights put the most needed token first."""
+    if agree is None:
+        return CAN_TELL
+    tau = agree.get("weights")
+    if tau is None:
+        return (
+            CAN_TELL
+            + "Here there are too few tokens, or nothing changes, so neither can be tested."
+        )
+    side = (
+        "so here the weights show well which tokens matter, but not how much"
+        if tau >= 0.6
+        else "so here they show in part which tokens matter"
+        if tau >= 0.2
+        else "so here they show little of which tokens matter"
+    )
+    if same_first and tau < 0.6:
+        side += ", though they rank the one that matters most first"
+    return (
+        f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {signed(tau)} (1: the "
+        f"same order, 0: no relation), {side}."
+    )
+
+
+def conditions(controls: Controls) -> str:
+    """Under which conditions the page's numbers hold."""
+    text = f"{plain(controls.reading.trace.source)}, {controls.reading.source.count}"
+    text += "; fp32, no dropout" if controls.baseline else ", as uploaded"
+    text += ", one forward pass per head." if controls.recordable else "."
+    if controls.mixed:
+        text += (
+            " The paper on rollout and flow covers encoders only; here the decoder's steps follow the encoder's "
+            "in one graph, and the part that reaches the source is shown."
+        )
+    if controls.recordable:
+        text += " A head that changes nothing by itself may be one of several that do the same."
+    return text
+
+
+# The first figure: what the answer loses without each head, and the answer with several of them off.
+
+
+MODEL = "evidence:model"
+LAYER = "all"  # the column of whole layers
+HeadsPair = tuple[Effect, Effect]
+TABLE_ROWS = 6
+
+
+def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, HeadSet]:
+    """Draw the section; returns the picked head, its effects with uniform weights and off, and all heads that are off."""
+    todo = head_sets(controls.reading.trace)
+    with one_thread(len(baseline.source) <= compute.SHORT):
+        effects = measure_with_progress(
+            compute.WITHOUT_HEADS,
+            controls.key,
+            todo,
+            lambda off: ablate_heads(baseline, off),
+            "heads and layers",
+        )
+    alone = {
+        (controls.row_of(kind, layer), head): effect
+        for (kind, layer, head), effect in single_heads(effects).items()
+    }
+    ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
+    picked = _picked_head(controls, ranked[0])
+    pair, off = _grid_and_answer(controls, baseline, effects, ranked, picked)
+    _fact(controls, baseline, effects, alone, ranked, picked)
+    _ranking(controls, baseline, alone, ranked)
+    return picked, pair, off
+
+
+def _grid_and_answer(
+    controls: Controls,
+    baseline: Baseline,
+    effects: Mapping[HeadSet, Effect],
+    ranked: list[Head],
+    picked: Head,
+) -> tuple[HeadsPair, HeadSet]:
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        _grid(controls, baseline, effects, ranked, picked)
+    with right, one_thread(len(baseline.source) <= compute.SHORT):
+        return _without(controls, baseline, picked, effects)
+
+
+def _fact(
+    controls: Controls,
+    baseline: Baseline,
+    effects: Mapping[HeadSet, Effect],
+    alone: Mapping[Head, Effect],
+    ranked: list[Head],
+    picked: Head,
+) -> None:
+    """Draw the sentence about all heads, once each was measured."""
+    if len(alone) < len(list(controls.heads())):
+        return
+    names = [(controls.name(head), alone[head]) for head in ranked]
+    sharp = compute.sharpness(controls)
+    sharpest = max(sharp, key=lambda head: sharp[head])
+    fact(
+        heads_fact(
+            baseline,
+            names,
+            controls.name(picked),
+            _largest_layer(controls, effects),
+            (controls.name(sharpest), sharp[sharpest]),
+            compute.rank_agreement(controls, alone),
+        )
+    )
+
+
+def head_field(controls: Controls) -> Head:
+    """Draw the field of the head; where none can be switched off there is no grid to press."""
+    picked = _picked_head(controls, next(controls.heads()))
+    _head_field(controls, picked)
+    return picked
+
+
+def _head_field(controls: Controls, picked: Head) -> None:
+    def choose(head: Head) -> None:
+        _choose(controls, head)
+        write_pair("head", head)
+
+    draw_head_field(
+        {controls.name(head): head for head in controls.heads()},
+        picked,
+        choose,
+        f"evidence:head:{controls.ref.name}",
+    )
+
+
+def _choose(controls: Controls, head: Head) -> None:
+    kind, layer, index = controls.head_id(head)
+    choose_head(controls.ref, kind, (layer, index))
+
+
+def _picked_head(controls: Controls, default: Head) -> Head:
+    """The head of the link, else the one that was picked on another page, else the default."""
+    if st.session_state.setdefault(MODEL, controls.ref) != controls.ref:
+        st.session_state[MODEL] = controls.ref
+        write_pair("head", None)  # another model has other heads
+    linked, error = read_pair(
+        "head", (len(controls.maps), max(len(item.weights) for item in controls.maps))
+    )
+    if error:
+        st.warning(error)
+    if linked and linked[1] < len(controls.maps[linked[0]].weights):
+        _choose(controls, linked)
+        return linked
+    if (stored := current_head(controls.ref)) and (head := _head_of_kind(controls, *stored)):
+        write_pair("head", head)
+        return head
+    return default
+
+
+def _head_of_kind(controls: Controls, kind: str, head: Head) -> Head | None:
+    """A head of one kind of attention, by the index of its layer among all maps."""
+    return next(
+        (
+            (row, head[1])
+            for row, item in enumerate(controls.maps)
+            if (item.kind, item.layer) == (kind, head[0]) and head[1] < len(item.weights)
+        ),
+        None,
+    )
+
+
+def _grid(
+    controls: Controls,
+    baseline: Baseline,
+    effects: Mapping[HeadSet, Effect],
+    ranked: list[Head],
+    picked: Head,
+) -> None:
+    rows = [_cell(controls, baseline, off, effect, ranked) for off, effect in effects.items()]
+    layers = [controls.layer_name(row) for row in range(len(controls.maps))]
+    heads = max(len(item.weights) for item in controls.maps)
+    with st.container(
+        horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
+    ):
+        st.markdown(
+            "**Without each head**",
+            width="content",
+            help="One forward pass per head, in which its output is "
+            "zero. The last column is the whole layer.",
+        )
+        _head_field(controls, picked)
+    spec = effect_grid(
+        rows, layers, [*map(str, range(heads)), LAYER], (layers[picked[0]], str(picked[1])), theme()
+    )
+    draw_chart(
+        st,
+        spec,
+        key="evidence:grid",
+        on_select=lambda: _pick(layers),
+        selection_mode=[PICKED],
+        alt="What the answer loses without each head",
+    )
+
+
+def _pick(layers: list[str]) -> None:
+    point = pressed_point("evidence:grid")
+    if point and point["head"] != LAYER:
+        write_pair("head", (layers.index(point["layer"]), int(point["head"])))
+
+
+def _cell(
+    controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, ranked: list[Head]
+) -> Spec:
+    ((kind, layer, head),) = off
+    row = controls.row_of(kind, layer)
+    name = controls.layer_name(row)
+    measured_all = "" if len(ranked) == len(list(controls.heads())) else " measured"
+    rank = (
+        "a whole layer"
+        if head is None
+        else f"{ranked.index((row, head)) + 1} of {len(ranked)}{measured_all}"
+    )
+    return {
+        "layer": name,
+        "head": LAYER if head is None else str(head),
+        "change": effect.change,
+        "by": signed(effect.change),
+        "name": f"all of {name}" if head is None else controls.name((row, head)),
+        "share": rank,
+        "now": f"{number(effect.value)} instead of {number(baseline.value)}",
+    }
+
+
+def _without(
+    controls: Controls, baseline: Baseline, picked: Head, effects: Mapping[HeadSet, Effect]
+) -> tuple[HeadsPair, HeadSet]:
+    """Draw the answer without the picked head and those that a person adds to it.
+
+    Returns the effects of the head, and all that is off.
+    """
+    layers = {
+        f"all of {controls.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
+        for row, item in enumerate(controls.maps)
+    }
+    options = layers | {
+        controls.name(head): frozenset({controls.head_id(head)}) for head in controls.heads()
+    }
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**Without {plain(controls.name(picked))}**", width="content")
+        with st.popover("More heads", icon=":material/power_settings_new:"):
+            others = st.multiselect(
+                "Switched off as well",
+                list(options),
+                key=f"evidence:off:{controls.ref.name}",
+                help="Heads and layers that are switched off together with the picked head.",
+                **BOUND,
+            )
+            others = [name for name in others if name != controls.name(picked)]
+    alone: HeadSet = frozenset({controls.head_id(picked)})
+    off: HeadSet = alone.union(*(options[name] for name in others))
+    effect = effects.get(off) or ablate_heads(baseline, off)
+    _bars(controls, baseline, off)
+    pair = (
+        compute.uniform_effect(controls, baseline, alone),
+        effects.get(alone) or ablate_heads(baseline, alone),
+    )
+    if others:
+        added = sum(
+            effects[part].change for part in (frozenset({head}) for head in off) if part in effects
+        )
+        st.caption(
+            plain(
+                f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
+                f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
+            )
+        )
+    return pair, off
+
+
+def _bars(controls: Controls, baseline: Baseline, off: HeadSet) -> None:
+    """Draw the likeliest answers with all heads on, and with these uniform and off."""
+    values = compute.answers_without(controls, baseline, off)
+    rows = [
+        {"word": word, "of": way, "p": value, "text": number(value)}
+        for word, by_way in values.items()
+        for way, value in by_way.items()
+    ]
+    logits = baseline.id is not None and baseline.quantity != "probability"
+    draw_chart(
+        st,
+        before_after(rows, list(values), Ink.of(theme()), logits),
+        key="evidence:bars",
+        alt="The likeliest tokens with and without the picked head",
+    )
+    st.caption(
+        f"The page measures {target_text(baseline)}.{why_logit(baseline)}",
+        help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
+        "values, but no longer chooses among them.",
+    )
+
+
+def _largest_layer(
+    controls: Controls, effects: Mapping[HeadSet, Effect]
+) -> tuple[str, Effect] | None:
+    """The layer with the largest effect; None where a layer is one head, or none was measured yet."""
+    whole = [
+        (controls.layer_name(controls.row_of(kind, layer)), effect)
+        for off, effect in effects.items()
+        for kind, layer, head in off
+        if head is None
+    ]
+    return max(whole, key=lambda pair: abs(pair[1].change), default=None)
+
+
+def _ranking(
+    controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect], ranked: list[Head]
+) -> None:
+    """Draw the heads that the answer needs most, with other measures of them."""
+    estimates, sharp = compute.gradient_estimates(controls), compute.sharpness(controls)
+    has_outputs = baseline.id is not None
+    columns = [
+        "head",
+        "answer without it",
+        "change",
+        *(["prediction then"] if has_outputs else []),
+        *(["gradient estimate"] if estimates else []),
+        "largest weight",
+    ]
+    rows = []
+    for head in ranked[:TABLE_ROWS]:
+        effect = alone[head]
+        output = (
+            ""
+            if effect.id is None
+            else display_names(baseline.pretrained, baseline.answer, [effect.id])[0]
+        )
+        rows.append(
+            [
+                controls.name(head),
+                number(effect.value),
+                signed(effect.change),
+                *([output] if has_outputs else []),
+                *([signed(estimates[head])] if estimates else []),
+                number(sharp[head]),
+            ]
+        )
+    count = len(list(controls.heads()))
+    of = "" if len(alone) == count else f" of the {len(alone)} measured so far, out of {count}"
+    label = (
+        f"The {len(rows)} heads that the answer needs most{of}"
+        if len(rows) > 1
+        else f"The head{of}"
+    )
+    details(
+        f"{label}, as a table",
+        partial(_ranked_table, controls, columns, rows, alone),
+        "evidence:ranking",
+    )
+
+
+def _ranked_table(
+    controls: Controls, columns: list[str], rows: list[list[str]], alone: Mapping[Head, Effect]
+) -> None:
+    """Draw the heads that the answer needs most, and all that were measured as a file."""
+    table(columns, rows, caption="Heads by the change of the answer without them", markers=False)
+    which = "All" if len(alone) == len(list(controls.heads())) else "The measured"
+    st.download_button(
+        f"{which} {len(alone)} heads, CSV",
+        lambda: heads_csv(controls, alone),
+        "heads.csv",
+        "text/csv",
+        on_click="ignore",
+        icon=":material/download:",
+    )
+
+
+# The second figure: one head on the same tokens by every measure.
+
+
+KEY = "evidence:maps"
+MOST_DRAWN = 640  # tokens up to which whole maps are drawn side by side
+
+
+def maps_section(controls: Controls, head: Head) -> HeadMaps:
+    """Draw the measures side by side with one crosshair, and the picked cell in all of them as a sentence."""
+    item = controls.maps[head[0]]
+    row, column = default_cell(controls, head)
+    shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
+    linked = read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs))
+    pinned = settle_pin(stores(KEY, None)[0], KEY, linked, shape)
+    write_linked("evidence", "pin", pinned)
+    row, column = pinned or (row, column)
+    measures = head_maps(controls, head, row)
+    paragraph(f"**{controls.name(head)} on the same tokens**")
+    if max(item.weights.shape) > MOST_DRAWN:
+        _one_row(controls, head, measures, row, column)
+    else:
+        tiles = [
+            _tile(
+                name, values, item.mask, head[1], measures.known if name == "flow" else None, index
+            )
+            for index, (name, values) in enumerate(measures.maps.items())
+        ]
+        cross = item.kind == "cross"
+        multiples(
+            tiles,
+            item.queries,
+            item.keys,
+            key=KEY,
+            query=row,
+            column=column,
+            height=320,
+            pin=pinned,
+            reads="output (row) … input (column)" if cross else "query (row) … key (column)",
+            noun="value",
+            fact=f"Head {controls.name(head)} by {len(tiles)} measures",
+        )
+    fact(
+        cell_fact(
+            controls.name(head), (item.queries[row], item.keys[column]), measures, row, column
+        )
+    )
+    if "flow" not in measures.maps:
+        st.caption(
+            f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here."
+        )
+    if contributions_of(controls).out_of_memory:
+        st.caption(
+            "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
+        )
+    return measures
+
+
+def _one_row(controls: Controls, head: Head, measures: HeadMaps, row: int, column: int) -> None:
+    """Draw one row of maps too large to be drawn side by side, a line a measure."""
+    item = controls.maps[head[0]]
+    values = np.stack(
+        [np.abs(each[row]) / (np.abs(each[row]).max() or 1.0) for each in measures.maps.values()]
+    )
+    multiples(
+        [
+            Tile(
+                f"From {item.queries[row]}",
+                "each measure from 0 to its largest value, without signs",
+                values,
+            )
+        ],
+        [NAMES[name] for name in measures.maps],
+        item.keys,
+        key="evidence:row",
+        query=0,
+        column=column,
+        noun="share",
+        reads="measure (row) … key (column)",
+        fact=f"One row of head {controls.name(head)}",
+    )
+    st.caption(
+        f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to show side by side, "
+        f"so only row {row} is shown."
+    )
+
+
+def _tile(
+    name: str,
+    values: np.ndarray,
+    mask: np.ndarray | None,
+    head: int,
+    known: np.ndarray | None,
+    index: int,
+) -> Tile:
+    visible = (
+        None
+        if mask is None
+        else np.broadcast_to(mask, (max(head + 1, len(mask)), *values.shape))[head]
+    )
+    if known is not None:
+        wide = np.pad(known, ((0, 0), (0, values.shape[1] - known.shape[1])))
+        visible = wide if visible is None else visible & known
+    note = f"{NOTES[name]}; this row only" if known is not None else NOTES[name]
+    if name == "gradient":
+        return Tile(
+            NAMES[name],
+            note,
+            values / (np.abs(values).max() or 1.0),
+            visible,
+            index,
+            (-1.0, 1.0),
+            signed=True,
+        )
+    return Tile(NAMES[name], note, values, visible, index)
+
+
+def agreement(measures: HeadMaps) -> None:
+    """Draw how the measures of this head agree in the order of the keys."""
+    names = list(measures.maps)
+    rows = [[NAMES[one], *(_rho(measures, one, other) for other in names)] for one in names]
+    table(
+        ["ρ", *(NAMES[name] for name in names)],
+        rows,
+        markers=False,
+        caption="Agreement of the order of the keys between measures, Spearman's ρ",
+    )
+    st.caption(
+        "Spearman’s ρ between the orders of the keys by two measures, the mean over the rows; the gradient "
+        "without its sign. 1 is the same order, 0 no relation."
+    )
+
+
+def _rho(measures: HeadMaps, one: str, other: str) -> str:
+    value = key_agreement(measures, one, other)
+    return "–" if value is None else number(value) if one == other else signed(value)
+
+
+# What the page computes as Python.
+
+
+Part = tuple[list[Cell], dict[str, np.ndarray]]  # cells, and the page's numbers that they compute
+HEADS = "What the answer loses without each head, and without each layer: one forward pass each."
+WITHOUT = "The likeliest answers with all heads, with these heads uniform, and with them off."
+MAPS = "One head on the same tokens by each measure."
+TOKENS = "The tokens by each measure, and the change of the answer when each is hidden."
+
+
+def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> Script:
+    """The measures that the page could take: of an array, rollout and flow alone."""
+    baseline = controls.baseline
+    cells = [model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
+    parts = [] if baseline is None else [_answers(controls, baseline, off)]
+    parts.append(_maps(controls, head, measures))
+    parts += [] if baseline is None else [_tokens(controls, parts[-1][0][0].code)]
+    for more, _ in parts:
+        cells += more
+    return Script(
+        tuple(cells), {name: value for _, results in parts for name, value in results.items()}
+    )
+
+
+def _answers(controls: Controls, baseline: Baseline, off: HeadSet) -> Part:
+    ask = f"""
+from core.interpret.evidence import Question, ask
+
+baseline = ask(model, {question_code(controls.question)})
+print(baseline.word or "cosine", baseline.value)
+"""
+    cells, results = (
+        [Cell("The answer of the whole model.", ask)],
+        {"baseline.value": np.array(baseline.value)},
+    )
+    if not controls.recordable:
+        return cells, results
+    cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, _ways(baseline, off))]
+    values = list(answers_without(controls, baseline, off).values())[:MOST_ANSWERS]
+    results["values"] = np.array([list(by_way.values()) for by_way in values])
+    measured, todo = measurements("evidence:heads", controls.key), head_sets(controls.reading.trace)
+    if all(one in measured for one in todo):
+        results["changes"] = np.array([measured[one].change for one in todo])
+    return cells, results
+
+
+def _ways(baseline: Baseline, off: HeadSet) -> str:
+    """The values of the likeliest answers; of an embedding, its cosine."""
+    answers = f"""off = {set(off)!r}  # (kind, layer, head); None is the whole layer
+answers = [baseline.answer, baseline.rerun(uniform=frozenset(off)), baseline.rerun(off=frozenset(off))]
+"""
+    if baseline.id is None:
+        return f"{answers}values = [[float(baseline.target_value(answer)) for answer in answers]]\nprint(values[0])\n"
+    return f"""
+from core.pretrained.answers import top_candidates
+from core.interpret.evidence import quantity_values
+
+{answers}likeliest = top_candidates(model, baseline.answer, {MOST_ANSWERS})
+values = [[float(quantity_values(answer, baseline.quantity)[one.id]) for answer in answers] for one in likeliest]
+for one, (on, uniform, without) in zip(likeliest, values):
+    print(f"{{one.word}}: {{on:.3f}}, uniform {{uniform:.3f}}, off {{without:.3f}}")
+"""
+
+
+def _maps(controls: Controls, head: Head, measures: HeadMaps) -> Part:
+    item, query = controls.maps[head[0]], default_cell(controls, head)[0]
+    kind, layer, index = controls.head_id(head)
+    imports = [
+        "from core.interpret.trace import "
+        + ("flows" if measures.known is None else "flow")
+        + ", graph, rollout"
+    ]
+    lines = [
+        f"trace = reading.trace.of({kind!r})",
+        f"item = trace.map({layer})",
+        f"weights = item.weights[{index}]  # (T, S)",
+    ]
+    if "written" in measures.maps or "gradient" in measures.maps:
+        imports.append("from core.interpret.evidence import measure_contributions")
+        lines.append("contributions = measure_contributions(baseline)")
+    if "written" in measures.maps:
+        lines += [
+            f"written = contributions.norm_map({kind!r}, {layer}, item.weights)[{index}]  # ‖α·v·W_O‖",
+            "written = written / written.sum(-1, keepdims=True).clip(1e-12)",
+        ]
+    if "gradient" in measures.maps:
+        lines.append(
+            f"gradient = contributions.gradient_map({kind!r}, {layer}, len(item.keys))[{index}]  "
+            "# α·∂answer/∂α"
+        )
+    lines += [
+        f"layers = graph(reading.trace, {kind!r}, {layer})  # all heads, up to and with this layer",
+        "rolled = rollout(layers)",
+    ]
+    if "flow" in measures.maps:
+        lines.append(
+            "flowing = flows(layers)"
+            if measures.known is None
+            else f"flowing = flow(layers, {query})"
+        )
+    keys = (
+        controls.reading.trace.of(kind).map(layer).weights.shape[-1]
+    )  # without the column of a learned sink
+    names = {
+        "weights": "weights",
+        "written": "written",
+        "gradient": "gradient",
+        "rollout": "rolled",
+        "flow": "flowing",
+    }
+    results = {names[name]: values[:, :keys] for name, values in measures.maps.items()}
+    if measures.known is not None:
+        results["flowing"] = results["flowing"][query]
+    shown = [
+        name
+        for name in results
+        if results[name].shape == results["weights"].shape and name != "gradient"
+    ]
+    draw = f"""
+from core.show import show_maps
+
+show_maps({{{", ".join(f'"{name}": {name}' for name in shown)}}}, item.queries, item.keys, row={query})
+"""
+    return [
+        Cell(
+            f"{MAPS[:-1]}: {', '.join(measures.maps)}.",
+            "\n".join(imports) + "\n\n" + "\n".join(lines),
+            draw,
+            "evidence:maps" if max(item.weights.shape) <= 640 else "evidence:row",
+        )
+    ], results
+
+
+def _tokens(controls: Controls, head_code: str) -> Part:
+    known = "contributions" in head_code
+    tokens = (
+        f"""
+import numpy as np
+
+from core.interpret.evidence import hide_token, {"" if known else "measure_contributions, "}token_scores
+from core.ranks import kendall
+
+{"" if known else "contributions = measure_contributions(baseline)"}
+""".replace("\n\n\n", "\n\n")
+        + """scores = token_scores(baseline, reading.trace, contributions)
+hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
+for name, score in scores.items():
+    print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
+rows = np.stack([*scores.values(), abs(hidden)])
+shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
+"""
+    )
+    draw = """
+from core.show import show_maps
+
+show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
+"""
+    measured = measurements("evidence:tokens", controls.key)
+    count = len(controls.reading.source.tokens)
+    if not all(token in measured for token in range(count)):
+        return [], {}
+    changes = np.array([measured[token].change for token in range(count)])
+    rows = np.stack([*scores(controls).values(), np.abs(changes)])
+    results = {f"scores[{name!r}]": values for name, values in scores(controls).items()}
+    return [Cell(TOKENS, tokens, draw, "evidence:strip")], {
+        **results,
+        "hidden": changes,
+        "shares": rows / np.maximum(rows.max(-1, keepdims=True), 1e-30),
+    }
+
+
+_EVERY = """
+import numpy as np
+
+from core.interpret.evidence import ablate_heads, head_sets
+
+effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
+changes = np.array([effect.change for effect in effects.values()])
+(needed,) = list(effects)[abs(changes).argmax()]
+print("largest change:", needed, changes[abs(changes).argmax()])
+"""
+_GRID = """
+import altair as alt
+import pandas as pd
+
+rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
+        for off, effect in effects.items() for kind, layer, head in off]
+alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
+"""
+
+
+# The third figure: the tokens by every measure, and what the answer loses when each one is hidden.
+
+
+HIDDEN = "Measured"
+Agreement = tuple[dict[str, float | None] | None, bool]
+
+
+def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
+    """Draw every measure as a row over the tokens, the measured changes last.
+
+    Returns Kendall's τ of each measure with those (None where not every token was hidden), and whether the weights put
+    the same token first.
+    """
+    tokens = controls.reading.source.tokens
+    st.markdown("**Which tokens the answer depends on**")
+    try:
+        with one_thread(len(tokens) <= SHORT):
+            effects = measure_with_progress(
+                WITHOUT_TOKENS,
+                controls.key,
+                range(len(tokens)),
+                lambda token: hide_token(baseline, token),
+                "tokens",
+            )
+    except PretrainedError as error:
+        st.caption(plain(str(error)))
+        return None, False
+    if len(effects) < len(tokens):
+        return None, False
+    changes = np.array([effects[token].change for token in range(len(tokens))])
+    measures = scores(controls)
+    agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
+    first = {name: int(values.argmax()) for name, values in measures.items()}
+    needed = int(np.abs(changes).argmax())
+    _strip(controls, measures, changes)
+    fact(tokens_fact(tokens, changes.tolist(), first, agree))
+    rows = [
+        [NAMES[name], MEANINGS[name], tokens[first[name]], "–" if tau is None else signed(tau)]
+        for name, tau in agree.items()
+    ]
+    rows.append([HIDDEN, "the token hidden from every head", tokens[needed], ""])
+    table(
+        ["measure", "computed from", "ranks first", "τ"],
+        rows,
+        caption="Measures of tokens, compared with hiding each",
+        left=3,
+        markers=False,
+    )
+    st.caption(
+        "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
+        "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
+        + (
+            ""
+            if "flow" in measures
+            else f" Flow from {len(tokens)} tokens takes too long, so it is left out."
+        )
+    )
+    return agree, first["weights"] == needed
+
+
+def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndarray) -> None:
+    """Draw measures × tokens; for a picture, the picture with the picked row over its patches."""
+    tokens = controls.reading.source.tokens
+    names = [*(NAMES[name] for name in measures), HIDDEN]
+    values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])
+    patches = Patches.of(controls.question.inputs.picture, controls.reading.source)
+    pin = read_linked("evidence", "strip", values.shape, (controls.ref, controls.question.inputs))
+    if patches is not None:
+        item = AttentionMap("cross", 0, values[None].astype(np.float32), tuple(names), tokens)
+        picked = attention_view(
+            AttentionTrace((item,), "measures"),
+            key="evidence:patches",
+            query=len(names) - 1,
+            pin=pin,
+            patches=patches,
+            title="Share of the largest",
+            reads="measure (row) … patch (column)",
+            fact=f"{len(names)} measures of {len(tokens)} patches",
+        ).pin
+    else:
+        picked = multiples(
+            [Tile("Share of the largest", "each row from 0 to its largest value", values)],
+            names,
+            tokens,
+            pin=pin,
+            key="evidence:strip",
+            query=len(names) - 1,
+            noun="share",
+            reads="measure (row) … token (column)",
+            fact=f"{len(names)} measures of {len(tokens)} tokens",
+        )
+    write_linked("evidence", "strip", picked)
+
+
+# The page Evidence.
+
+
+PAPERS = (
+    (
+        "‖α·v·W_O‖",
+        "Kobayashi et al. 2020",
+        "https://arxiv.org/abs/2004.10102",
+        "the length of the vector that a head writes at a query for one key",
+    ),
+    (
+        "Rollout and flow",
+        "Abnar and Zuidema 2020",
+        "https://arxiv.org/abs/2005.00928",
+        "attention combined over the layers, with the residual as half of every step",
+    ),
+    (
+        "Heads switched off",
+        "Michel et al. 2019",
+        "https://arxiv.org/abs/1905.10650",
+        "what the answer loses without a head, and α·∂answer/∂α as its estimate",
+    ),
+    (
+        "Weights as explanation",
+        "Jain and Wallace 2019",
+        "https://arxiv.org/abs/1902.10186",
+        "how the order of words by weight agrees with gradients and with leaving words out",
+    ),
+    (
+        "A reply",
+        "Wiegreffe and Pinter 2019",
+        "https://arxiv.org/abs/1908.04626",
+        "when another set of weights is a fair comparison, and when it is not",
+    ),
+)
+SOURCES = (
+    evidence.ablate_heads,
+    evidence.make_heads_uniform,
+    evidence.hide_token,
+    evidence._without,
+    evidence.measure_contributions,
+    evidence.value_norms,
+    flow.rollout,
+    flow.flow,
+)
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Evidence",
+        "A weight shows where a head attends. Compare it with what the head writes and what the answer "
+        "loses without it.",
+    )
+    choice = choose_model("evidence")
+    if choice is not None:
+        fragment_unless_measuring(partial(_view, choice))
+        details("Papers and source", _papers, "evidence:papers")
+    next_page("evidence")
+
+
+def _view(choice: ModelChoice) -> None:
+    """Draw the controls and all that they change."""
+    with input_errors():
+        _sections(draw_controls(choice))
+
+
+def _sections(controls: Controls) -> None:
+    if controls.reading.note:
+        st.caption(plain(controls.reading.note))
+    baseline, pair, off = controls.baseline, None, NO_HEADS
+    if baseline is not None and controls.recordable:
+        head, pair, off = section(controls, baseline)
+    else:
+        st.caption(
+            "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
+        )
+        head = head_field(controls)
+    measures = maps_section(controls, head)
+    add_script(partial(script, controls, head, measures, off))
+    _equation(controls, head, measures)
+    details("How the measures of this head agree", lambda: agreement(measures), "evidence:agree")
+    if baseline is not None:
+        agreed = tokens_section(controls, baseline)
+        if pair is not None:
+            paragraph(even_fact(baseline, controls.name(head), *pair))
+        paragraph(can_tell(*agreed))
+    caption(conditions(controls))
+
+
+def _equation(controls: Controls, head: Head, measures: HeadMaps) -> None:
+    """Draw the norm that is written at the default cell, and its rollout, with their numbers."""
+    row, column = default_cell(controls, head)
+    if measures.lengths is None or column >= measures.lengths.shape[1]:
+        return
+    weight, length = (
+        float(measures.maps["weights"][row, column]),
+        float(measures.lengths[row, column]),
+    )
+    st.latex(
+        rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+        rf"{number(weight * length)}"
+    )
+    st.latex(
+        rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+        rf"\tilde A_{{{row},{column}}} = {number(float(measures.maps['rollout'][row, column]))}"
+    )
+
+
+def _papers() -> None:
+    for name, paper, url, meaning in PAPERS:
+        st.markdown(f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})")
+    for function in SOURCES:
+        source_panel(function)
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,993 @@
 """Fine-tune: train a pretrained model on a reader's rows, and compare its attention before and after."""
 
-from dashboard.views.fine_tune.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.entries import ConfigError, Param
+from core.interpret.map_transform import HeadChange, changes
+from core.interpret.trace import AttentionTrace
+from core.pretrained import PretrainedError
+from core.pretrained.finetune import (
+    BOUNDS,
+    LAB,
+    TASKS,
+    USUAL,
+    FineTuneConfig,
+    Rows,
+    check_model,
+    name_of,
+    own_rows,
+    parse,
+)
+from core.pretrained.finetune_run import make_trainer
+from core.runs.machine import line
+from core.tasks.data_store import read
+from core.tasks.reading import MOST_SIGNS
+from core.training.config import AUTO, devices
+from core.training.record import Prediction, Record
+from dashboard.draw.attention_view import READS
+from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
+from dashboard.draw.formats import number, percent
+from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.tables import confusion
+from dashboard.draw.vega import split_data
+from dashboard.navigation import STEPS
+from dashboard.runtime import jobs
+from dashboard.runtime.fine_tune_data import (
+    FOLLOW,
+    TASK,
+    FineTuneData,
+    current_run,
+    forget_link,
+    load_fine_tune,
+    read_link,
+    select_example,
+    select_run,
+)
+from dashboard.runtime.link_values import between, forget_other_runs, link_value, one_of
+from dashboard.runtime.model_folders import folder_name
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import poll
+from dashboard.runtime.run_data import damage_of, path_code
+from dashboard.ui import fine_tuned_models
+from dashboard.ui.fine_tuned_models import config_name
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.uploads import data_widget, link_data
+from dashboard.widgets import run_controls
+from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
+from dashboard.widgets.model_picker.code import import_block, model_lines
+from dashboard.widgets.model_picker.head_choice import KINDS
+from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, ModelRef
+from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    field_error,
+    next_page,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, KEEP
+
+# One sentence before training and at a step: its maps of one type, and how far each head moved.
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """The maps of one type before training and at a step, and the heads, the one that moved most first.
+
+    They are of the `sentence`-th watched one, or, with None, what both models make of the `text`.
+    """
+
+    text: str
+    sentence: int | None
+    step: int
+    last: bool
+    first: AttentionTrace
+    now: AttentionTrace
+    heads: list[HeadChange]
+
+    def tiles(self, head: HeadChange) -> list[Tile]:
+        """One head before training, and at the step."""
+        first, now = (trace.map(head.layer) for trace in (self.first, self.now))
+        return [
+            Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
+            Tile(
+                "After training" if self.last else "During training",
+                f"step {self.step:,}",
+                now.weights[head.head],
+                now.mask,
+                1,
+            ),
+        ]
+
+
+# The sentences and tables of the page Fine-tune; makes no st call.
+
+
+TEXT_TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
+OURS = {
+    "classify": "120 messages that are a question, a request, praise or a complaint",
+    "pairs": "400 numbers in English words and the same numbers in digits",
+}
+LEAST = 0.005  # of a head's weight: less counts as unmoved
+
+
+def fact_text(
+    config: FineTuneConfig, first: Record, now: Record, majority: tuple[str, float] | None
+) -> str:
+    """The scores at a step, compared with those before training and of the majority class."""
+    name, items = (
+        ("accuracy", "texts") if config.task == "classify" else ("sequence accuracy", "sources")
+    )
+    sentence = (
+        f"At step {now.step:,}, {name} is **{percent(now.exact)}** on {now.held_out} held-out {items}; before "
+        f"training it was {percent(first.exact)}"
+    )
+    if now.balanced is not None:
+        sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
+    if majority is not None:
+        sentence += f"; the majority class, “{plain(majority[0])}”, reaches {percent(majority[1])}"
+    sentence += "."
+    if now.cut:
+        sentence += f" {now.cut:,} outputs were cut at the length of the longest target, before an end token."
+    return sentence
+
+
+def gained(both: BeforeAfter, head: HeadChange) -> str:
+    """The cell (query, key) of a head that gained most, and how far the head moved."""
+    if head.moved < LEAST:
+        return ""
+    now = both.now.map(head.layer)
+    weights, before = now.weights[head.head], both.first.map(head.layer).weights[head.head]
+    row, column = (
+        int(index) for index in np.unravel_index((weights - before).argmax(), weights.shape)
+    )
+    query, key = plain(now.queries[row]), plain(now.keys[column])
+    return (
+        f" In head **{head.name}**, :primary[**{query}**] now puts **{number(weights[row, column])}** of its "
+        f"weight on **{key}**, {number(before[row, column])} before; {number(head.moved)} of the head's "
+        "weight has moved to other tokens."
+    )
+
+
+def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "") -> str:
+    """The conditions of the numbers; `machine` is where the run trained, if that is known."""
+    fixed = config.task == "classify" and config.layers == 0
+    parts = [
+        f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train",
+        f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out",
+        f"seed {config.seed}",
+    ]
+    if machine:
+        parts.append(f"trained on {plain(machine)}")
+    if config.task == "classify" and "new_head" in about:
+        parts.append(
+            "its classification head is new"
+            if about["new_head"]
+            else "its own head has the same labels"
+        )
+    if new := about.get("new_words"):
+        words = ", ".join(map(plain, new[:10])) + (", …" if len(new) > 10 else "")
+        parts.append(
+            f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the "
+            "others"
+        )
+    if rows.repeated:
+        parts.append(f"{rows.repeated} repeated rows are used once")
+    if truncated := about.get("truncated"):
+        parts.append(f"{truncated:,} rows are cut at {about.get('max_tokens', 0):,} tokens")
+    forcing = " The decoder reads the correct target (teacher forcing), so the rows of a map stay the same."
+    return (
+        f"{'Only the classification head is trained, so no attention changes. ' * fixed}{'; '.join(parts)}."
+        f"{forcing * (config.task == 'pairs')} A change is not yet a reason: to test whether a head "
+        "matters, switch it off on the page Evidence."
+    )
+
+
+def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
+    """How far a run is, 0 to 1, and a line with the time left at this pace."""
+    step = records[-1].step if records else 0
+    if not step:
+        return 0.0, "The first step takes a few seconds."
+    left = records[-1].elapsed / step * (steps - step)
+    return min(step / steps, 1.0), f"Step {step:,} of {steps:,}, about {max(1, round(left))} s left"
+
+
+def table(
+    before: Sequence[Prediction],
+    now: Sequence[Prediction],
+    columns: Sequence[str],
+    hairline: str,
+    quiet: str,
+) -> str:
+    """Held-out rows with the predictions before training and now, wrong ones struck through: HTML."""
+    cell = f'style="padding:3px 12px 3px 0;border-bottom:1px solid {hairline};vertical-align:top"'
+    head = "".join(
+        f'<th {cell[:-1]};text-align:left;font-weight:600">{escape(title)}</th>'
+        for title in columns
+    )
+    rows = []
+    for first, last in zip(before, now, strict=False):
+        cells = [
+            escape(" ".join(last.source)),
+            escape(" ".join(last.target)),
+            _answer(first, quiet),
+            _answer(last, quiet),
+        ]
+        rows.append("<tr>" + "".join(f"<td {cell}>{content}</td>" for content in cells) + "</tr>")
+    return (
+        f'<table style="font-size:14px;line-height:20px;border-collapse:collapse;width:100%"><tr>{head}</tr>'
+        f"{''.join(rows)}</table>"
+    )
+
+
+def _answer(prediction: Prediction, quiet: str) -> str:
+    output = escape(" ".join(prediction.predicted)) or "nothing"
+    return (
+        output
+        if prediction.right
+        else f'<span style="color:{quiet};text-decoration:line-through">{output}</span>'
+    )
+
+
+# The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
+
+
+RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
+SIZES = (4, 8, 16, 32, 64)
+SENTENCE = "fine_tune:sentence"
+EXAMPLE = "could you tell me why nobody answers the phone"
+USUAL_MODEL = {
+    "classify": EMBEDDED,
+    "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
+}
+FIELDS = {"classify": "One text and its label", "pairs": "A source and its target"}
+
+
+def controls() -> tuple[str, FineTuneConfig | None]:
+    """Draw the row of controls; the task, and the config, or None with the reason on the page."""
+    link_value(SENTENCE, EXAMPLE, str)
+    st.session_state.setdefault(SENTENCE, EXAMPLE)
+    row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
+    task = (
+        row[0].selectbox(
+            "Task",
+            list(TASKS),
+            format_func=TEXT_TASKS.__getitem__,
+            help="What the model learns from each row.",
+            key=TASK,
+            on_change=forget_link,
+            **BOUND,
+        )
+        or "classify"
+    )
+    name = model_box(row[1], USUAL_MODEL[task])
+    with row[2]:
+        data = _rows(task)
+    with row[3]:
+        settings = _settings(task)
+    try:
+        model = _model(name, task)
+        parse(task, data, settings["seed"])
+        watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
+        if not model:
+            return task, None
+        return task, FineTuneConfig(
+            task=task, data=data, model=model, watch=watch.strip(), **settings
+        )
+    except PretrainedError as error:
+        field_error(error)
+        st.button(
+            f"Use {USUAL_MODEL[task].name}",
+            key="fine_tune:usual",
+            on_click=select_model,
+            args=(USUAL_MODEL[task].name,),
+        )
+    except ConfigError as error:
+        if not st.session_state.get(
+            f"fine_tune:data:{task}:panel"
+        ):  # there it stands under the field
+            field_error(error)
+    return task, None
+
+
+def _model(name: str, task: str) -> str | None:
+    """The model's name in a config; None, with a panel on the page, while it is not here.
+
+    PretrainedError when it cannot learn such rows.
+    """
+    if name == OTHER:
+        other_panel(st)
+        return None
+    ref = resolve_model(name) if name not in PANELS else ModelRef("array", name)
+    if ref is None:
+        return None
+    if ref.source == "array":
+        raise PretrainedError(
+            f"{name} holds attention weights only, so there is no model to train."
+        )
+    check_model(config_name(ref), task)
+    return config_name(ref)
+
+
+def _rows(task: str) -> str:
+    """The lab's rows, or a person's CSV."""
+    key, own = f"fine_tune:data:{task}", own_rows(task)
+    link_data(key, own)
+    # The label stays the same: a popover with another label would be closed.
+    panel = st.popover(
+        "Rows",
+        icon=":material/table_rows:",
+        width="stretch",
+        on_change="rerun",
+        key=f"{key}:panel",
+        help="The data that the model learns from.",
+    )
+    if not panel.open:
+        return _text(str(st.session_state.get(key, own)))
+    first, second = TASKS[task]
+    with panel:
+        st.markdown(f"**{FIELDS[task]} in each line of a CSV**")
+        st.caption(
+            f"The first line may name the columns: {first},{second}. A quarter of the rows is held out for "
+            f"validation. The lab's rows: {OURS[task]}."
+        )
+        param = Param(
+            "data",
+            "Rows",
+            own,
+            meaning=f"CSV with {first} and {second}",
+            longest=MOST_SIGNS,
+            parse=lambda value: parse(task, read(value)),
+        )
+        rows = _text(data_widget(param, key))
+        if rows != own:
+            st.button(
+                "Use the lab's rows",
+                key=f"{key}:ours",
+                type="tertiary",
+                on_click=_reset,
+                args=(key, own),
+            )
+    return rows
+
+
+def _text(value: str) -> str:
+    """The rows themselves; "" where they are not here, which the field reports."""
+    try:
+        return read(value)
+    except ConfigError:
+        return ""
+
+
+def _reset(key: str, own: str) -> None:
+    st.session_state[key] = own
+    st.session_state.pop(f"{key}:trouble", None)
+
+
+def _settings(task: str) -> dict[str, Any]:
+    """The settings in a popover; while it is closed, those of the session."""
+    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {
+        "seed": 0,
+        "device": "auto",
+    }
+    readers = {name: between(*BOUNDS[name]) for name in ("epochs", "layers", "seed")} | {
+        "learning_rate": one_of(RATES),
+        "batch_size": one_of(SIZES),
+        "device": one_of(devices()),
+    }
+    key = partial("fine_tune:{1}:{0}".format, task)
+    panel = st.popover(
+        "Settings",
+        icon=":material/tune:",
+        width="stretch",
+        on_change="rerun",
+        key=key("panel"),
+        help="Duration, learning rate and seed of the next run.",
+    )
+    for name, value in usual.items():
+        link_value(key(name), value, readers[name])
+    if not panel.open:
+        return {name: st.session_state.get(key(name), value) for name, value in usual.items()}
+    low, high = (int(bound) for bound in BOUNDS["epochs"])
+    settings: dict[str, Any] = {}
+    with panel:
+        settings["epochs"] = st.number_input(
+            "Epochs",
+            low,
+            high,
+            usual["epochs"],
+            key=key("epochs"),
+            **KEEP,
+            help="Passes over the training rows.",
+        )
+        if task == "classify":
+            settings["layers"] = st.number_input(
+                "Trained layers",
+                0,
+                int(BOUNDS["layers"][1]),
+                usual["layers"],
+                key=key("layers"),
+                **KEEP,
+                help="Counted from the last layer. With 0, only the classification head is trained and no attention "
+                "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
+                "model gets a new one.",
+            )
+        settings["learning_rate"] = st.select_slider(
+            "Learning rate",
+            RATES,
+            usual["learning_rate"],
+            **KEEP,
+            key=key("learning_rate"),
+            format_func=lambda rate: f"{rate:g}",
+            help="The size of each update of the weights.",
+        )
+        settings["batch_size"] = st.select_slider(
+            "Batch size",
+            SIZES,
+            usual["batch_size"],
+            key=key("batch_size"),
+            help="The number of rows in one update.",
+            **KEEP,
+        )
+        settings["seed"] = st.number_input(
+            "Seed",
+            0,
+            int(BOUNDS["seed"][1]),
+            0,
+            key=key("seed"),
+            **KEEP,
+            help="Fixes which rows are held out, the new weights and the order of rows.",
+        )
+        if len(devices()) > 2:  # more than automatic and the CPU
+            settings["device"] = st.selectbox(
+                "Device", devices(), key=key("device"), **KEEP, help=f"{AUTO[0].upper()}{AUTO[1:]}."
+            )
+    return settings
+
+
+# What the page computes as Python.
+
+
+CURVES = "The validation loss and accuracy of a fine-tuning run at each step that was measured."
+HEADS = "One head before training and after it, and the heads whose attention changed most."
+DRAW_CURVES = """
+import altair as alt
+
+alt.Chart(table.reset_index()).mark_line(point=True).encode(x="step", y="loss")
+"""
+CHANGED = """
+heads = changes(first, now)  # the largest change first
+print([(change.name, round(change.moved, 3)) for change in heads[:5]])
+before, after = first.head({layer}, {head}), now.head({layer}, {head})  # (T, S)
+difference = after - before
+"""
+DRAW_HEADS = """
+from core.show import show_maps
+
+show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
+"""
+
+
+def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
+    """The curves of the run, and the picked head before and after."""
+    code = f"""
+import pandas as pd
+
+from core.pretrained.finetune_run import about, config_of
+from core.runs.runs import open_run
+
+run = open_run({path_code(data.run.path)})
+config = config_of(run)  # `attention-lab finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
+table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "exact": record.exact}}
+                      for record in run.records()]).set_index("step")
+print(table.tail())
+"""
+    results = {
+        "table['loss'].to_numpy(float)": np.array(
+            [record.loss for record in data.records], dtype=float
+        ),
+        "table['exact'].to_numpy(float)": np.array(
+            [record.exact for record in data.records], dtype=float
+        ),
+    }
+    cells = [Cell(CURVES, code, DRAW_CURVES, "fine_tune:loss")]
+    if both is None or head is None:
+        return Script(tuple(cells), results)
+    kind, changed = both.now.kinds[0], CHANGED.format(layer=head.layer, head=head.head)
+    cells.append(
+        Cell(
+            HEADS,
+            _traces(data, both, kind) + changed.lstrip(),
+            DRAW_HEADS,
+            f"fine_tune:maps:{kind}",
+        )
+    )
+    before, after = (tile.weights for tile in both.tiles(head))
+    return Script(
+        tuple(cells),
+        {
+            **results,
+            "before": before,
+            "after": after,
+            "difference": after - before,
+            "[change.moved for change in heads]": np.array([change.moved for change in both.heads]),
+        },
+    )
+
+
+def _traces(data: FineTuneData, both: BeforeAfter, kind: str) -> str:
+    """The traces `first` and `now`: from the run's folder, or read by both models."""
+    if both.sentence is not None:
+        return f"""
+from core.interpret.map_transform import changes
+from core.pretrained.finetune_run import trace_of
+
+sentence = about(run)["sentences"][{both.sentence}]
+print(sentence["text"])
+first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step}}").of({kind!r})
+              for step in ({data.steps[0]}, {both.step}))
+"""
+    assert data.config is not None and data.model is not None
+    tuned = ModelRef("folder", Path(data.model).as_posix())
+    refs = {"model": fine_tuned_models.before(data.config.model), "tuned": tuned}
+    lines = {name: model_lines(ref, name) for name, ref in refs.items()}
+    imports = {
+        f"from core.{line}"
+        for line in (
+            "difference import changes",
+            "pretrained import ModelInputs",
+            "pretrained import read",
+        )
+    }
+    loads = "\n".join(load for _, load in lines.values())
+    return f"""
+{import_block(imports.union(*(more for more, _ in lines.values())))}
+
+{loads}
+first, now = (read(one, ModelInputs({both.text!r})).trace.of({kind!r}) for one in (model, tuned))
+"""
+
+
+# The page Fine-tune: the controls, two curves, one head before and after with its difference, and held-out rows.
+
+
+PAGE = "fine_tune"
+RESTART_HELP: dict[run_controls.RunState, str] = {
+    "paused": "Leave this run and start a new one with these settings"
+}
+
+HIGH = 280
+LINK = "fine_tune:pin"
+HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked"
+
+HEIGHT = 190
+PAGES = ("pretrained", "evidence", "use_model")  # that open the fine-tuned model
+
+
+def page() -> None:
+    title(
+        "Fine-tune", "Fine-tune a pretrained model on your rows, and see how its attention changes."
+    )
+    jobs.warm_up()
+    if trouble := read_link():
+        st.warning(trouble)
+    task, config = controls()
+    data = load_fine_tune(current_run(task))
+    forget_other_runs("fine_tune", data.run.id)
+    run_bar(data, config)
+    poll(lambda: load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
+    details("Source code and papers", _source, "fine_tune:how")
+    next_page("fine_tune")
+
+
+def _source() -> None:
+    """Draw the function that trains, and papers."""
+    st.markdown(
+        "Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
+        "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
+        "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
+        "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most."
+    )
+    source_panel(make_trainer)
+
+
+def _figures(data: FineTuneData) -> None:
+    """The figures of a run, or why there are none yet."""
+    if damage := damage_of(data.run):
+        st.warning(damage)
+    if data.trouble:
+        st.error(plain(data.trouble))
+        st.button(
+            "Show the example run",
+            key="fine_tune:kept-instead",
+            on_click=select_example,
+            args=("classify",),
+        )
+    elif not data.records or data.config is None:
+        placeholder(
+            "The model is loaded and evaluated before training. The first numbers appear in about five seconds."
+            if data.live
+            else "This run ended before its first measurement."
+        )
+    else:
+        _draw(data, data.config)
+
+
+def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
+    ink, rows = Ink.of(theme()), data.rows()
+    curves = st.columns(2, gap="medium")
+    both = before_and_after(data, config)
+    step = both.step if both else data.records[-1].step
+    add_script(partial(script, data, both, selected_head(both) if both and both.now.maps else None))
+    majority = rows.majority if config.task == "classify" else None
+    _curves(data, step, majority, curves, ink)
+    left, right = st.columns(2, gap="medium")
+    sentence = fact_text(config, data.records[0], data.at(step), majority)
+    if both is not None and both.now.maps:
+        with left:
+            difference(both)
+        sentence += gained(both, selected_head(both))
+    with right:
+        fact(sentence)
+        caption(conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
+    columns = (
+        *(("text", "label") if rows.labels else ("source", "target")),
+        "before",
+        f"step {step:,}",
+    )
+    chart_title("Held-out rows and predictions")
+    st.html(
+        table(data.records[0].examples, data.at(step).examples, columns, ink.hairline, ink.quiet)
+    )
+    counts, labels = data.at(step).confusion, data.about.get("labels", ())
+    if counts and len(counts) == len(labels):
+        chart_title(f"Confusion matrix at step {step:,}")
+        st.html(confusion(counts, labels, ink))
+    if data.model is not None:
+        _links(folder_name(data.model))
+
+
+def _links(model: str) -> None:
+    """Links to the pages that open the fine-tuned model."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.caption("Open the fine-tuned model:", width="content")
+        for step in STEPS:
+            if step.key in PAGES:
+                st.page_link(
+                    step.path, label=step.title, icon=step.icon, query_params={MODEL: model}
+                )
+
+
+def _curves(
+    data: FineTuneData,
+    step: int,
+    majority: tuple[str, float] | None,
+    columns: Sequence[DeltaGenerator],
+    ink: Ink,
+) -> None:
+    """The losses on the left, the scores on the right."""
+    records = data.records
+    last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
+    guess = (
+        (100 * (records[0].exact or 0.0), f"before training: {percent(records[0].exact)}")
+        if majority is None
+        else (100 * majority[1], f"majority class: {percent(majority[1])}")
+    )
+    losses = loss_curves(records)
+    chart_title("Loss", columns[0], legend(losses, ink))
+    draw_chart(
+        columns[0],
+        *split_data(step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT)),
+        key="fine_tune:loss",
+        alt="Validation and training loss over fine-tuning",
+    )
+    scores = [
+        Curve("accuracy" if majority else "sequence accuracy", points(records, "exact", 100)),
+        Curve("balanced accuracy", balanced_points(records)),
+        Curve("token accuracy", points(records, "letters", 100)),
+    ]
+    chart_title("Validation accuracy", columns[1], legend(scores, ink))
+    spec = step_chart(
+        scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT
+    )
+    draw_chart(
+        columns[1],
+        *split_data(spec),
+        key="fine_tune:right",
+        alt="Validation accuracy over fine-tuning",
+    )
+
+
+# One head before and after fine-tuning: its sentence, step and index, the maps and their difference.
+
+
+def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter | None:
+    """Draw one head of one sentence before training and at the selected step."""
+    row = st.columns([1.6, 1, 1.1], vertical_alignment="bottom")
+    text = _sentence(data, config, row[0])
+    both = _readings(data, text, row)
+    if both is None or not both.now.maps:
+        return both
+    _head_field(row[1], both.heads)
+    head = selected_head(both)
+    item = both.now.map(head.layer)
+    multiples(
+        both.tiles(head),
+        item.queries,
+        item.keys,
+        key=f"fine_tune:maps:{item.kind}",
+        reads=READS[item.kind],
+        link=LINK,
+        height=HIGH,
+        fact=f"Head {head.name} before training and at step {both.step:,}",
+        frames=_frames(data, both, head),
+    )
+    return both
+
+
+def _frames(data: FineTuneData, both: BeforeAfter, head: HeadChange) -> Frames | None:
+    """The two maps at each step of the slider, which the browser draws at once; None without a slider."""
+    steps = data.steps
+    if both.sentence is None or _slider(data) not in st.session_state:
+        return None
+    kind = both.now.kinds[0]
+    moments = [
+        replace(
+            both, step=step, last=_is_last(data, step), now=data.trace(step, both.sentence).of(kind)
+        )
+        for step in steps
+    ]
+    return Frames(_slider(data), steps.index(both.step), [moment.tiles(head) for moment in moments])
+
+
+def _watched(data: FineTuneData) -> list[str]:
+    return [str(sentence["text"]) for sentence in data.sentences]
+
+
+def _sentence(data: FineTuneData, config: FineTuneConfig, cell: Any) -> str:
+    """The sentence: a watched one, or for labels any that is typed."""
+    if config.task == "pairs":
+        key, watched = f"fine_tune:source:{data.run.id}", _watched(data)
+        link_value(key, watched[0] if watched else None, one_of(watched))
+        return str(
+            cell.selectbox(
+                "Source",
+                watched,
+                key=key,
+                persist_state="session",
+                help="The held-out source whose attention is shown.",
+            )
+            or ""
+        )
+    options = list(dict.fromkeys([*_watched(data), str(st.session_state[SENTENCE])]))
+    return str(
+        cell.selectbox(
+            "Sentence (select or type)",
+            options,
+            key=SENTENCE,
+            accept_new_options=True,
+            persist_state="session",
+            help="The next run records its attention.",
+        )
+        or ""
+    )
+
+
+def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
+    """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
+    watched, steps = _watched(data), data.steps
+    if text not in watched and data.model is None and watched:
+        st.caption(
+            "This run did not record your sentence and its weights are not saved, so the maps are those of "
+            f"“{plain(watched[0])}”. The next run records your sentence from its first step."
+        )
+        text = watched[0]
+    if text in watched and steps:
+        index, step = watched.index(text), _step(data, steps, row[2])
+        return _of_kind(
+            data.trace(steps[0], index), data.trace(step, index), step, data, text, index
+        )
+    try:
+        traces = fine_tuned_models.readings(data, text)
+    except PretrainedError as error:
+        st.info(plain(str(error)))
+        return None
+    if traces is None:
+        return None
+    labels = fine_tuned_models.labels(data, text)
+    row[2].markdown(
+        ":small["
+        + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in labels[:4])
+        + "]"
+    )
+    return _of_kind(*traces, data.records[-1].step, data, text, None)
+
+
+def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
+    """A slider over the saved steps; of a live run the last step until the toggle is off."""
+    if (
+        data.live
+        and cell.toggle(
+            "Follow the latest step",
+            True,
+            key=FOLLOW,
+            help="The maps show the newest step while the run trains.",
+        )
+        or len(steps) < 2
+    ):
+        return steps[-1]
+    key = _slider(data)
+    link_value(key, steps[-1], one_of(steps))
+    return int(
+        cell.select_slider(
+            "Training step",
+            steps,
+            steps[-1],
+            key=key,
+            format_func=lambda step: f"{step:,}",
+            persist_state="session",
+            help="The training step that all figures show.",
+        )
+    )
+
+
+def _slider(data: FineTuneData) -> str:
+    """The key of the slider over the saved steps."""
+    return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
+
+
+def _is_last(data: FineTuneData, step: int) -> bool:
+    return not data.live and step == data.records[-1].step
+
+
+def _of_kind(
+    first: AttentionTrace,
+    now: AttentionTrace,
+    step: int,
+    data: FineTuneData,
+    text: str,
+    sentence: int | None,
+) -> BeforeAfter:
+    kind = now.kinds[0]
+    if len(now.kinds) > 1:
+        first_kind = next(name for name in ("cross", "self", "causal") if name in now.kinds)
+        options = [name for name in KINDS if name in now.kinds]
+        link_value("fine_tune:kind", first_kind, one_of(options))
+        kind = st.segmented_control(
+            "Attention",
+            options,
+            default=first_kind,
+            format_func=KINDS.__getitem__,
+            required=True,
+            key="fine_tune:kind",
+            label_visibility="collapsed",
+            persist_state="session",
+        )
+    first, now = first.of(kind), now.of(kind)
+    return BeforeAfter(text, sentence, step, _is_last(data, step), first, now, changes(first, now))
+
+
+def _head_field(cell: Any, heads: list[HeadChange]) -> None:
+    """The list of heads, the one that moved most first, which is selected until a person picks another."""
+    names = {(item.layer, item.head): item.name for item in heads}
+    link_value(PICK, None, one_of(names), name=HEAD)
+    selected = st.session_state.get(PICK)
+    st.session_state[HEAD] = st.session_state[SET] = (
+        selected if selected in names else next(iter(names))
+    )
+    cell.selectbox(
+        "Head (largest change first)",
+        list(names),
+        format_func=names.__getitem__,
+        key=HEAD,
+        on_change=_pick,
+        help="Layer and head, both from 0.",
+    )
+
+
+def _pick() -> None:
+    if st.session_state[HEAD] != st.session_state.get(SET):
+        st.session_state[PICK] = st.session_state[HEAD]
+
+
+def selected_head(both: BeforeAfter) -> HeadChange:
+    """The head that a person picked; the one that moved most otherwise."""
+    selected = st.session_state.get(PICK)
+    return next((item for item in both.heads if (item.layer, item.head) == selected), both.heads[0])
+
+
+def difference(both: BeforeAfter) -> None:
+    """Draw what the selected head gained and lost."""
+    head = selected_head(both)
+    before, now = both.tiles(head)
+    item = both.now.map(head.layer)
+    difference_map(
+        now,
+        before,
+        item.queries,
+        item.keys,
+        key=f"fine_tune:apart:{item.kind}",
+        link=LINK,
+        height=HIGH,
+        fact=f"Change of the weights of head {head.name} until step {both.step:,}",
+    )
+
+
+# The run bar of Fine-tune: start, stop, pause, continue, and the run's progress.
+
+
+def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
+    """Draw the buttons of the run, and its progress; `config` is what Fine-tune would start."""
+    if config is not None and run_controls.pressed(PAGE, config):
+        run_controls.start_run(
+            PAGE,
+            config,
+            lambda: jobs.fine_tune(config),
+            lambda run: select_run(run, config.task),
+            ConfigError,
+            PretrainedError,
+        )
+        st.rerun()
+    state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
+    buttons, column = st.columns([1, 2.4], vertical_alignment="center")
+    row = buttons.container(horizontal=True, gap="small")
+    run_controls.run_buttons(
+        row,
+        data.run,
+        PAGE,
+        state,
+        start="Fine-tune",
+        start_key="fine_tune:start",
+        config=config,
+        proceed=partial(run_controls.continue_run, PAGE),
+        restart_help=RESTART_HELP,
+    )
+    with column:
+        poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
+        if config is not None and config.data != own_rows(config.task):
+            rows = parse(config.task, config.data, config.seed)
+            st.caption(
+                f"The next run trains on {len(rows.learned):,} of your rows and holds out "
+                f"{len(rows.held_out):,}."
+            )
+        run_controls.anothers_note(data.run)
+        run_controls.limits_line(steps=False)
+        run_controls.show_flash(PAGE)
+
+
+def _progress(data: FineTuneData) -> None:
+    if data.is_example:
+        st.caption(
+            "This is an example run. Press Fine-tune to start your own: about 20 s for the lab's rows on one "
+            "core."
+        )
+        return
+    run_controls.show_progress(
+        data.run,
+        data.status,
+        ending=plain(data.status.message or data.status.state),
+        progress=lambda: progress(data.records, int(data.about.get("steps", 0)) or 1),
+    )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,687 @@
 """Generate: a pretrained model goes on with a text or answers one, and every new token shows where it looked."""
 
-from dashboard.views.generate.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Mapping, Sequence
+from functools import partial
+from html import escape
+from typing import Literal
+
+import numpy as np
+import streamlit as st
+from torch import Tensor
+
+from core.interpret import trace as induction_scores
+from core.interpret.trace import AttentionMap, Head, Kind, most_informative_head, to_numpy
+from core.models.decoding import Hypothesis, SearchSettings, Tree
+from core.pretrained import Pretrained, PretrainedError
+from core.pretrained.generate import score_continuation, step_probabilities
+from dashboard.draw import drawings
+from dashboard.draw.attention_view import attention_view
+from dashboard.draw.formats import duration, number, shorten
+from dashboard.draw.grids import bars
+from dashboard.draw.page_views import tree_view
+from dashboard.draw.palette import Ink, Theme, shade, text_on
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.runtime.link_values import (
+    Pair,
+    fragment,
+    read_linked,
+    read_pair,
+    write_linked,
+    write_pair,
+)
+from dashboard.runtime.page_pictures import add_script, begin_fragment
+from dashboard.runtime.threads import one_thread
+from dashboard.ui.decoding import outputs_table, sources, step_equation
+from dashboard.ui.presentation import draw_chart
+from dashboard.views.generate.compute import (
+    LIKELIEST,
+    Search,
+    StepView,
+    outputs,
+    run,
+    score_path,
+    search_probabilities,
+    step_view,
+    text_of,
+)
+from dashboard.views.generate.controls import Controls, draw_controls
+from dashboard.widgets.model_picker import choose_model, input_errors
+from dashboard.widgets.model_picker.code import model_cell
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
+from dashboard.widgets.model_picker.models import is_small
+from dashboard.widgets.panels import fact, next_page, plain, theme, title
+from dashboard.widgets.params import BOUND
+
+# What the page computes as Python.
+
+
+SEARCH = "The search for a continuation; the best output first."
+ATTENTION = "The logits and the attention of each step of one output."
+STEP = "The likeliest tokens of one step, by the model and as the search uses them."
+CHART = "The likeliest next tokens of this step"  # which is its key, too
+BARS = f"""
+import altair as alt
+import pandas as pd
+
+best = model_share.topk({LIKELIEST}).indices.tolist()
+names = token_names(model, best)
+bars = pd.DataFrame({{"token": [names[one] for one in best], "probability": model_share[best].numpy()}})
+alt.Chart(bars).mark_bar().encode(x="probability:Q", y=alt.Y("token:N", sort=None))
+"""
+
+
+def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
+    """The search, the maps of the shown output, and the shares of the shown step."""
+    controls, step = view.search.controls, view.step
+    search = f"""
+from core.models.decoding import SearchSettings
+from core.pretrained.generate import decode_text, generate, prepare_generation, score_continuation
+from core.pretrained.generate import step_probabilities, token_names
+
+settings = {source_of(controls.settings)}
+tree = generate(model, inputs, settings)
+for output in tree.hypotheses:
+    print(f"{{output.logp:.3f}} {{decode_text(model, output.tokens)}}")
+"""
+    shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
+    tokens = (
+        source_of(list(view.tokens))
+        if shown is None or not view.search.done
+        else (f"tree.hypotheses[{shown}].tokens")
+    )
+    attention = f"""
+tokens = {tokens}
+start = prepare_generation(model, inputs)
+continuation = score_continuation(model, start, tokens)  # logits (T, V)
+trace = continuation.trace.of({view.kind!r})  # a row for each new token
+weights = trace.head({head[0]}, {head[1]})  # (T, S)
+"""
+    draw = f"""
+from core.show import show
+
+show(trace, layer={head[0]}, head={head[1]}, query={step})
+"""
+    shares = f"""
+logits = continuation.logits[{step}]
+model_share = logits.softmax(-1)
+search_share = step_probabilities(model, start, settings, tokens[:{step}], logits)
+"""
+    logits = view.continuation.logits[step]
+    used = step_probabilities(
+        view.pretrained, view.search.start, controls.settings, view.tokens[:step], logits
+    )
+    results = {
+        "tokens": np.array(view.tokens),
+        "weights": view.trace.head(*head),
+        "[item.weights for item in trace.maps]": np.array(
+            [item.weights for item in view.trace.maps]
+        ),
+        "model_share": to_numpy(logits.softmax(-1)),
+        "search_share": to_numpy(used),
+    }
+    if view.search.done:
+        results |= {
+            "[output.logp for output in tree.hypotheses]": np.array(
+                [one.logp for one in hypotheses]
+            ),
+            "len(tree.candidates)": np.array(len(view.search.tree.candidates)),
+        }
+    key = f"generate:map:{view.kind}"
+    return Script(
+        (
+            model_cell(controls.ref, controls.inputs, reads=False),
+            Cell(SEARCH, search),
+            Cell(ATTENTION, attention, draw, key),
+            Cell(STEP, shares, BARS, CHART),
+        ),
+        results,
+    )
+
+
+# The page's sentences and equations, with the numbers of the search.
+
+
+Names = Mapping[int, str]
+ORDER = {2: "second", 3: "third"}
+
+
+def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
+    """The probability of a step's token, and of the next most likely."""
+    shares = logits.softmax(-1)
+    first, second = shares.topk(2).indices.tolist()
+    rank = int((shares > shares[token]).sum()) + 1
+    start = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
+    if rank == 1:
+        return f"{start}; the next most likely, “{plain(names[second])}”, has {number(float(shares[second]))}."
+    likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
+    return f"{start}, its {ordinal(rank)} choice; its first is {likeliest}."
+
+
+def ordinal(rank: int) -> str:
+    """A rank in words: second, third, 4th, 21st, …"""
+    ending = "th" if 10 < rank % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
+    return ORDER.get(rank, f"{rank:,}{ending}")
+
+
+def attention_fact(
+    item: AttentionMap, head: int, step: int, keys: Sequence[int], tokens: Sequence[int]
+) -> str:
+    """The largest weight of a head at a step, and over all steps its induction score."""
+    row = item.weights[head, step]
+    best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
+    out = (
+        f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
+        f":primary[{plain(item.keys[best])}]; uniform attention would put {number(even)}."
+    )
+    scores = None if item.kind == "cross" else induction_scores.induction_score(item, keys, tokens)
+    if scores is None:
+        return out
+    count = induction_scores.count_eligible_steps(item, keys, tokens)
+    steps = "the one step" if count == 1 else f"the {count} steps"
+    return (
+        f"{out} Over {steps} whose new token occurred before, it puts {number(scores[head])} on that earlier "
+        "token; uniform attention would put "
+        f"{number(induction_scores.uniform_induction_score(item, keys, tokens))}."
+    )
+
+
+def outputs_fact(
+    settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]
+) -> str:
+    """How the outputs of all samples, or of a beam, differ; "" for one output."""
+    if settings.strategy == "sampling" and (samples := sum(one.samples for one in hypotheses)) > 1:
+        different = (
+            "the same text" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
+        )
+        return f"{samples} samples give {different}."
+    if settings.strategy == "beam" and len(hypotheses) > 1:
+        likeliest = max(hypotheses, key=lambda one: one.logp)
+        if likeliest is hypotheses[0]:
+            return f"A beam of {settings.width} ranks the most likely of its {len(hypotheses)} outputs first."
+        return (
+            f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
+            f"more likely (log-probability {number(likeliest.logp)}, here {number(hypotheses[0].logp)}), because "
+            f"it is longer: {len(hypotheses[0])} tokens instead of {len(likeliest)}."
+        )
+    return ""
+
+
+def caption(search: Search, visible: int, note: str | None) -> str:
+    """The conditions of the numbers, and how many candidates the figure leaves out."""
+    tree, settings, room = search.tree, search.controls.settings, search.start.room
+    hidden = len(tree.candidates) - visible
+    more = f" {hidden:,} of them are not drawn." if hidden else ""
+    timed = (
+        f" in {duration(search.seconds)}, {search.length / search.seconds:,.0f} steps per second"
+        if search.seconds
+        else ""
+    )  # none where another session searched
+    short = (
+        f" The model has positions for {len(search.start.prompt.prefix_tokens) + room} tokens, "
+        f"so it writes at most {room}."
+        if room < settings.longest
+        else ""
+    )
+    return (
+        f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates scored{timed}."
+        f"{more} A number in the tree is the model's probability of the token "
+        f"after the tokens before it; dashed ones were dropped.{short}{' ' + note if note else ''}"
+    )
+
+
+def equation(settings: SearchSettings, tree: Tree, path: Sequence[int], step: int) -> str:
+    """The rule of the strategy with the picked path's own numbers, in LaTeX."""
+    total = tree.candidates[path[-1]].total
+    if settings.strategy == "beam":
+        alpha, length = settings.length_penalty, len(path)
+        return (
+            rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{number(total)}}}"
+            rf"{{{length}^{{{alpha:g}}}}} = {number(total / length**alpha)}"
+        )
+    return step_equation(settings, tree.candidates[path[step]], total, f"{{{step + 1}}}")
+
+
+# The page Generate: the continuation of a text, step by step, and the attention of each new token.
+
+
+GOING, PICKED = "generate:going", "generate:picked"
+LINKED = "at"  # the query parameter of the pair of a candidate and a step
+OUTPUTS = 8  # outputs that can be chosen
+
+STYLE = """<style>
+.lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
+.lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
+.lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
+</style>"""
+MOST = 256  # tokens of which all are shown
+LEAST = 0.005  # a weight below it is not written
+
+ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
+SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
+EARLIER_NAMES: dict[str, Kind] = {"What was said": "causal"}  # of SIDES, in older links
+KIND = "generate:kind"
+RANKS, FEW, LONG = (
+    8,
+    4,
+    40,
+)  # candidates of a step that are drawn; fewer once there are so many steps
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Generate",
+        "A model writes one token after another. See its alternatives at each step, and where each new token "
+        "attends.",
+    )
+    choice = choose_model("generate", needs=("generate",))
+    if choice is not None and choice.pretrained is not None:
+        try:
+            search = current_search(draw_controls(choice), choice.pretrained)
+            slot = st.empty()  # the progress takes the place of the results, so that nothing moves
+            _run(search, choice.pretrained, slot)
+            with slot.container():
+                # Say that the search was stopped, with a button that continues it
+                if not search.done:
+                    with st.container(horizontal=True, vertical_alignment="center"):
+                        st.markdown(f"Stopped after {search.length} tokens.")
+                        st.button(
+                            "Continue",
+                            icon=":material/play_arrow:",
+                            key="generate:go-on",
+                            on_click=_stop,
+                            args=(search, False),
+                        )
+                _results(search, choice.pretrained)
+        except (PretrainedError, ValueError) as error:
+            st.info(plain(str(error)), icon=":material/edit:")
+    next_page("generate")
+
+
+def _run(
+    search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
+) -> None:
+    """Continue the search, with its text so far and a button to stop it."""
+    parts: list[st.delta_generator.DeltaGenerator] = []
+
+    def draw(search: Search) -> None:
+        if not parts:
+            left, right = container.container().columns([0.86, 0.14])
+            parts.append(left.empty())
+            right.button(
+                "Stop",
+                icon=":material/stop:",
+                key="generate:stop",
+                on_click=_stop,
+                args=(search, True),
+                width="stretch",
+            )
+        _progress(search, pretrained, parts[0])
+
+    if not search.done:
+        with one_thread(is_small(pretrained)):
+            run(search, draw)
+        search.share()
+
+
+def _stop(search: Search, stopped: bool) -> None:
+    search.stopped = stopped
+
+
+@fragment
+def _results(search: Search, pretrained: Pretrained) -> None:
+    """Draw what a step changes, which reruns alone."""
+    begin_fragment()
+    with input_errors():
+        _outputs(search, pretrained)
+
+
+def _outputs(search: Search, pretrained: Pretrained) -> None:
+    hypotheses = outputs(search)
+    if not hypotheses:
+        return
+    texts = [text_of(search.controls.ref, one.tokens) for one in hypotheses]
+    path, step = current_path(search, hypotheses)
+    result = score_path(search.controls.ref, search.controls.inputs, search.tree.tokens(path[-1]))
+    text_container = st.container()
+    timeline(search, hypotheses, texts, path, step)
+    kinds = result.trace.kinds
+    kind = kinds[0] if len(kinds) == 1 else _kind_field(kinds)
+    view = step_view(search, pretrained, path, step, result, kind)
+    usual = most_informative_head(view.trace, view.keys, view.tokens)
+    linked, bad = read_pair("head", view.trace.shape)
+    first = linked or current_head_of(search.controls.ref, kind, view.trace.shape)
+    left, right = st.columns([0.54, 0.46], gap="medium")
+    with left:
+        layer, head = _matrix(view, *(first or usual))
+    with right:
+        _likeliest(view)
+        _heads(view, *(first or usual))
+    if first or (layer, head) != usual:
+        choose_head(search.controls.ref, kind, (layer, head))
+    write_pair("head", (layer, head) if first or (layer, head) != usual else None)
+    add_script(partial(script, view, hypotheses, (layer, head)))
+    with text_container:
+        if bad:
+            st.warning(bad)
+        st.html(step_strips(view, view.trace.map(layer), head, theme()))
+    fact(
+        f"{token_fact(result.logits[step], view.tokens[step], view.names, step)} "
+        f"{attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}"
+    )
+    _outputs_and_tree(view, hypotheses, texts)
+
+
+def _outputs_and_tree(
+    view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]
+) -> None:
+    """Draw the outputs, and the tree of all candidates."""
+    search, settings = view.search, view.search.controls.settings
+    outputs_table(hypotheses, texts, settings.strategy == "sampling")
+    with st.popover("As text", icon=":material/content_copy:"):
+        st.code(
+            text_of(search.controls.ref, view.tokens) or "nothing", language=None, wrap_lines=True
+        )
+    if sentence := outputs_fact(settings, hypotheses, texts):
+        fact(sentence)
+    ranks = RANKS if search.length <= LONG else FEW
+    spots = drawings.spots(search.tree, view.path, ranks)
+    drawn = partial(
+        drawings.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks
+    )
+    tree_view(
+        drawn,
+        partial(drawings.rows, search.tree, view.names),
+        f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
+        theme=theme(),
+        follow=st.session_state[PICKED] is not None,
+        key="generate:tree",
+        on_pick=partial(pick_candidate, tuple(view.path), search.tree),
+    )
+    st.latex(equation(settings, search.tree, view.path, view.step))
+    st.caption(plain(caption(search, len(spots), view.continuation.note)))
+    sources(settings.strategy, key="generate:source-code")
+
+
+def _progress(
+    search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
+) -> None:
+    """Draw the best output so far: its newest token with the attention, and the likeliest tokens."""
+    best = outputs(search)[0]
+    most = min(search.controls.settings.longest, search.start.room)
+    result = score_continuation(pretrained, search.start, best.tokens)
+    view = step_view(
+        search,
+        pretrained,
+        search.tree.path(best.leaf),
+        len(best) - 1,
+        result,
+        result.trace.kinds[0],
+    )
+    layer, head = most_informative_head(view.trace, view.keys, view.tokens)
+    with container.container():
+        st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
+        st.html(step_strips(view, view.trace.map(layer), head, theme()))
+        _likeliest(view)
+
+
+def _kind_field(kinds: Sequence[Kind]) -> Kind:
+    """Draw the choice between the source and the earlier output."""
+    if (linked := EARLIER_NAMES.get(st.query_params.get(KIND, ""))) is not None:
+        st.session_state[KIND] = linked
+    return st.segmented_control(
+        "Attends to",
+        kinds,
+        default=kinds[0],
+        required=True,
+        key=KIND,
+        format_func=SIDES.__getitem__,
+        label_visibility="collapsed",
+        **BOUND,
+        help="The tokens whose weights are shown: the source, or what the model wrote before.",
+    )
+
+
+def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
+    """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
+    side = "the source" if view.kind == "cross" else "the text before it"
+    few = max(len(view.tokens), len(view.keys)) <= ALIGNED
+    show: Literal["both", "matrix"] = "both" if view.kind == "cross" and few else "matrix"
+    shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
+    pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
+    picked = attention_view(
+        view.trace,
+        key=f"generate:map:{view.kind}",
+        pin=pin,
+        layer=layer,
+        head=head,
+        query=view.step,
+        show=show,
+        height=420,
+        link=f"generate:{view.kind}",
+        row_slider=slider_key(len(view.path)),
+        title=f"Where each new token attends in {side}",
+        reads="new token (row) attends to → read (column)",
+        fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens",
+    )
+    write_linked("generate", "pin", picked.pin)
+    return picked.layer, picked.head
+
+
+def _heads(view: StepView, layer: int, head: int) -> None:
+    """Draw every head, to pick one."""
+    layers, most = view.trace.shape
+    attention_view(
+        view.trace,
+        key=f"generate:grid:{view.kind}",
+        layout="grid",
+        layer=layer,
+        head=head,
+        link=f"generate:{view.kind}",
+        fact=f"{layers} layers of {most} heads",
+    )
+
+
+def _likeliest(view: StepView) -> None:
+    """Draw the likeliest tokens at the step, by the model and, where they differ, by the search."""
+    logits, settings = view.continuation.logits[view.step], view.search.controls.settings
+    model = logits.softmax(-1)
+    shares, label = {"model": model}, "drawn from" if settings.strategy == "sampling" else "allowed"
+    search = search_probabilities(view)
+    if float((search - model).abs().max()) > 1e-6:
+        shares[label] = search
+    st.markdown(f"**Most likely tokens at step {view.step + 1}**")
+    draw_chart(
+        st,
+        bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST),
+        alt="The likeliest next tokens of this step",
+    )
+    if len(shares) > 1:
+        st.caption(
+            f"Faint: the model's own probability. Full: the probability that the search uses ({label})."
+        )
+
+
+# Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint.
+
+
+def strip(
+    tokens: Sequence[str],
+    weights: Sequence[float | None],
+    theme: Theme,
+    *,
+    label: str,
+    now: int | None = None,
+    chance: float | None = None,
+) -> str:
+    """HTML of the tokens; a weight is None where no attention is possible.
+
+    `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
+    some weight are shown.
+    """
+    ink, shorten, gap = Ink.of(theme), len(tokens) > MOST, "<span>…</span>"
+    cells: list[str] = []
+    for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+        below, style = "", ""
+        if shorten and weight is not None and weight < LEAST:
+            cells += [] if cells[-1:] == [gap] else [gap]
+            continue
+        if index == now:
+            style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
+            below = "" if chance is None else number(chance)
+        elif now is not None and index > now:
+            style = "opacity:.7"
+        elif weight is not None:
+            ground = shade(weight, theme)
+            style = f"background:{ground};color:{text_on(ground, theme)}"
+            below = number(weight) if weight >= LEAST else ""
+        cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
+    return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
+
+
+def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
+    """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
+    weights = item.weights[head, view.step].tolist()
+    generated = tuple(view.names[token] for token in view.tokens)
+    sink = item.keys[-1:] if view.continuation.sink else ()
+    chance = float(view.continuation.logits[view.step].softmax(-1)[view.tokens[view.step]])
+    label = f"Where head {item.layer_name}·H{head} attends to write {generated[view.step]}"
+    if view.kind == "cross":
+        read = strip(item.keys, weights, theme, label=label)
+        start = tuple(view.names[token] for token in view.search.start.prompt.prefix_tokens[1:])
+        answer = strip(
+            (*start, *generated),
+            [None] * (len(start) + len(generated)),
+            theme,
+            label="The output",
+            now=len(start) + view.step,
+            chance=chance,
+        )
+        return f"{STYLE}{read}<div style='height:8px'></div>{answer}"
+    first = len(view.search.start.prompt.prefix_tokens)
+    line = (*sink, *item.keys[:first], *generated)
+    shares: list[float | None] = [
+        *weights[len(weights) - len(sink) :],
+        *weights[: first + view.step],
+    ]
+    shares += [None] * (len(line) - len(shares))
+    return STYLE + strip(
+        line, shares, theme, label=label, now=len(sink) + first + view.step, chance=chance
+    )
+
+
+# The session's search, and the picked output and step, which tree, timeline and link share.
+
+
+def current_search(controls: Controls, pretrained: Pretrained) -> Search:
+    """The session's search for these controls: the running one, or a new one with nothing picked in it.
+
+    PretrainedError when the model cannot continue these inputs.
+    """
+    search: Search | None = st.session_state.get(GOING)
+    if search is None or search.controls != controls:
+        search = Search.of(
+            controls, pretrained, read=search is not None
+        )  # a link's pick belongs to the first search
+        st.session_state[GOING], st.session_state[PICKED] = search, None
+    return search
+
+
+def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
+    """The picked path and its step, first read from the link, then written into it."""
+    if not search.read:
+        st.session_state[PICKED], bad = read_pair(
+            LINKED, (len(search.tree.candidates), search.length)
+        )
+        if bad:
+            st.warning(bad)
+    search.read = True
+    write_pair(LINKED, st.session_state[PICKED])
+    return picked_path(search.tree, hypotheses, st.session_state[PICKED])
+
+
+def picked_path(
+    tree: Tree, hypotheses: Sequence[Hypothesis], pick: Pair | None
+) -> tuple[list[int], int]:
+    """The best output through the picked candidate, or the path to it if it was dropped; and the picked step.
+
+    With nothing picked the first step of the best output.
+    """
+    if pick is None:
+        return tree.path(hypotheses[0].leaf), 0
+    paths = (tree.path(one.leaf) for one in hypotheses)
+    path = next((path for path in paths if pick[0] in path), None) or tree.path(pick[0])
+    return path, min(pick[1], len(path) - 1)
+
+
+def pick_candidate(path: Sequence[int], tree: Tree) -> None:
+    """Pick the step of the pressed candidate, on the current path if that contains it, else on its own."""
+    candidate = st.session_state["generate:tree"].get("pick")
+    if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
+        leaf = path[-1] if candidate in path else candidate
+        st.session_state[PICKED] = leaf, tree.candidates[candidate].step
+
+
+def timeline(
+    search: Search,
+    hypotheses: Sequence[Hypothesis],
+    texts: Sequence[str],
+    path: Sequence[int],
+    step: int,
+) -> None:
+    """Draw the choice of an output, where there are several, and a slider over its tokens."""
+    slider = st.container()
+    if len(hypotheses) > 1:
+        which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
+        labels = {
+            one.leaf: shorten(text) or "nothing"
+            for one, text in zip(hypotheses[:OUTPUTS], texts, strict=False)
+        }
+        labels.setdefault(path[-1], "Another path")
+        st.session_state["generate:output"] = path[-1]
+        which.selectbox(
+            "Output",
+            list(labels),
+            key="generate:output",
+            label_visibility="collapsed",
+            help="The output whose tokens are shown.",
+            on_change=_pick_output,
+            args=(search.tree, hypotheses[0].leaf),
+            format_func=lambda leaf: labels[leaf],
+        )
+    if len(path) > 1:
+        name = slider_key(len(path))
+        st.session_state[name] = step + 1
+        slider.slider(
+            "Step",
+            1,
+            len(path),
+            key=name,
+            on_change=_pick_step,
+            args=(name, path[-1]),
+            format="step %d",
+            label_visibility="collapsed",
+            help="The token of the output that is shown.",
+        )
+
+
+def slider_key(steps: int) -> str:
+    """The key of the slider over so many tokens."""
+    return f"generate:step:{steps}"
+
+
+def _pick_step(name: str, leaf: int) -> None:
+    st.session_state[PICKED] = leaf, st.session_state[name] - 1
+
+
+def _pick_output(tree: Tree, first: int) -> None:
+    """Pick the step at which the chosen output parts from the best."""
+    leaf, best = st.session_state["generate:output"], set(tree.path(first))
+    own = [step for step, candidate in enumerate(tree.path(leaf)) if candidate not in best]
+    st.session_state[PICKED] = leaf, own[0] if own else 0
+
+
+if __name__ == "__main__":
+    page()

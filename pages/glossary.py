@@ -1,5 +1,75 @@
 """Glossary: the words of the field that the pages use."""
 
-from dashboard.views.glossary.page import page
+from __future__ import annotations
 
-page()
+import streamlit as st
+
+from dashboard.draw.formats import plain
+from dashboard.draw.glossary import TERMS, Term
+from dashboard.navigation import STEPS
+from dashboard.ui.presentation import room
+from dashboard.widgets.panels import next_page, title
+from dashboard.widgets.params import BOUND
+
+# The page: a field to find a word, and under it every term with a link to a page that shows it.
+
+
+STEP_OF = {step.key: step for step in STEPS}
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Glossary",
+        f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.",
+    )
+    typed = (
+        st.text_input(
+            "Find a term",
+            key="glossary:find",
+            width=room(320),
+            live=True,
+            placeholder="softmax",
+            **BOUND,
+            help="Shows the terms whose name or explanation contains this text.",
+        )
+        or ""
+    )
+    terms = matching(typed)
+    if not terms:
+        st.info(
+            f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
+            icon=":material/search:",
+        )
+    for term in terms:
+        draw_term(term)
+    next_page("glossary")
+
+
+def matching(typed: str) -> list[Term]:
+    """The terms that contain a text, by name; those whose name contains it come first."""
+    text = typed.strip().lower()
+    terms = [term for term in TERMS if text in f"{term.name} {term.text}".lower()]
+    return sorted(
+        terms, key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("["))
+    )
+
+
+def draw_term(term: Term) -> None:
+    """Draw a term, its explanation and the link to its page."""
+    step = STEP_OF[term.page]
+    with st.container(
+        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small"
+    ):
+        st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
+        st.page_link(
+            step.path,
+            label=step.title,
+            icon=step.icon,
+            width="content",
+            help=f"Open {step.title}, where {plain(term.name)} can be seen.",
+        )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,1019 @@
 """When it decides: every layer read as if it were the last, and who wrote the answer."""
 
-from dashboard.views.lens.page import page
+from __future__ import annotations
 
-page()
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from core.interpret import attribution, lens
+from core.interpret.attribution import PASSES, Attribution, Part
+from core.interpret.trace import AttentionMap, Kind, to_numpy
+from dashboard.draw import vega
+from dashboard.draw.formats import distinct, latex, number, percent, signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.draw.vega import (
+    PICKED,
+    Spec,
+    axis_style,
+    figure,
+    layer,
+    picking_grid,
+    series_encoding,
+)
+from dashboard.runtime.link_values import read_linked, write_pair
+from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.heads import weight_link
+from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
+from dashboard.ui.tables import table
+from dashboard.views.lens import compute
+from dashboard.views.lens.compute import EMBEDDING, WINDOW, Decision, layer_names, maps_of_layer
+from dashboard.views.lens.controls import (
+    Controls,
+    draw_controls,
+    draw_layer,
+    draw_tokens,
+    layer_key,
+)
+from dashboard.widgets.guide import Move, picture, try_this
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.widgets.model_picker.code import model_cell, question_code
+from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head, head_field
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+
+# The page's Vega-Lite figures: the likeliest token after each layer, curves along the layers, and parts of a logit.
+
+
+TALL, WIDE = 26, 46  # pixels of a cell of the grid
+NAMES = 72  # pixels of the names of the states
+SIGNS = 8  # of a token in a cell
+HIGH = 190
+DARK_CELL = 0.45  # a probability from which a cell's text is light
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A value after each layer, in order; `texts` are the values as written."""
+
+    name: str
+    values: Sequence[float]
+
+
+def token_grid(
+    rows: Sequence[Spec],
+    states: Sequence[str],
+    tokens: Sequence[str],
+    picked: tuple[str, int],
+    theme: Theme,
+    late: bool = False,
+) -> Spec:
+    """States × positions: the likeliest token in each cell, in ink by its probability; a click picks a cell.
+
+    Each row holds state, column, index (its position in the text), token, p, text and top, which the tooltip shows.
+    With `late` the names of the states stand at the end, which is in sight first where the figure scrolls.
+    """
+    ink, columns = Ink.of(theme), distinct(tokens)
+    across = {
+        "field": "column",
+        "type": "ordinal",
+        "sort": columns,
+        "title": None,
+        "scale": {"domain": columns, "paddingInner": 0.04},
+        "axis": {
+            **axis_style(ink),
+            "orient": "top",
+            "labelAngle": 0,
+            "labelLimit": WIDE,
+            "labelFlush": False,
+            "labelOverlap": False,
+        },
+    }
+    at = {
+        "x": across,
+        "y": {
+            "field": "state",
+            "type": "ordinal",
+            "sort": list(states),
+            "title": None,
+            "scale": {"domain": list(states), "paddingInner": 0.06},
+            "axis": {**axis_style(ink), "orient": "right" if late else "left", "minExtent": NAMES},
+        },
+    }
+    colour = {
+        "field": "p",
+        "type": "quantitative",
+        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
+        "legend": None,
+    }  # which would scroll with the cells
+    tips = [
+        {"field": name, "title": title}
+        for name, title in (
+            ("state", "after"),
+            ("token", "position"),
+            ("text", "likeliest"),
+            ("top", "others"),
+        )
+    ]
+    cells = [
+        row | {"column": columns[row["column"]], "short": shorten(row["word"])} for row in rows
+    ]
+    written = {
+        "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
+        "value": ink.text,
+    }
+    layers = [
+        layer(
+            "rect", cells, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None
+        ),
+        layer(
+            "text",
+            cells,
+            {**at, "text": {"field": "short"}, "color": written},
+            fontSize=11,
+            tooltip=False,
+        ),
+    ]
+    return picking_grid(
+        layers,
+        {"state": picked[0], "column": columns[picked[1]]},
+        at,
+        ink,
+        TALL,
+        ["state", "index"],
+    )
+
+
+def shorten(token: str) -> str:
+    """The beginning of a token that is too long for a cell."""
+    return token if len(token) <= SIGNS else f"{token[: SIGNS - 1]}…"
+
+
+def scale_legend(theme: Theme) -> str:
+    """The scale of the grid as HTML: 0, the colours, 1."""
+    stops = ",".join(colour_scale(theme))
+    return (
+        f'0 <span style="display:inline-block;width:96px;height:8px;background:linear-gradient(90deg,{stops})">'
+        "</span> 1"
+    )
+
+
+def colours(curves: int, theme: Theme) -> list[str]:
+    """The accent for the answer, then the categories."""
+    return [Ink.of(theme).pick, *CATEGORIES[theme][: max(0, curves - 1)]]
+
+
+def along_layers(
+    curves: Sequence[Curve],
+    states: Sequence[str],
+    theme: Theme,
+    *,
+    rank: bool = False,
+    high: float | None = None,
+    picked: str | None = None,
+) -> Spec:
+    """A curve a token over the states; ranks on a log scale with 1 on top, else from 0 to `high`."""
+    ink, names = Ink.of(theme), [curve.name for curve in curves]
+    rows = [
+        {
+            "state": state,
+            "y": value,
+            "name": curve.name,
+            "text": f"{value:,.0f}" if rank else number(value),
+        }
+        for curve in curves
+        for state, value in zip(states, curve.values, strict=True)
+    ]
+    top = max(max(curve.values) for curve in curves) if high is None else high
+    scale = (
+        {"type": "log", "domain": [1, max(10, 10 ** math.ceil(math.log10(top)))], "reverse": True}
+        if rank
+        else {"domain": [0, (top or 1) * 1.04]}
+    )
+    axis = {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4}
+    at = {
+        "x": {
+            "field": "state",
+            "type": "ordinal",
+            "sort": list(states),
+            "title": None,
+            "scale": {"padding": 0.3},
+            "axis": {**axis_style(ink), "labelAngle": 0, "labelOverlap": True},
+        },
+        "y": {
+            "field": "y",
+            "type": "quantitative",
+            "title": None,
+            "scale": scale,
+            "axis": axis
+            | ({"format": ",d", "values": [10**power for power in range(8)]} if rank else {}),
+        },
+        "color": series_encoding("name", names, colours(len(curves), theme)),
+    }
+    tips = [
+        {"field": "state", "title": "after"},
+        {"field": "name", "title": "token"},
+        {"field": "text", "title": "rank" if rank else "value"},
+    ]
+    layers = (
+        [layer("rule", [{"state": picked}], {"x": at["x"]}, color=ink.hairline, strokeWidth=2)]
+        if picked
+        else []
+    )
+    drawn = figure(
+        [
+            *layers,
+            layer("line", rows, at, strokeWidth=2),
+            layer("point", rows, {**at, "tooltip": tips}, filled=True, size=50, opacity=1),
+        ],
+        HIGH,
+    )
+    beside = [
+        (name, colour, [1, 0])
+        for name, colour in zip(names, colours(len(names), theme), strict=True)
+    ]
+    return drawn | vega.names(beside if len(names) > 1 else [])
+
+
+def charts_legend(names: Sequence[str], theme: Theme) -> str:
+    """The names of curves as HTML, each after a piece of its line."""
+    return " ".join(
+        f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
+        f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{name}</span>'
+        for name, colour in zip(names, colours(len(names), theme), strict=True)
+    )
+
+
+def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
+    """A signed bar a part, in the order of the model, with its number."""
+    ink, stops = Ink.of(theme), SIGNED[theme]
+    low, high = min(0.0, *parts.values()), max(0.0, *parts.values())
+    room = 0.16 * (high - low or 1.0)
+    rows = [
+        {"part": part, "y": value, "text": signed(value), "end": max(value, 0.0)}
+        for part, value in parts.items()
+    ]
+    y = {
+        "field": "part",
+        "type": "nominal",
+        "sort": list(parts),
+        "title": None,
+        "axis": {
+            **axis_style(ink),
+            "labelColor": ink.text,
+            "labelFontSize": 13,
+            "labelLimit": 190,
+            "grid": False,
+        },
+    }
+    x = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "axis": None,
+        "scale": {"domain": [low - 0.05 * room, high + room]},
+    }
+    colour = {"condition": {"test": "datum.y < 0", "value": stops[1]}, "value": stops[-3]}
+    tips = [{"field": "part"}, {"field": "text", "title": "adds"}]
+    return figure(
+        [
+            layer("bar", rows, {"y": y, "x": x, "color": colour, "tooltip": tips}, cornerRadius=2),
+            layer(
+                "text",
+                rows,
+                {"y": y, "x": {**x, "field": "end"}, "text": {"field": "text"}},
+                align="left",
+                dx=4,
+                fontSize=12,
+                color=ink.quiet,
+            ),
+        ],
+        {"step": 26},
+    )
+
+
+# Where the heads of a layer look from the position that answers.
+
+
+def attention(controls: Controls, state: str, only: tuple[str, int] | None = None) -> None:
+    """Draw what each head of a layer attends to most; `only` is one head, as (kind, head)."""
+    maps = [item for item in maps_of_layer(controls, state) if only is None or item.kind == only[0]]
+    if not maps:
+        caption(f"{plain(state)} has no attention.")
+        return
+    token = plain(controls.line.tokens[controls.position])
+    name = (
+        state
+        if only is None
+        else f"{layer_names(controls)[maps[0].kind, maps[0].layer]}·H{only[1]}"
+    )
+    paragraph(f"**Where {plain(name)} attends to from {token}**")
+    rows = [
+        (item, head)
+        for item in maps
+        for head in range(len(item.weights))
+        if only is None or head == only[1]
+    ]
+    rows.sort(key=lambda row: -float(_weights(controls, *row).max()))
+    several = len({item.kind for item in maps}) > 1
+    table(
+        ["head", *(["attention"] if several else []), "attends most to", "weight"],
+        [_row(controls, item, head, several) for item, head in rows],
+        caption=f"The heads of {state}",
+        left=3 if several else 2,
+        markers=False,
+    )
+    item, head = rows[0]
+    weight_link(
+        controls.choice,
+        item.kind,
+        (item.layer, head),
+        (controls.position, int(_weights(controls, item, head).argmax())),
+    )
+
+
+def _weights(controls: Controls, item: AttentionMap, head: int):
+    return item.weights[head, controls.position]
+
+
+def _row(controls: Controls, item: AttentionMap, head: int, several: bool) -> list[str]:
+    weights = _weights(controls, item, head)
+    key = int(weights.argmax())
+    return [
+        f"{item.layer_name}·H{head}",
+        *([KINDS[item.kind].lower()] if several else []),
+        f"{item.keys[key]} ({key})",
+        number(float(weights[key])),
+    ]
+
+
+# What the page computes as Python.
+
+
+ASK = "The answer of the whole model at one position."
+LENS = (
+    "Every layer read as if it were the last: the likeliest tokens after each, at every position."
+)
+ALONG = "The answer and other tokens through the layers, and the layer from which the answer stays the likeliest."
+PARTS = "The logit as a sum of what each part of the model wrote, the largest first."
+
+
+def when_script(controls: Controls, decision: Decision, words: Mapping[int, str]) -> Script:
+    """The logit lens, and the probability and the rank of some tokens after each layer."""
+    lens, along = decision.lens, decision.trajectories
+    window = f", {lens.start}, {lens.start + WINDOW}" if len(controls.line) > WINDOW else ""
+    grid = f"""
+from core.interpret.lens import first_likeliest, follow_tokens, read_lens
+
+lens = read_lens(baseline{window})  # states (N, T, C) after the embedding and each layer
+likeliest = lens.top[:, :, 0]  # (N, T) token ids
+probabilities = lens.probabilities[:, :, 0]
+"""
+    names = [words[token] for token in decision.tokens]
+    tokens = {
+        name if names.count(name) == 1 else f"{name} #{token}": token
+        for name, token in zip(names, decision.tokens, strict=True)
+    }
+    follow = f"""
+tokens = {source_of(tokens)}
+along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
+first, stays = first_likeliest(along)  # states: 0 is the embedding
+print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
+"""
+    cells = (
+        model_cell(controls.ref, controls.question.inputs),
+        _ask(controls),
+        Cell(LENS, grid, _GRID, "lens:grid"),
+        Cell(ALONG, follow, _CURVES, "lens:probability"),
+    )
+    return Script(
+        cells,
+        {
+            "lens.top": to_numpy(lens.top),
+            "lens.probabilities": to_numpy(lens.probabilities),
+            "lens.entropy": to_numpy(lens.entropy),
+            "along.probabilities": to_numpy(along.probabilities),
+            "along.ranks": to_numpy(along.ranks),
+            "[-1 if one is None else one for one in (first, stays)]": np.array(
+                [-1 if one is None else one for one in (decision.first, decision.stays)]
+            ),
+        },
+    )
+
+
+def who_script(controls: Controls, attribution: Attribution) -> Script:
+    """The parts of the answer's logit, or of its difference from another."""
+    contrast = "" if controls.contrast is None else f", {controls.contrast}"
+    parts = f"""
+from core.interpret.attribution import attribute_logit
+
+attribution = attribute_logit(baseline, baseline.id{contrast})
+parts = sorted(attribution.parts, key=lambda part: -abs(part.value))
+for part in parts[:10]:
+    print(f"{{part.value:+.3f}} {{part.role}} {{part.key or part.name}} {{'' if part.head is None else part.head}}")
+print("sum of the parts:", attribution.total, "logit:", attribution.logit)
+"""
+    ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
+    cells = (
+        model_cell(controls.ref, controls.question.inputs),
+        _ask(controls),
+        Cell(PARTS, parts, _PARTS_CHART, "lens:parts"),
+    )
+    return Script(
+        cells,
+        {
+            "[part.value for part in parts]": np.array([part.value for part in ranked]),
+            "attribution.total": np.array(attribution.total),
+            "attribution.logit": np.array(attribution.logit),
+        },
+    )
+
+
+def _ask(controls: Controls) -> Cell:
+    code = f"""
+from core.interpret.evidence import Question, ask
+
+baseline = ask(model, {question_code(controls.question)})
+print(baseline.word, baseline.value)
+"""
+    return Cell(ASK, code)
+
+
+_GRID = """
+import altair as alt
+import pandas as pd
+
+from core.pretrained.generate import token_names
+
+words = token_names(model, likeliest.flatten().tolist())
+cells = [{"state": state, "position": lens.start + at, "token": words[one], "probability": float(probability)}
+         for state, row in enumerate(zip(likeliest.tolist(), probabilities))
+         for at, (one, probability) in enumerate(zip(*row))]
+base = alt.Chart(pd.DataFrame(cells)).encode(x="position:O", y=alt.Y("state:O", sort="descending"))
+base.mark_rect().encode(color="probability:Q") + base.mark_text(size=9).encode(text="token:N")
+"""
+_CURVES = """
+curves = pd.DataFrame(along.probabilities.numpy(), columns=list(tokens)).rename_axis("state").reset_index()
+alt.Chart(curves.melt("state", var_name="token", value_name="probability")).mark_line().encode(
+    x="state:Q", y="probability:Q", color="token:N")
+"""
+_PARTS_CHART = """
+import altair as alt
+import pandas as pd
+
+heads = pd.DataFrame([{"layer": str(part.key), "head": part.head, "adds": part.value}
+                      for part in parts if part.role == "head"])
+alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
+"""
+
+
+# Sentences and figures of the page.
+
+
+def after(state: str) -> str:
+    """A state of the residual stream in a sentence."""
+    return "the embedding" if state == EMBEDDING else state
+
+
+def decided(controls: Controls, decision: Decision, words: Mapping[int, str]) -> str:
+    """From which layer on the answer is the likeliest, its probability there, and what led before."""
+    answer, states = plain(words[decision.tokens[0]]), decision.states
+    probabilities, ranks = (
+        values[:, 0].tolist()
+        for values in (decision.trajectories.probabilities, decision.trajectories.ranks)
+    )
+    start = f"At **{plain(controls.line.tokens[controls.position])}**, :primary[**{answer}**] "
+    if decision.stays is None:
+        best = ranks.index(min(ranks))
+        return (
+            f"{start}is not the likeliest at the end: its rank is **{ranks[-1]:,}**, with a probability of "
+            f"**{number(probabilities[-1])}**. It comes closest after **{after(states[best])}**, as number "
+            f"{ranks[best]:,}."
+        )
+    at = decision.stays
+    text = (
+        f"{start}is the likeliest from **{after(states[at])}** on, with a probability of "
+        f"**{number(probabilities[at])}**"
+    )
+    text += (
+        "." if at == len(states) - 1 else f" there and **{number(probabilities[-1])}** at the end."
+    )
+    if at and decision.first is not None:
+        before = plain(
+            words[int(decision.lens.top[at - 1, controls.position - decision.lens.start, 0])]
+        )
+        text += (
+            f" After {after(states[at - 1])} it was number {ranks[at - 1]:,}, with "
+            f"{number(probabilities[at - 1])}, and **{before}** led."
+        )
+        if decision.first < at:
+            text += f" It led once before, after {after(states[decision.first])}."
+    return text
+
+
+def rows_of(decision: Decision, words: Mapping[int, str], position: int) -> list[list[str]]:
+    """The table of the layers at the picked position."""
+    lens, along = decision.lens, decision.trajectories
+    position -= lens.start
+    return [
+        [
+            state,
+            words[int(lens.top[row, position, 0])],
+            number(float(lens.probabilities[row, position, 0])),
+            number(float(along.probabilities[row, 0])),
+            f"{int(along.ranks[row, 0]):,}",
+            number(float(lens.entropy[row, position])),
+        ]
+        for row, state in enumerate(decision.states)
+    ]
+
+
+def wrote(
+    controls: Controls,
+    attribution: Attribution,
+    parts: Sequence[tuple[str, Part]],
+    answer: str,
+    other: str | None,
+) -> str:
+    """The largest part, the largest head, and the sum beside the logit."""
+    what = (
+        f"The logit of :primary[**{plain(answer)}**] at **{plain(controls.line.tokens[controls.position])}**"
+        + (f" minus that of **{plain(other)}**" if other is not None else "")
+    )
+    name, first = parts[0]
+    heads = [(name, part) for name, part in parts if part.role == "head"]
+    text = f"{what} is **{number(attribution.logit)}**. Most is written by **{name}**, **{signed(first.value)}**"
+    if heads and heads[0][1] is not first:
+        text += f"; among the heads, by **{heads[0][0]}**, **{signed(heads[0][1].value)}**"
+    return (
+        f"{text}. Sum of all {len(parts)} parts = **{number(attribution.total)}**, logit = "
+        f"**{number(attribution.logit)}**."
+    )
+
+
+def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
+    """How much of what is written towards the logit comes from heads and from few of them."""
+    sizes = [abs(part.value) for _, part in parts]
+    heads = sorted((abs(part.value) for _, part in parts if part.role == "head"), reverse=True)
+    if not heads or not sum(sizes):
+        return ""
+    most = next(
+        count for count in range(1, len(heads) + 1) if sum(heads[:count]) >= 0.8 * sum(heads)
+    )
+    return (
+        f"Heads write {percent(sum(heads) / sum(sizes))} of all that is added or taken away; {most} of the "
+        f"{len(heads)} heads write 80\u00a0% of that."
+    )
+
+
+def equation(attribution: Attribution) -> str:
+    """The sum of the parts by what they are, with its numbers, as LaTeX."""
+    sums: dict[str, float] = {}
+    for part in attribution.parts:
+        name = ROLES.get(part.role, "biases")
+        sums[name] = sums.get(name, 0.0) + part.value
+    terms = [
+        (rf"\underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}", sums[name])
+        for name in ORDER
+        if name in sums
+    ]
+    written = " ".join(
+        f"{'+' if value >= 0 else '-'} {term}" for term, value in terms
+    ).removeprefix("+ ")
+    return rf"\mathrm{{logit}} = {written} = {latex(attribution.total)}"
+
+
+ROLES = {
+    "embedding": "embeddings",
+    "head": "heads",
+    "mixer": "mixers",
+    "feed-forward": "feed-forward",
+}
+ORDER = (*ROLES.values(), "biases")
+TEXT_LENS = r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)"
+
+
+def conditions(controls: Controls) -> str:
+    """The conditions under which the numbers hold."""
+    text = f"{plain(controls.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout."
+    if controls.reading.target is not None:
+        text += " The layers are those of the decoder."
+    if controls.view == "who":
+        held = (
+            "the scales of the norms, and the gates of the activation before the unembedding,"
+            if controls.baseline.answer.kind == "mask"
+            else "the scales of the norms"
+        )
+        return text + (
+            f" Direct logit attribution: {held} are held at their values. What a part does by way of later "
+            "layers counts as theirs."
+        )
+    return (
+        text
+        + " The last layer is the model’s own output; earlier layers were not trained to be read so."
+    )
+
+
+MOVES = (
+    Move(
+        "A passage without a repeat",
+        {
+            "inside:model": "induction",
+            "inside:language": "induction",
+            "lens:view": "when",
+            "inside:text": "the old king walked to the dark river . the young dog",
+        },
+        "Nothing can be copied here, so no layer is sure: compare the entropy of the last layer with that of a "
+        "passage that repeats.",
+    ),
+    Move(
+        "A translation",
+        {
+            "inside:model": "numbers",
+            "inside:language": "numbers",
+            "lens:view": "when",
+            "inside:text": "nine thousand three hundred and twelve",
+        },
+        "The layers are those of the decoder. Press a cell of another column to see where another word is decided.",
+    ),
+    Move(
+        "Who copies?",
+        {
+            "inside:model": "induction",
+            "inside:language": "induction",
+            "lens:view": "who",
+            "inside:text": "the old king walked to the dark river . the old king walked to the dark",
+        },
+        "The heads of the last layer write the word that they attend to: press one in the picture to see where it "
+        "looks.",
+    ),
+)
+
+
+# The view When it decides: the lens at every position, and tokens along the layers at one.
+
+
+GRID = "lens:grid"
+# A long text scrolls in its own box, whose cells keep the width that a token needs: from the end that is picked.
+STYLE = """<style>
+.st-key-lens-cells {{ overflow-x: auto; direction: {direction} }}
+.st-key-lens-cells > div {{ min-width: {width}px; direction: ltr }}
+</style>"""
+MARGIN = 80  # pixels for the names of the layers
+
+
+def section(controls: Controls) -> None:
+    """Draw the view."""
+    key = compute.lens_key(controls)
+    with st.spinner("Running the model"):
+        parts = range(compute.parts_of(key))
+    read = measure_with_progress(
+        compute.LENS, key, parts, partial(compute.read_lens_part, key), "parts", UNASKED
+    )
+    if len(read) < len(parts):
+        return
+    lens = compute.lens_of(key)
+    fact_place = st.container()
+    grid_place = st.container()
+    with st.container(horizontal=True, vertical_alignment="top"):
+        tokens = draw_tokens(controls, compute.leaders(controls, lens))
+        name = draw_layer(controls, list(compute.state_names(lens))[1:])
+    decision = compute.decide(controls, lens, tokens)
+    words = compute.words_of(controls.ref, [*decision.tokens, *lens.top.flatten().tolist()])
+    state = name or decision.states[max(1, decision.decisive)]
+    add_script(partial(when_script, controls, decision, words))
+    with fact_place:
+        fact(decided(controls, decision, words))
+    with grid_place:
+        _grid(controls, decision, words, state)
+    _curves(controls, decision, words, state)
+    details(
+        "The layers at this position, as a table",
+        lambda: table(
+            ["after", "likeliest", "its probability", "the answer’s", "rank", "entropy, bits"],
+            rows_of(decision, words, controls.position),
+            caption="The lens at the picked position",
+            left=2,
+            markers=False,
+        ),
+        "lens:rows",
+    )
+    attention(controls, state)
+    st.latex(TEXT_LENS)
+
+
+def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
+    start, length = decision.lens.start, decision.lens.top.shape[1]
+    tokens, position = controls.line.tokens[start : start + length], controls.position - start
+    rows = [
+        _cell(decision, words, row, index, token)
+        for row in range(len(decision.states))
+        for index, token in enumerate(tokens)
+    ]
+    chart_title(
+        "The likeliest token after each layer, in the colour of its probability",
+        legend=scale_legend(theme()),
+    )
+    caption("A row is a layer, a column a token that was read.")
+    if length < len(controls.line):
+        caption(
+            f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers."
+        )
+    late = position >= length / 2
+    st.html(STYLE.format(width=WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
+    with st.container(key="lens:cells"):
+        draw_chart(
+            st,
+            token_grid(rows, decision.states, tokens, (state, position), theme(), late),
+            key=GRID,
+            on_select=lambda: _pick(controls),
+            selection_mode=[PICKED],
+            alt="The likeliest token after each layer, at each position",
+        )
+
+
+def _cell(decision: Decision, words: dict[int, str], row: int, index: int, token: str) -> Spec:
+    lens = decision.lens
+    top = [
+        (words[one], p)
+        for one, p in zip(
+            lens.top[row, index].tolist(), lens.probabilities[row, index].tolist(), strict=True
+        )
+    ]
+    texts = [f"{word} {number(p)}" for word, p in top]
+    return {
+        "state": decision.states[row],
+        "column": index,
+        "index": lens.start + index,
+        "token": token,
+        "word": top[0][0],
+        "p": top[0][1],
+        "text": texts[0],
+        "top": ", ".join(texts[1:]),
+    }
+
+
+def _pick(controls: Controls) -> None:
+    """The pressed cell's position becomes the one that answers, its layer the one whose attention is shown."""
+    if point := pressed_point(GRID):
+        st.session_state[controls.position_key] = int(point["index"])
+        if point["state"] != compute.EMBEDDING:
+            st.session_state[layer_key(controls.ref)] = point["state"]
+
+
+def _curves(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
+    """Draw probability, rank and entropy along the layers."""
+    names = distinct([words[token] for token in decision.tokens])
+    along, states = decision.trajectories, decision.states
+    entropy = decision.lens.entropy[:, controls.position - decision.lens.start].tolist()
+    left, middle, right = st.columns(3, gap="medium")
+    legend = charts_legend([plain(name) for name in names], theme())
+    with left:
+        chart_title("Probability", legend=legend)
+        draw_chart(
+            st,
+            along_layers(
+                [
+                    Curve(name, along.probabilities[:, one].tolist())
+                    for one, name in enumerate(names)
+                ],
+                states,
+                theme(),
+                high=1.0,
+                picked=state,
+            ),
+            key="lens:probability",
+            alt="Probability of the answers after each layer",
+        )
+    with middle:
+        chart_title("Rank, 1 is the likeliest")
+        draw_chart(
+            st,
+            along_layers(
+                [Curve(name, along.ranks[:, one].tolist()) for one, name in enumerate(names)],
+                states,
+                theme(),
+                rank=True,
+                picked=state,
+            ),
+            key="lens:rank",
+            alt="Rank of the answers after each layer",
+        )
+    with right:
+        chart_title("Entropy of all tokens, bits")
+        draw_chart(
+            st,
+            along_layers([Curve("entropy", entropy)], states, theme(), picked=state),
+            key="lens:entropy",
+            alt="Entropy of all tokens after each layer, in bits",
+        )
+
+
+# The view Who wrote it: the answer's logit as a sum of what each part wrote.
+
+
+WHO_GRID = "lens:parts"
+INNER = "FF"  # the column after the heads
+Head = tuple[Kind, int, int]
+
+
+def who_section(controls: Controls) -> None:
+    """Draw the view; PretrainedError where the logit is no such sum."""
+    key = compute.attribution_key(controls)
+    passes = measure_with_progress(
+        compute.ATTRIBUTED, key, range(PASSES), compute.attributor(key), "passes", UNASKED
+    )
+    attribution = passes.get(PASSES - 1)
+    if attribution is None:
+        return
+    add_script(partial(who_script, controls, attribution))
+    parts = compute.named_parts(controls, attribution)
+    ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
+    words = list(compute.words_of(controls.ref, ids).values())
+    fact(wrote(controls, attribution, parts, words[0], words[1] if len(words) > 1 else None))
+    picked = _picked(controls, attribution)
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        has_inner = any(part.role == "feed-forward" for _, part in parts)
+        paragraph(
+            f"**What each head adds{', and the feed-forward network (FF) of a layer' if has_inner else ''}**"
+        )
+        _head_field(controls, attribution, picked)
+        _who_grid(controls, attribution, picked)
+        caption(share_of_heads(parts))
+    groups = compute.grouped(controls, attribution)
+    with right:
+        paragraph("**The sum, in the order of the model**")
+        draw_chart(
+            st,
+            part_bars(groups, theme()),
+            key="lens:bars",
+            alt="What each kind of part adds to the logit",
+        )
+    rows = [[name, signed(part.value)] for name, part in parts]
+    details(
+        f"All {len(rows)} parts, the largest first",
+        partial(table, ["part", "adds"], rows, caption="Parts of the logit", markers=False),
+        "lens:ranked",
+    )
+    if picked is not None:
+        kind, layer, head = picked
+        name = controls.reading.trace.of(kind).map(layer).layer_name
+        attention(controls, name, (kind, head))
+    st.latex(equation(attribution))
+
+
+def _picked(controls: Controls, attribution: Attribution) -> Head | None:
+    """The head of the link, else the one that was picked on another page, else the one with the largest part."""
+    values = {
+        (*part.key, part.head): part.value
+        for part in attribution.parts
+        if part.role == "head" and part.key is not None and part.head is not None
+    }
+    keys = list(layer_names(controls))
+    linked = read_linked(
+        "lens", "head", (len(keys), max((head for *_, head in values), default=0) + 1), controls.ref
+    )
+    if linked is not None and (*keys[linked[0]], linked[1]) in values:
+        return *keys[linked[0]], linked[1]
+    chosen = current_head(controls.ref)
+    if chosen is not None and (chosen[0], *chosen[1]) in values:
+        return chosen[0], *chosen[1]
+    return max(values, key=lambda head: abs(values[head]), default=None)
+
+
+def _who_grid(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
+    """Draw layers × heads and the feed-forward networks, each cell what it adds."""
+    names, rows = layer_names(controls), list[Spec]()
+    for part in attribution.parts:
+        if part.key is not None and part.role in ("head", "feed-forward"):
+            column = str(part.head) if part.role == "head" else INNER
+            name = (
+                f"{names[part.key]}·H{column}"
+                if part.role == "head"
+                else f"feed-forward of {names[part.key]}"
+            )
+            rows.append(
+                {
+                    "layer": names[part.key],
+                    "head": column,
+                    "change": part.value,
+                    "name": name,
+                    "by": signed(part.value),
+                }
+            )
+    most = max((int(row["head"]) for row in rows if row["head"].isdecimal()), default=0) + 1
+    outlined = ("", "") if picked is None else (names[picked[:2]], str(picked[2]))
+    inner = [INNER] if any(row["head"] == INNER for row in rows) else []
+    draw_chart(
+        st,
+        effect_grid(
+            rows,
+            list(names.values()),
+            [*map(str, range(most)), *inner],
+            outlined,
+            theme(),
+            title="added to the logit",
+            tips=(("name", "part"), ("by", "adds")),
+        ),
+        key=WHO_GRID,
+        on_select=lambda: _who_pick(controls),
+        selection_mode=[PICKED],
+        alt="What each head and feed-forward layer adds to the logit",
+    )
+
+
+def _head_field(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
+    names = layer_names(controls)
+    heads = {
+        f"{names[part.key]}·H{part.head}": (*part.key, part.head)
+        for part in attribution.parts
+        if part.role == "head" and part.key is not None and part.head is not None
+    }
+    head_field(
+        heads, picked, lambda head: _choose(controls, head), f"lens:head:{controls.ref.name}"
+    )
+
+
+def _who_pick(controls: Controls) -> None:
+    point = pressed_point(WHO_GRID)
+    if point and str(point["head"]).isdecimal():
+        keys = {name: key for key, name in layer_names(controls).items()}
+        _choose(controls, (*keys[point["layer"]], int(point["head"])))
+
+
+def _choose(controls: Controls, head: Head) -> None:
+    """The picked head becomes the one whose attention is shown, here and on other pages."""
+    kind, layer, index = head
+    choose_head(controls.ref, kind, (layer, index))
+    write_pair("head", (list(layer_names(controls)).index((kind, layer)), index))
+
+
+# The page When it decides.
+
+
+SOURCES = (
+    lens.read_part,
+    lens._readout,
+    lens._last_output,
+    attribution.attribute_passes,
+    attribution._stream_parts,
+    attribution._scaled_copy,
+)
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "When it decides",
+        "A model changes its answer layer by layer. Read every layer with the logit lens, as if "
+        "it were the last, and see which part wrote the answer.",
+    )
+    choice = choose_model("lens", needs=("tokens",))
+    if choice is not None:
+        fragment_unless_measuring(partial(_view, choice))
+    details("How layers are read and summed: papers and source", _sources, "lens:how")
+    next_page("lens")
+
+
+def _view(choice: ModelChoice) -> None:
+    with input_errors():
+        controls = draw_controls(choice)
+        with picture("lens"):
+            {"when": section, "who": who_section}[controls.view](controls)
+        caption(conditions(controls))
+    try_this("lens", MOVES)
+
+
+def _sources() -> None:
+    st.markdown(
+        "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
+        "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
+        "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
+        "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
+        "models that normalize after each addition, such as the original Transformer, a part passes every "
+        "later norm with its scale held."
+    )
+    for function in SOURCES:
+        source_panel(function)
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,521 @@
 """Lessons: pages with a text and questions round them, to work through, to make, and to hand in."""
 
-from dashboard.views.lessons.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Mapping
+from contextlib import suppress
+
+import streamlit as st
+
+from dashboard.draw.formats import plain
+from dashboard.navigation import step_of
+from dashboard.runtime.link_values import BOUND, KEEP, fragment, link_value
+from dashboard.server.limits import LimitReached, admit_upload
+from dashboard.ui.lesson_bar import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
+from dashboard.ui.lessons import (
+    HELP,
+    KEYS,
+    MOST_ANSWER,
+    MOST_FILE,
+    MOST_HIDE,
+    MOST_HINT,
+    MOST_LINK,
+    MOST_OPTIONS,
+    MOST_QUESTIONS,
+    MOST_TITLE,
+    MOST_TRIES,
+    TYPES,
+    Code,
+    Lesson,
+    LessonError,
+    Question,
+    decode,
+    encode,
+    from_json,
+    make_question,
+    page_query,
+    parse_link,
+    read_code,
+    to_json,
+)
+from dashboard.ui.lessons import MOST_LESSON_TEXT as MOST_TEXT
+from dashboard.ui.lessons import MOST_TEXT as MOST_QUESTION
+from dashboard.ui.tables import table
+from dashboard.widgets.panels import details, next_page, paragraph, title
+
+# The form of a lesson: its fields, which the link of this page holds, and the lesson that they make.
+
+
+def key(name: str) -> str:
+    """A widget's key, which is also its name in the link."""
+    return f"lessons:{name}"
+
+
+def address(lesson: str, page: str = "lessons") -> str:
+    """The link of a lesson, written as in a link."""
+    return f"{(st.context.url or '').partition('?')[0].rpartition('/')[0]}/{page}?lesson={lesson}"
+
+
+def draw_lesson() -> None:
+    """Draw the fields of title, text, page and controls."""
+    st.text_input(
+        "Title",
+        key=key("title"),
+        max_chars=MOST_TITLE,
+        help="What students see above the page.",
+        **BOUND,
+    )
+    st.text_input(
+        "Link of the page",
+        key=key("page_link"),
+        placeholder="https://…/masks?masks:tokens=…",
+        **BOUND,
+        help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
+        "settings of the page come with it.",
+    )
+    st.text_area(
+        "Text above the page",
+        key=key("text"),
+        max_chars=MOST_TEXT,
+        height=160,
+        **BOUND,
+        help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
+    )
+    draw_hidden()
+    draw_hide_guide()
+
+
+def draw_hide_guide() -> None:
+    """Draw the switch that leaves the page's own questions and moves out."""
+    st.toggle(
+        "Hide the page's own questions and moves",
+        key=key("hide_guide"),
+        **BOUND,
+        help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
+        "alone.",
+    )
+
+
+def draw_hidden() -> None:
+    """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list."""
+    page, parameters = linked_page()
+    note_draft(page)
+    labels, linked = controls_of(page), st.query_params.get_all(key("hide"))
+    if len(linked) > 1:  # an older link of a draft
+        st.query_params[key("hide")] = ",".join(linked)
+    link_value(
+        key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MOST_HIDE], ",".join
+    )
+    chosen = st.session_state.get(key("hide"), [])
+    st.multiselect(
+        "Controls to hide",
+        list(dict.fromkeys([*(labels or {}), *chosen])),
+        key=key("hide"),
+        **KEEP,
+        format_func=lambda name: (labels or {}).get(name, name),
+        max_selections=MOST_HIDE,
+        accept_new_options=True,
+        placeholder="None",
+        help="The controls of the page, by their labels. One that the page does not show now is not listed: "
+        "type its name in the link of the page, such as masks:tokens.",
+    )
+    if page and labels is None:
+        step = step_of(page)
+        st.page_link(
+            step.path,
+            label=f"Open {step.title} to list its controls; a line there leads back to this draft",
+            icon=step.icon,
+            query_params=page_query(parameters),
+        )
+
+
+def hidden_controls(page: str) -> tuple[str, ...]:
+    """The names of the controls to hide, also where a label was typed."""
+    names = {label: name for name, label in (controls_of(page) or {}).items()}
+    return tuple(
+        dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ()))
+    )
+
+
+def linked_page() -> tuple[str, dict[str, list[str]]]:
+    """The page and the parameters of the pasted link; an empty text for none."""
+    try:
+        return parse_link(text("page_link") or "-")
+    except LessonError:
+        return "", {}
+
+
+def draw_questions() -> int:
+    """Draw the fields of each question; returns how many there are."""
+    count = int(
+        st.number_input(
+            "Questions",
+            0,
+            MOST_QUESTIONS,
+            1,
+            key=key("count"),
+            width=160,
+            **BOUND,
+            help="How many questions stand below the page.",
+        )
+    )
+    for index in range(count):
+        with st.container(border=True, gap="small"):
+            draw_question(index)
+    return count
+
+
+def draw_question(index: int) -> None:
+    """The fields of one question, by its type."""
+    name = f"q{index + 1}"
+    left, right = st.columns([2, 1])
+    left.text_area(
+        f"Question {index + 1}",
+        key=key(name),
+        max_chars=MOST_QUESTION,
+        height=80,
+        **BOUND,
+        help="The question in Markdown.",
+    )
+    type_ = right.selectbox(
+        "Type of answer",
+        list(TYPES),
+        format_func=TYPES.__getitem__,
+        key=key(f"{name}:type"),
+        help="What students give: one of your options, numbers, a short text, or a formula.",
+        **BOUND,
+    )
+    left, right = st.columns([2, 1])
+    if type_ == "choice":
+        right.text_area(
+            "Options",
+            key=key(f"{name}:options"),
+            height=80,
+            **BOUND,
+            help=f"Two to {MOST_OPTIONS} options, one on each line. Then pick the right one.",
+        )
+    elif type_ == "numbers":
+        right.number_input(
+            "Tolerance",
+            0.0,
+            1e6,
+            0.01,
+            step=0.01,
+            format="%g",
+            key=key(f"{name}:tolerance"),
+            **BOUND,
+            help="How far an answer may be from the right number.",
+        )
+    with left:
+        draw_answer(name, type_)
+    st.text_input(
+        "Hint after a wrong answer",
+        key=key(f"{name}:hint"),
+        max_chars=MOST_HINT,
+        **BOUND,
+        help="It may stay empty.",
+    )
+
+
+def draw_answer(name: str, type_: str) -> None:
+    """The field of the right answer: a list of the typed options for a choice."""
+    field, meaning = key(f"{name}:answer"), HELP[type_]
+    if type_ == "choice":
+        if st.session_state.get(field) not in (None, *(choices := options(name))):
+            st.session_state[field] = (
+                None  # an option that was changed since, or an answer of another type
+            )
+        st.selectbox(
+            "Right option",
+            choices,
+            None,
+            key=field,
+            placeholder="Pick one of your options",
+            **BOUND,
+            help="Type the options first.",
+            disabled=not choices,
+        )
+        return
+    if type_ == "text":
+        meaning += " Several right answers: one on each line."
+    if type_ in ("mask", "score"):
+        meaning += " An answer is right where it gives the same values."
+    st.text_area("Right answer", key=field, max_chars=MOST_ANSWER, height=80, **BOUND, help=meaning)
+
+
+def options(name: str) -> tuple[str, ...]:
+    """The options that were typed for a question."""
+    return tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
+
+
+def uploaded_lesson(label: str, name: str) -> Lesson | None:
+    """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
+    file = st.file_uploader(
+        label,
+        "json",
+        key=key(name),
+        max_upload_size=1,
+        help="A lesson may be handed out as a small JSON file instead of a link.",
+    )
+    if file is None:
+        return None
+    try:
+        admit_upload(file)
+        return from_json(file.getvalue()[: MOST_FILE + 1].decode("utf-8", "replace"))
+    except (LessonError, LimitReached) as error:
+        st.warning(plain(str(error)))
+        return None
+
+
+def text(name: str) -> str:
+    """The value of a text field."""
+    return str(st.session_state.get(key(name)) or "")
+
+
+def read_lesson() -> Lesson:
+    """The lesson of the fields; LessonError names the first field that does not fit."""
+    if not text("title").strip():
+        raise LessonError("Give the lesson a title.")
+    if not text("page_link").strip():
+        raise LessonError("Paste the link of a page.")
+    page, parameters = parse_link(text("page_link"))
+    questions = []
+    for index in range(int(st.session_state.get(key("count"), 1))):
+        try:
+            questions.append(read_question(f"q{index + 1}"))
+        except LessonError as error:
+            raise LessonError(f"Question {index + 1}: {error}") from error
+    return Lesson(
+        text("title").strip(),
+        text("text").strip(),
+        page,
+        page_query(parameters),
+        hidden_controls(page),
+        tuple(questions),
+        bool(st.session_state.get(key("hide_guide"))),
+    )
+
+
+def read_question(name: str) -> Question:
+    """One question of the fields."""
+    return make_question(
+        str(st.session_state.get(key(f"{name}:type")) or "choice"),
+        text(name),
+        text(f"{name}:answer"),
+        options=options(name),
+        hint=text(f"{name}:hint"),
+        tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)),
+    )
+
+
+# Make a lesson: the form, and the link, the frame for a course page and the file that it gives.
+
+
+NO_PROOF = (
+    "The answers travel with the lesson as salted hashes: reading the link does not show them. A student who "
+    "tries many answers by program can still find one, so neither the link nor a code is proof against "
+    "cheating. The link of this page holds your draft with its answers: save it for yourself."
+)
+
+
+def make() -> None:
+    """Draw the form and, once it is complete, what it gives."""
+    draw_lesson()
+    draw_questions()
+    try:
+        lesson = read_lesson()
+    except LessonError as error:
+        st.info(plain(str(error)), icon=":material/edit:")
+        return
+    text = encode(lesson)
+    st.subheader("Hand it out")
+    if len(text) <= MOST_LINK:
+        link = address(text)
+        st.code(link, language=None, wrap_lines=True)
+        st.caption(
+            f"The lesson takes {len(text):,} of at most {MOST_LINK:,} characters of this link."
+        )
+        st.markdown("In a page of a course:")
+        st.code(
+            f'<iframe src="{link}&embed=true" width="100%" height="900"></iframe>',
+            language="html",
+            wrap_lines=True,
+        )
+    else:
+        st.warning(
+            f"The lesson takes {len(text):,} characters, and a link at most {MOST_LINK:,}. Shorten it, or hand "
+            "out the file."
+        )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(
+            "Download the file",
+            to_json(lesson, indent=1),
+            "lesson.json",
+            "application/json",
+            key=key("file"),
+            icon=":material/download:",
+            on_click="ignore",
+            help="Students open it on this page, under Work through.",
+        )
+        if len(text) <= MOST_LINK:
+            st.page_link(
+                step_of("lessons").path,
+                label="Try it as a student",
+                icon=":material/play_arrow:",
+                query_params={"lesson": text},
+            )
+    st.caption(NO_PROOF)
+
+
+# Read codes: the lines that students handed in, as a table; a line that cannot be read gets a sentence.
+
+
+MOST_LINES = 500
+HEAD = ("name", "lesson", "right", "questions", "tries", "date")
+
+
+def read() -> None:
+    """Draw the field and the table. Names stay in the session: they are in no link."""
+    lessons = known_lessons()
+    typed = st.text_area(
+        "Codes, one on each line",
+        key=key("codes"),
+        height=200,
+        max_chars=100 * MOST_LINES,
+        **KEEP,
+        placeholder="Ada Lovelace 2E7C-…",
+        help="The lines that students handed in: name, then code.",
+    )
+    rows, errors = read_lines(typed or "", lessons)
+    if rows:
+        table(HEAD, rows, caption="What students solved", left={0, 1, 3, 4}, markers=False)
+    for sentence in errors:
+        st.warning(plain(sentence))
+    st.caption(
+        "The column tries has a number for each question: how many answers the student checked, up to the right "
+        f"one. {MOST_TRIES} means {MOST_TRIES} or more; – means that no answer was checked. A line is refused "
+        "when its code was mistyped, belongs to another name, or to another lesson. A code is no proof "
+        "against cheating. Nothing is stored on the server."
+    )
+
+
+def known_lessons() -> dict[str, Lesson]:
+    """The lessons by their ids: those that ship, the one of the form, and that of a link or a file."""
+    lessons = [decode(name) for name in KEYS]
+    link = st.text_input(
+        "Link of your lesson",
+        key=key("link"),
+        **KEEP,
+        help="Needed for a lesson of your own. The five lessons of the lab are known.",
+    )
+    try:
+        if link:
+            lessons.append(decode(parse_link(link)[1].get("lesson", [""])[0]))
+    except LessonError as error:
+        st.warning(plain(str(error)))
+    if (lesson := uploaded_lesson("Or its file", "known")) is not None:
+        lessons.append(lesson)
+    with suppress(LessonError):  # the form is not complete
+        lessons.append(read_lesson())
+    return {lesson.id: lesson for lesson in lessons}
+
+
+def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str]], list[str]]:
+    """A row for each code of a known lesson, and a sentence for every other line."""
+    rows, errors = [], []
+    lines = [(number, line) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
+    for number, line in lines[:MOST_LINES]:
+        try:
+            code = read_code(line)
+            rows.append(row(code, lessons.get(code.lesson)))
+        except LessonError as error:
+            errors.append(f"Line {number}: {error}")
+    if len(lines) > MOST_LINES:
+        errors.append(f"The first {MOST_LINES} of {len(lines)} codes are read.")
+    return rows, errors
+
+
+def row(code: Code, lesson: Lesson | None) -> list[str]:
+    """One line of the table; LessonError for the code of an unknown lesson."""
+    if lesson is None or len(lesson.questions) != len(code.results):
+        raise LessonError(
+            f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
+            "changed since. Give its link above."
+        )
+    right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
+    return [
+        code.name or "–",
+        lesson.title,
+        f"{len(right)} of {len(code.results)}",
+        ", ".join(right) or "–",
+        ", ".join(str(result.tries or "–") for result in code.results),
+        code.day.isoformat(),
+    ]
+
+
+# The page: the lessons that ship, a form that makes one, and a field that reads the codes of students.
+
+
+PARTS = ("Work through", MAKE, "Read codes")
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Lessons",
+        "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.",
+        copy_link="Copy draft (with answers)",
+    )
+    parts()
+    next_page("lessons")
+
+
+@fragment
+def parts() -> None:
+    """Draw the choice of a part, and the part, which rerun alone."""
+    part = st.segmented_control(
+        "Part",
+        PARTS,
+        default=PARTS[0],
+        required=True,
+        key=key("part"),
+        wrap=True,
+        label_visibility="collapsed",
+        **BOUND,
+        help="Open a lesson, make one of your own, or read the codes that students hand in.",
+    )
+    {PARTS[1]: make, PARTS[2]: read}.get(part or PARTS[0], work)()
+
+
+def work() -> None:
+    """The lessons that ship, as cards, and a field for the file of another one."""
+    with st.grid(3, min_column_width=260, gap="medium"):
+        for name in KEYS:
+            lesson = decode(name)
+            with st.container(gap="small"):
+                paragraph(
+                    f"**{plain(lesson.title)}**\n\n{teacher_markdown(lesson.text.partition(chr(10))[0])}\n\n"
+                    f":gray[:small[{len(lesson.questions)} questions on the page {step_of(lesson.page).title}]]"
+                )
+                st.page_link(
+                    step_of("lessons").path,
+                    label="Open the lesson",
+                    icon=":material/play_arrow:",
+                    query_params={"lesson": name},
+                )
+    details("Links of these lessons", links, key("links"))
+    uploaded = uploaded_lesson("Open the file of a lesson", "open")
+    if uploaded is not None and st.button(
+        f"Open {plain(uploaded.title)}", key=key("start"), icon=":material/play_arrow:"
+    ):
+        start_lesson(encode(uploaded))
+
+
+def links() -> None:
+    """The addresses of the lessons, to copy."""
+    st.code("\n".join(address(name) for name in KEYS), language=None)
+    st.caption("With &embed=true at its end, a link shows the lesson inside a page of a course.")
+
+
+if __name__ == "__main__":
+    page()

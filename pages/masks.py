@@ -1,5 +1,842 @@
 """Masks: pick, compose, type or draw who may see whom, and watch the same scores become other weights."""
 
-from dashboard.views.masks.page import page
+from __future__ import annotations
 
-page()
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+import torch
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import AXES, Choice, ConfigError, entry
+from core.attention.formula import parse
+from core.attention.masks import COMPOSITIONS, build_mask, make_mask
+from core.attention.masks.patterns import Rule
+from core.interpret import trace as analysis
+from core.studies import masks
+from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence, TorchCheck
+from core.tokens import tokenize
+from dashboard.draw import page_views
+from dashboard.draw.formats import coloured, latex, number, percent
+from dashboard.draw.formats import name as latex_name
+from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.page_views import mask_board
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
+from dashboard.ui.tables import table
+from dashboard.ui.train_with import train_with
+from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, is_text, param_widget, unreadable
+
+# The page's controls: the sentence, the mask or two of them joined, their parameters, and the head.
+
+
+SENTENCE = "The animal didn't cross the street because it was too tired ."
+FIRST, SECOND = "causal", "causal"
+MAX_TOKENS = 64  # as many as a drawing may have
+MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
+JOINS = {
+    "alone": "alone",
+    "not": "not",
+    "and": "and",
+    "or": "or",
+    "and_not": "and not",
+    "or_not": "or not",
+}
+TWO_MASKS = ("and", "or", "and_not", "or_not")
+CUT = 12  # letters of a mask's name that one column has room for
+TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The values of the controls; without tokens there is nothing to draw. `stale`: a typed text cannot be read."""
+
+    tokens: tuple[str, ...]
+    mask: Choice
+    real: int | None
+    head: int
+    notes: tuple[str, ...]
+    stale: bool
+
+
+key = "masks:{}".format  # a widget's key, which is also its name in the link
+
+
+def get(name: str, default: Any = None) -> Any:
+    return st.session_state.get(key(name), default)
+
+
+def put(name: str, value: Any) -> None:
+    st.session_state[key(name)] = value
+
+
+def draw_controls(below: DeltaGenerator) -> Controls:
+    """Draw the controls and read them; what is typed or drawn stands in `below`, so that the maps do not move."""
+    grid = st.grid(6, min_column_width=120)
+    with grid.cell(column_span=2):
+        st.text_input(
+            "Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND
+        )
+    shown = MASKS.get(get("first", ""), st.query_params.get(key("first"), ""))
+    with grid.cell(column_span=2 if len(shown) > CUT else 1):  # so that a long name is not cut
+        first = _select(
+            "first",
+            "Mask",
+            MASKS,
+            FIRST,
+            "Which keys each query may attend to",
+            on_change=start_drawing,
+        )
+    with grid:
+        join = _select(
+            "join",
+            "Combine",
+            JOINS,
+            "alone",
+            "Use the mask alone, invert it, or join it with a second one",
+        )
+        st.selectbox(
+            "Head", range(HEADS), key=key("head"), help="The head whose weights are drawn", **BOUND
+        )
+        second = (
+            _select(
+                "second", "Second mask", MASKS, SECOND, "The mask that is joined with the first"
+            )
+            if join in TWO_MASKS
+            else None
+        )
+    _draw_params("first", first, grid, below)
+    if second:
+        _draw_params("second", second, grid, below, ", 2nd")
+    if "padding" in (first, second):
+        with grid:
+            st.number_input(
+                "Real tokens",
+                0,
+                512,
+                max(0, len(_sentence()[0]) - PADDING),
+                1,
+                key=key("real"),
+                help="Tokens after these are padding. With 0 every token is padding.",
+                **BOUND,
+            )
+    return read_controls()
+
+
+def read_controls() -> Controls:
+    """Read the controls from the session, which also works before they are drawn."""
+    tokens, notes = _sentence()
+    first, join = get("first") or FIRST, get("join") or "alone"
+    second = (get("second") or SECOND) if join in TWO_MASKS else None
+    parts = [_with_params("first", first)] + ([_with_params("second", second)] if second else [])
+    real = int(get("real", max(0, len(tokens) - PADDING))) if "padding" in (first, second) else None
+    return Controls(
+        tokens,
+        composed(join, *(mask for mask, _ in parts)),
+        real,
+        get("head") or 0,
+        notes,
+        any(stale for _, stale in parts),
+    )
+
+
+def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
+    """One mask, its opposite, or two joined."""
+    if join == "not":
+        return Choice.of("not", first)
+    if join == "alone" or second is None:
+        return first
+    operator, _, negated = join.partition("_")
+    return Choice.of(operator, first, Choice.of("not", second) if negated else second)
+
+
+def _select(
+    name: str, label: str, names: dict[str, str], default: str, meaning: str, **more: Any
+) -> str:
+    keys = list(names)
+    return (
+        st.selectbox(
+            label,
+            keys,
+            keys.index(default),
+            format_func=names.__getitem__,
+            key=key(name),
+            help=meaning,
+            **BOUND,
+            **more,
+        )
+        or default
+    )
+
+
+def _draw_params(name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = "") -> None:
+    params = entry("mask", mask).params
+    if any(map(is_text, params)):
+        grid = below.grid(6, min_column_width=120)
+    for param in params:
+        # One cell each, so that an error is drawn under its field.
+        with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
+            param_widget(
+                replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}")
+            )
+
+
+def _with_params(name: str, mask: str) -> tuple[Choice, bool]:
+    """The mask with the values of its widgets; where a text cannot be read, with the last that could, and True."""
+    values, stale = {}, False
+    for param in entry("mask", mask).params:
+        widget = f"{name}:{mask}:{param.key}"
+        value = get(widget, param.default)
+        if is_text(param) and unreadable(param, value):
+            value, stale = get(f"{widget}:read", param.default), True
+        elif is_text(param):
+            put(f"{widget}:read", value)
+        values[param.key] = value
+    return Choice.of(mask, **values), stale
+
+
+def _sentence() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens, at most 64, and notes on what was cut."""
+    cut = tokenize(get("tokens", SENTENCE) or "")
+    notes = cut.notes
+    if len(cut.tokens) > MAX_TOKENS:
+        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
+    return cut.tokens[:MAX_TOKENS], notes
+
+
+def apply_drawing() -> None:
+    """Make the mask the board's drawing, after cells were pressed."""
+    put("first", "drawn")
+    put("join", "alone")
+    put("first:drawn:drawing", page_views.drawing_text(key("board")))
+
+
+def start_drawing() -> None:
+    """Start the first drawing from the mask on the page, when a drawing is chosen in the list."""
+    if get("first") == "drawn" and get("shown") and get("first:drawn:drawing") is None:
+        put("first:drawn:drawing", get("shown"))
+
+
+def link_errors() -> list[str]:
+    """A sentence for each choice in the link that no list has; call it before the first widget takes its value."""
+    errors = []
+    for name, names in (("first", MASKS), ("join", JOINS), ("second", MASKS)):
+        value = st.query_params.get(key(name))
+        if value and value not in names.values() and key(name) not in st.session_state:
+            errors.append(
+                f"The link says {name} = {plain(value[:40])}; expected one of {', '.join(names.values())}."
+            )
+    return errors
+
+
+# What the page computes as Python.
+
+
+TEXT = (
+    "A layer with seeded weights reads one sentence, without the mask and with it.",
+    "The cells that the mask allows, and how many layers of it connect each pair of tokens.",
+)
+
+
+def script(controls: Controls, effect: MaskEffect) -> Script:
+    """The weights of the picked head without the mask and with it, what it allows, and how far layers reach."""
+    padding = (
+        ""
+        if controls.real is None
+        else f"\nkey_mask = (torch.arange(len(tokens)) < {controls.real})[None]"
+    )
+    key_mask = "" if controls.real is None else ", key_mask=key_mask"
+    layer = f"""
+import torch
+
+from core.attention import AttentionConfig, Choice
+from core.attention.masks import layers_needed
+from core.seeding import seeded_layer
+from core.tokens import embed, labels
+
+tokens = {source_of(controls.tokens)}
+mask = {source_of(controls.mask)}
+head = {controls.head}
+x = embed(tokens, {D_MODEL}, seed={SEED})  # (1, T, C){padding}
+unmasked = seeded_layer(AttentionConfig({D_MODEL}, {HEADS}), {SEED})(x)
+masked = seeded_layer(AttentionConfig({D_MODEL}, {HEADS}, mask=mask), {SEED})(x{key_mask})
+before, after = unmasked.weights[0, head], masked.weights[0, head]  # (T, T)
+"""
+    reach = """
+allowed = torch.ones_like(after, dtype=torch.bool) if masked.mask is None else (
+    masked.mask.expand(masked.weights.shape)[0, head])
+needed = layers_needed(allowed)
+print(int(allowed.sum()), "of", allowed.numel(), "cells are allowed;", int(needed.max()), "layers connect them")
+"""
+    draw = """
+from core.show import show_maps
+
+show_maps({"Weights with the mask": after, "Weights without the mask": before}, labels(tokens), labels(tokens))
+"""
+    return Script(
+        (Cell(TEXT[0], layer, draw, "masks:maps"), Cell(TEXT[1], reach)),
+        {
+            "before": effect.before,
+            "after": effect.after,
+            "allowed": effect.allowed,
+            "needed": effect.needed,
+        },
+    )
+
+
+# Sentences, equations and the table of the page Masks.
+
+
+MAX_TERMS = 3
+MOST_KEYS = 8  # columns of the table of PyTorch
+PATTERN_HEAD = ("mask", "rule", "cells", "layers", "never")
+PATTERN_NOTE = (
+    "Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
+    "that no number of layers connects."
+)
+
+
+def fact_text(effect: MaskEffect) -> str:
+    """The number of cells left, and what becomes of the weights."""
+    visible, cells = int(effect.allowed.sum()), effect.allowed.size
+    if visible == cells:
+        return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
+    blind = ""
+    if effect.blind:
+        names = ", ".join(f"“{plain(effect.names[i])}”" for i in effect.blind[:4])
+        more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
+        whose = "its output is" if len(effect.blind) == 1 else "their outputs are"
+        blind = f" No key is left for {names}{more}, so {whose} 0."
+    share = (
+        ""
+        if effect.factor is not None
+        else (
+            " A hidden key gets the weight 0, and the keys that are left share the whole weight of a row."
+        )
+    )
+    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{chosen(effect)}{share}{blind}"
+
+
+def chosen(effect: MaskEffect) -> str:
+    """What a mask that reads content has chosen; nothing for any other mask."""
+    picked = effect.selection
+    if picked is None:
+        return ""
+    return (
+        f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
+        f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
+    )
+
+
+def conditions(notes: tuple[str, ...]) -> str:
+    """How to read a rule, and the conditions under which the numbers hold."""
+    return " ".join(
+        [
+            "In a rule, i is the position of the query (row) and j that of the key (column). The parameters are random "
+            f"(seed {SEED}), so the maps show what the mask does, not what a trained model attends to.",
+            *notes,
+        ]
+    )
+
+
+def measures(effect: MaskEffect, head: int) -> str:
+    """Two measures of the weights with the mask and without it."""
+    maps = np.stack((effect.after, effect.before))
+    entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
+    return (
+        f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
+        f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head {head} of "
+        f"{HEADS}, d_model {D_MODEL}, no positions."
+    )
+
+
+def mask_latex(mask: Choice) -> str:
+    """The condition under which a key is allowed, as LaTeX; a composed mask by its parts, a typed one as typed."""
+    if mask.parts:
+        parts = [rf"\left({mask_latex(part)}\right)" for part in mask.parts]
+        return (
+            rf"\neg {parts[0]}"
+            if mask.key == "not"
+            else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
+        )
+    if mask.key == "formula":
+        return parse(str(mask["text"]), "mask").latex()
+    return entry("mask", mask.key).latex.split(r",\quad w_{ij}")[0]
+
+
+def rule(mask: Choice) -> str:
+    """A mask's rule in plain signs, with its numbers."""
+    if mask.parts:
+        parts = [rule(part) for part in mask.parts]
+        return f"not ({parts[0]})" if mask.key == "not" else f" {mask.key} ".join(parts)
+    item = entry("mask", mask.key)
+    return (item.short or item.name).format(**dict(mask.params), length="length")
+
+
+def title_text(mask: Choice) -> str:
+    """What a map with this mask is called."""
+    if mask.parts:
+        parts = [title_text(part) for part in mask.parts]
+        return (
+            f"Not {parts[0].lower()}"
+            if mask.key == "not"
+            else f"{parts[0]} {mask.key} {parts[1].lower()}"
+        )
+    return entry("mask", mask.key).name
+
+
+def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
+    """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
+
+    def pick(text: str) -> str:
+        return coloured(text, colour)
+
+    query, key = latex_name(effect.names[i], i), latex_name(effect.names[j], j)
+    keys = [int(m) for m in np.flatnonzero(effect.allowed[i])]
+    first = rf"M_i = \{{\, j : {mask_latex(mask)} \,\}} \quad"
+    second = rf"{{M_{{{pick(query)}}} = {index_set(keys)} \quad}}"
+    weight = pick(f"w_{{{query},\\,{key}}}")
+    if j not in keys:
+        zero = pick(r"\mathbf{0}")
+        return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)"
+    powers = effect.scores[i]
+    terms = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS])
+    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in terms) + (
+        r" + \cdots" if len(keys) > len(terms) else ""
+    )
+    fraction = rf"\frac{{e^{{{latex(powers[j])}}}}}{{{below}}}"
+    factor = "" if effect.factor is None else rf" \cdot {latex(effect.factor[i, j])}"
+    result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
+    unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
+    # A part in braces never breaks over two lines.
+    return first, second, weight, rf"{{= {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
+
+
+def index_set(keys: list[int]) -> str:
+    """A set of indices, abbreviated when it is long."""
+    if not keys:
+        return r"\varnothing"
+    if len(keys) > 2 and keys == list(range(keys[0], keys[-1] + 1)):
+        return rf"\{{{keys[0]}, \ldots, {keys[-1]}\}}"
+    items = [str(j) for j in keys[:8]] + ([r"\ldots"] if len(keys) > 8 else [])
+    return rf"\{{{', '.join(items)}\}}"
+
+
+def snippet(mask: Choice) -> str:
+    """The same layer in a notebook."""
+    return (
+        "from core.attention import Attention, AttentionConfig, Choice\n\n"
+        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({D_MODEL}, {HEADS}, mask=mask))\n"
+    )
+
+
+def stack_fact(needed: np.ndarray) -> str:
+    """The number of layers that connect every pair that can be connected."""
+    pairs, never, most = needed.size, int((needed == 0).sum()), int(needed.max(initial=0))
+    layers = "One layer" if most == 1 else f"**{most}** layers"
+    connect = "connects" if most == 1 else "connect"
+    if not never:
+        steps = [
+            f"{percent(float((needed <= n).mean()))} after {n}" for n in range(1, min(most, 4))
+        ]
+        short = f" ({', '.join(steps)})" if steps else ""
+        return f"{layers} {connect} every token with every other{short}."
+    if never == pairs - len(needed):
+        return "No token receives information from another, however many layers are stacked."
+    return (
+        f"{layers} {connect} all pairs that this mask can connect; **{never} of {pairs}** pairs are never "
+        "connected, however many layers are stacked."
+    )
+
+
+def pattern_rows(patterns: list[Pattern]) -> list[list[str]]:
+    """One row a pattern, in the order of PATTERN_HEAD."""
+    return [
+        [name, rule, str(cells), str(layers), str(never or "–")]
+        for name, rule, cells, layers, never in patterns
+    ]
+
+
+def batch_fact(sentences: list[Sentence]) -> str:
+    """The weight that padding would get, and what it gets when masked."""
+    worst = max(sentences, key=lambda item: item.leak)
+    words = plain(" ".join(worst.names[: worst.real]))
+    masked = float(worst.weights[: worst.real, worst.real :].sum(-1).mean())
+    total = sum(len(item.names) ** 2 for item in sentences)
+    padding = sum((len(item.names) - item.real) * len(item.names) for item in sentences)
+    return (
+        f"{padding} of {total} cells belong to padding. Without a mask, the words of “{words}” put "
+        f"**{number(worst.leak)}** of their weight on padding; with it, **{number(masked)}**. A row of padding may "
+        "get weights, too, but no word attends to it, so its output is never used."
+    )
+
+
+def torch_table(effect: MaskEffect, i: int) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table: query i as the two conventions write it, for the keys around it."""
+    first = max(0, min(i - MOST_KEYS // 2, len(effect.names) - MOST_KEYS))
+    keys = slice(first, first + MOST_KEYS)
+    row = effect.allowed[i, keys]
+    return [f"Query {i}: {effect.names[i]}", *effect.names[keys]], [
+        [
+            "here, F.scaled_dot_product_attention: True = may attend",
+            *(str(bool(cell)) for cell in row),
+        ],
+        ["nn.MultiheadAttention: True = ignore", *(str(not cell) for cell in row)],
+    ]
+
+
+def torch_code(tokens: int) -> str:
+    """How the mask is passed in PyTorch, by the two functions that read it in opposite ways."""
+    return (
+        f"# allowed: bool ({tokens}, {tokens}), True = may attend, as on this page\n"
+        "attn_mask = ~allowed  # the line that converts: True = ignore\n"
+        f"mha = nn.MultiheadAttention({D_MODEL}, {HEADS}, batch_first=True)\n"
+        "out, weights = mha(x, x, x, attn_mask=attn_mask)\n\n"
+        "out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)  # no conversion"
+    )
+
+
+def torch_fact(check: TorchCheck | None) -> str:
+    """What running nn.MultiheadAttention with and without the conversion gave."""
+    if check is None:
+        return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
+    rows = (
+        "the query that has" if check.nan_rows == 1 else f"the {check.nan_rows} queries that have"
+    )
+    nan = (
+        f" It returns NaN for {rows} no key, where the layer of this page returns 0."
+        if check.nan_rows
+        else ""
+    )
+    without = (
+        f"**{percent(check.forbidden)}** of the weight goes to keys that the mask forbids"
+        if check.forbidden
+        else "each key would be ignored and the result would be NaN"
+    )
+    return (
+        f"Both layers were run on this sentence with the same parameters. With `~`, `nn.MultiheadAttention` gives "
+        f"the weights above; the largest difference is {number(check.difference)}. Without `~`, {without}.{nan}"
+    )
+
+
+# The page: the mask as a board, weights with and without it, the guide, one equation, a batch; then the details.
+
+
+OPTIONS = ("Their rows", "Their columns", "Both")
+PADDED = 2  # tokens of the question
+FORMULA = "j <= i and i - j < 2 or j == 0"
+
+MAP_HEIGHT = 300  # px, at most
+MAX_BESIDE = 24  # tokens; with more, the cells of a board in a column are too small to click
+COLUMNS = (
+    1,
+    2.35,
+)  # widths of the board and of the maps beside it, which keep their names from 600 px on
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Masks",
+        "A model that predicts the next word must not see it: a mask hides the words that come later.",
+    )
+    for sentence in link_errors():
+        st.warning(sentence)
+    explore()
+    next_page("masks")
+
+
+@fragment
+def explore() -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    figure, below, words = st.container(), st.container(), st.container()
+    with figure:
+        controls, result = render_before_widgets(
+            key("ready"),
+            read_controls,
+            partial(draw_controls, below),
+            in_picture("masks", partial(show, words)),
+        )
+    if result is None:
+        return
+    effect, cell = result
+    add_script(partial(script, controls, effect))
+    predict("masks", question(len(effect.names)))
+    try_this("masks", MOVES)
+    st.markdown("## What the mask does to one weight")
+    draw_equation(effect, controls, cell)
+    train_with("mask", controls.mask, key=key("train"))
+    for pin, panel in (
+        ("padded", "batched"),
+        ("reach", "stacked"),
+    ):  # a link to a cell opens its panel
+        if key(pin) in st.query_params:
+            st.session_state.setdefault(key(panel), True)
+    details("A batch of sentences of different lengths", partial(batch, controls), key("batched"))
+    details("How far a stack of layers reaches", partial(stack, effect), key("stacked"))
+    details(
+        "The same mask in PyTorch", partial(in_pytorch, effect, controls, cell[0]), key("pytorch")
+    )
+    details(
+        "Equation, paper, code and measures of the mask",
+        partial(sources, effect, controls),
+        key("sources"),
+    )
+
+
+def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
+    """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
+    if not controls.tokens:
+        st.warning(
+            "There is no token here. Type a word, or a sentence: each word becomes one token."
+        )
+        return None
+    if controls.stale:
+        st.caption(f"The maps show the last rule that could be read: {plain(rule(controls.mask))}.")
+    try:
+        with one_thread():
+            effect = cached(
+                masks.mask_effect, controls.mask, controls.tokens, controls.real, controls.head
+            )
+    except ConfigError as error:
+        st.error(plain(str(error)))
+        return None
+    st.session_state[key("shown")] = effect.drawing  # from which a drawing would start
+    cell = maps(effect, controls.mask)
+    with words:
+        fact(fact_text(effect))
+        caption(conditions(controls.notes))
+    return effect, cell
+
+
+def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
+    """Draw the mask as a board to draw on, and the weights without it and with it; returns the picked cell."""
+    query = most_changed_query(effect)
+    name, note = title_text(mask), rule(mask)
+    beside = len(effect.names) <= MAX_BESIDE
+    left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
+    with left:
+        mask_board(
+            effect.allowed,
+            effect.names,
+            key=key("board"),
+            on_draw=apply_drawing,
+            query=query,
+            title=name,
+            note=note,
+            fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.",
+        )
+    column, (rows, columns) = int(effect.after[query].argmax()), effect.allowed.shape
+    tiles = [
+        Tile(
+            "Weights with the mask", note, effect.after, effect.allowed
+        ),  # a phone shows the first
+        Tile("Weights without the mask", "every key", effect.before),
+    ]
+    with right:
+        pin = multiples(
+            tiles,
+            effect.names,
+            key=key("maps"),
+            query=query,
+            column=column,
+            height=MAP_HEIGHT,
+            pin=read_linked("masks", key("cell"), (rows, columns)),
+            fact=fact_text(effect).replace("*", ""),
+        )
+    return write_linked("masks", key("cell"), pin) or (query, column)
+
+
+def most_changed_query(effect: MaskEffect) -> int:
+    """The query whose weights the mask changes most, of those that see at least the median number of keys."""
+    keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
+    least = min(max(float(np.median(keys)), 2.0), keys.max())
+    return int(np.where(keys >= least, change, -1.0).argmax())
+
+
+def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
+    """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
+    head, rows = torch_table(effect, query)
+    table(head, rows, caption=head[0], markers=False)
+    st.code(torch_code(len(effect.names)), language="python")
+    check = cached(masks.torch_check, controls.mask, controls.tokens, controls.real)
+    st.markdown(torch_fact(check))
+
+
+def draw_equation(effect: MaskEffect, controls: Controls, cell: tuple[int, int]) -> None:
+    """Draw the set of keys that the picked query may attend to, and one of its weights with the numbers in it."""
+    parts = equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
+    st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+    caption(
+        "$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$."
+    )
+
+
+def stack(effect: MaskEffect) -> None:
+    """Draw how many layers of this mask connect each pair of tokens."""
+    fact(stack_fact(effect.needed))
+    most = int(effect.needed.max(initial=0))
+    left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
+    if left is not None:  # a map in which every cell is 1 would show the mask again
+        with left:
+            tile = Tile(
+                "Layers needed",
+                "until information from the key reaches the query",
+                effect.needed,
+                effect.needed > 0,
+                span=(0.0, float(most)),
+            )
+            rows, columns = effect.needed.shape
+            pin = multiples(
+                [tile],
+                effect.names,
+                key=key("stack"),
+                noun="layers",
+                height=MAP_HEIGHT,
+                pin=read_linked("masks", key("reach"), (rows, columns)),
+                fact=stack_fact(effect.needed).replace("*", ""),
+            )
+            write_linked("masks", key("reach"), pin)
+            caption(
+                "Each layer has this mask, and the residual connection passes on what it received. Hatched: never."
+            )
+    with right:
+        heading = f"Each mask with its default parameters, {len(effect.names)} tokens"
+        st.markdown(f"**{heading}**")
+        table(
+            PATTERN_HEAD,
+            pattern_rows(cached(masks.patterns, len(effect.names))),
+            caption=heading,
+            left=2,
+            markers=False,
+        )
+        st.caption(PATTERN_NOTE)
+
+
+def batch(controls: Controls) -> None:
+    """Draw the same mask on three sentences of unequal length, with their padding masked."""
+    sentences = cached(masks.batch, controls.mask, controls.head)
+    tiles = [
+        Tile(" ".join(item.names[: item.real]), padding_note(item), item.weights, item.allowed)
+        for item in sentences
+    ]
+    positions = [str(position) for position in range(len(sentences[0].names))]
+    pin = multiples(
+        tiles,
+        positions,
+        key=key("batch"),
+        height=MAP_HEIGHT,
+        pin=read_linked("masks", key("padded"), (len(positions), len(positions))),
+        reads="position of the query (row) attends to → position of the key (column)",
+        fact=batch_fact(sentences).replace("*", ""),
+    )
+    write_linked("masks", key("padded"), pin)
+    fact(batch_fact(sentences))
+
+
+def padding_note(item: masks.Sentence) -> str:
+    """Which positions of a sentence are padding."""
+    first, last = item.real, len(item.names) - 1
+    return f"{item.real} tokens, " + (
+        f"{first} to {last} are padding"
+        if first < last
+        else f"{last} is padding"
+        if first == last
+        else "no padding"
+    )
+
+
+def sources(effect: MaskEffect, controls: Controls) -> None:
+    """Draw two measures of the weights, where each mask is from, and the rule that just ran."""
+    caption(measures(effect, controls.head))
+    mask = controls.mask
+    config = masks.config_of(mask)
+    for choice in config.mask.walk():
+        item, piece = entry("mask", choice.key), make_mask(choice, config)
+        entries_panel([item])
+        source_panel(item.build if isinstance(piece, Rule) else type(piece))
+    st.markdown("The same layer in a notebook:")
+    st.code(snippet(mask), language="python")
+
+
+# What a reader predicts and tries on Masks.
+
+
+def question(tokens: int) -> Question:
+    """Which cells a padding mask removes, counted on as many tokens as the page has."""
+    size = max(tokens, PADDED + 1)
+    words = torch.arange(size) < size - PADDED
+    allowed = build_mask(Choice("padding"), size, size, key_mask=words[None])
+    assert allowed is not None
+    removed = ~allowed.expand(1, 1, size, size)[0, 0]
+    rows, columns = bool(removed[~words].all()), bool(removed[:, ~words].all())
+    rule = (
+        f"A padding mask removes {int(removed.sum())} of {size * size} cells here: the last {PADDED} columns. No "
+        "word attends to padding."
+    )
+    row = "A row of padding is still computed, but nothing reads its output."
+    return Question(
+        f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must be hidden, so "
+        "that no word takes anything from them?",
+        OPTIONS,
+        {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],
+        (f"{rule} A row holds what its own query takes.", f"{rule} {row}", f"{rule} {row}"),
+    )
+
+
+def _mask(first: str, join: str = "alone", **params: object) -> dict[str, object]:
+    return {
+        "masks:first": first,
+        "masks:join": join,
+        **{f"masks:first:{first}:{name}": value for name, value in params.items()},
+    }
+
+
+MOVES = (
+    Move(
+        "Two words back",
+        _mask("causal_local", lookback=2),
+        "Each word attends to itself and the two words before it. “How far a stack of layers reaches” counts how many "
+        "such layers connect the last word with the first.",
+    ),
+    Move(
+        "Hide padding",
+        _mask("padding"),
+        "The last two tokens count as padding. Their columns are crossed out; their rows are not.",
+    ),
+    Move(
+        "The opposite of causal",
+        _mask("causal", "not"),
+        "Now each word attends only to later words. The last word has no key left, so its output is 0 here.",
+    ),
+    Move(
+        "Type a rule",
+        _mask("formula", text=FORMULA),
+        "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit it "
+        "and watch the cells.",
+    ),
+)
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,419 @@
 """All mechanisms: look up any choice of the six axes, see what it does to one sentence, and read all of its entry."""
 
-from dashboard.views.mechanisms.page import page
+from __future__ import annotations
 
-page()
+import inspect
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.attention import AXES, AttentionConfig, ConfigError, Entry, Param, entry
+from core.attention.config import example, needs, refusals
+from core.entries import Value, complete
+from core.interpret import trace as analysis
+from core.seeding import seeded_layer
+from core.studies import mechanisms
+from core.studies.mechanisms import (
+    BASELINE,
+    D_MODEL,
+    HEADS,
+    MIN_CHANGE,
+    PADDING,
+    SEED,
+    TOKENS,
+    Comparison,
+)
+from dashboard.draw.formats import number, rule
+from dashboard.draw.multiples import Tile, difference_map, multiples
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
+from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, title
+from dashboard.widgets.params import BOUND, params_in_session, params_of
+
+# The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
+
+
+NAMES = {
+    "projection": "Projections",
+    "score": "Scores",
+    "position": "Positions",
+    "mask": "Masks",
+    "normalizer": "Normalizers",
+    "kernel": "Kernels",
+}
+FIRST = {
+    "projection": "grouped_query",
+    "position": "alibi",
+}  # where the default choice would change nothing
+
+
+@dataclass(frozen=True)
+class Controls:
+    """A choice and what it needs beside it; `config` is None where its parameters are refused, `problem` says why."""
+
+    axis: str
+    item: Entry
+    beside: dict[str, str]
+    config: AttentionConfig | None
+    problem: str = ""
+
+
+key = "mechanisms:{}".format  # a widget's key, which is also its name in the link
+
+
+def draw_controls(axis: str) -> Controls:
+    """Draw the controls of an axis and read them."""
+    names = {item.key: f"{item.name} · {item.year}" for item in AXES[axis]}
+    keys = list(names)
+    with st.grid(min_column_width=210, gap="small"):
+        name = st.selectbox(
+            "Choice",
+            keys,
+            keys.index(first_choice(axis)),
+            key=key(axis),
+            **BOUND,
+            format_func=names.__getitem__,
+            help="Replaces this part of scaled dot-product attention; all other parts stay.",
+        )
+        item = entry(axis, name)
+        params = params_of(item, key=key(axis))
+    return controls_of(axis, item, params)
+
+
+def read_controls(axis: str) -> Controls:
+    """Read the controls of an axis from the session, which also works before they are drawn."""
+    item = entry(axis, st.session_state.get(key(axis), first_choice(axis)))
+    return controls_of(axis, item, params_in_session(item, key=key(axis)))
+
+
+def first_choice(axis: str) -> str:
+    """The choice that an axis opens with."""
+    keys = [item.key for item in AXES[axis]]
+    return FIRST.get(axis) or next(
+        (k for k in keys if k not in ("none", "softmax", "exact")), keys[0]
+    )
+
+
+def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
+    """The baseline with this choice and what it needs beside it."""
+    beside = needs(axis, item.key)
+    others = {other: example(other, name) for other, name in beside.items()}
+    try:
+        config = BASELINE.with_(**others, **{axis: example(axis, item.key, **params)})
+    except ConfigError as error:
+        return Controls(axis, item, beside, None, str(error))
+    return Controls(axis, item, beside, config)
+
+
+def link_errors() -> list[str]:
+    """A sentence for each choice in the link that is not in the lab."""
+    errors, params = [], st.query_params
+    if (
+        (axis := params.get(key("axis")))
+        and axis not in NAMES.values()
+        and key("axis") not in st.session_state
+    ):
+        errors.append(
+            f"The link says axis = {plain(axis[:40])}; expected one of {', '.join(NAMES.values())}."
+        )
+    for axis, entries in AXES.items():
+        value = params.get(key(axis))
+        names = [f"{item.name} · {item.year}" for item in entries]
+        if value and value not in names and key(axis) not in st.session_state:
+            errors.append(
+                f"The link says {axis} = {plain(value[:40])}, which is not in the list of {NAMES[axis]}."
+            )
+    return errors
+
+
+# What the page computes as Python.
+
+
+TEXT = "The same sentence through two layers with the same seed: the head in which a weight changes most."
+
+
+def script(controls: Controls, result: Comparison) -> Script:
+    """The weights of the baseline and of the picked choice, and their difference."""
+    assert controls.config is not None
+    made, baseline = source_of(controls.config), source_of(BASELINE)
+    hidden = PADDING if "padding" in str(controls.config.mask) else 0
+    padding = f"\nkey_mask = (torch.arange({len(TOKENS)}) < {len(TOKENS) - hidden})[None]  # the last are padding"
+    key_mask = ", key_mask=key_mask" if hidden else ""
+    code = f"""
+import torch
+
+{attention_import(made + baseline)}
+from core.seeding import seeded_layer
+from core.tokens import embed
+
+tokens = {source_of(TOKENS)}
+baseline = {baseline}
+config = {made}
+x = embed(tokens, {D_MODEL}, seed={SEED})  # (1, T, C){padding * bool(hidden)}
+with torch.inference_mode():
+    first = seeded_layer(baseline, {SEED})(x).weights[0]  # (H, T, T)
+    second = seeded_layer(config, {SEED})(x{key_mask}).weights[0]
+head = int((first - second).abs().amax((1, 2)).argmax())
+before, after = first[head], second[head].float()
+print("head", head, "largest change of a weight", float((after - before).abs().max()))
+"""
+    draw = f"""
+from core.show import show_maps
+
+show_maps({{"Scaled dot product": before, {controls.item.name!r}: after, "Difference": after - before}}, tokens, tokens)
+"""
+    return Script(
+        (Cell(TEXT, code, draw, "mechanisms:both"),),
+        {
+            "before": result.before,
+            "after": result.after,
+            "after - before": result.after - result.before,
+        },
+    )
+
+
+# The page: an axis, the two maps of a choice, its entry in full, what it goes with, and the axis as a table.
+
+
+MIN_NUMBER = 5e-3  # a smaller change of a number is not written
+
+MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one row
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    count = sum(len(entries) for entries in AXES.values())
+    title(
+        "All mechanisms",
+        f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
+    )
+    for sentence in link_errors():
+        st.warning(sentence)
+    axis = (
+        st.segmented_control(
+            "Axis",
+            list(AXES),
+            default="position",
+            required=True,
+            format_func=NAMES.__getitem__,
+            key=key("axis"),
+            **BOUND,
+            help="An axis is one part of the formula, such as its mask.",
+        )
+        or "position"
+    )
+    explore(axis)
+    st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
+    axis_table(axis)
+    next_page("mechanisms")
+
+
+@fragment
+def explore(axis: str) -> None:
+    """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
+    controls, _ = render_before_widgets(
+        key(f"ready:{axis}"), partial(read_controls, axis), partial(draw_controls, axis), maps
+    )
+    entry_panel(controls)
+    for name, label, panel in (
+        ("fits", "What it can be combined with", compatible_panel),
+        ("code", "The code that just ran", source),
+    ):
+        details(label, partial(panel, controls), key(name))
+
+
+def maps(controls: Controls) -> None:
+    """Draw the baseline and this choice side by side, and their difference."""
+    if controls.config is None:
+        st.error(controls.problem)
+        return
+    try:
+        with one_thread():
+            result = cached(mechanisms.compare, controls.config)
+    except (ConfigError, ValueError) as error:
+        st.error(str(error))
+        return
+    add_script(partial(script, controls, result))
+    size = len(mechanisms.TOKENS)
+    linked = read_linked("mechanisms", key("pin"), (size, size))
+    query, column = mechanisms.most_changed(result.before, result.after)
+    tiles = [
+        Tile("Scaled dot product", "softmax · baseline", result.before),
+        Tile(controls.item.name, note(controls, result.implied), result.after, result.mask),
+    ]
+    options: dict[str, Any] = {
+        "query": query,
+        "column": column,
+        "link": key("maps"),
+        "height": MAP_HEIGHT,
+    }
+    left, right = st.columns([5, 2], gap="small")
+    with left:
+        pin = multiples(tiles, mechanisms.TOKENS, key=key("both"), pin=linked, **options)
+        write_linked("mechanisms", key("pin"), pin)
+    with right:
+        difference_map(tiles[1], tiles[0], mechanisms.TOKENS, key=key("difference"), **options)
+    fact(entry_sentence(controls.item, result.before, result.after, *(pin or (query, column))))
+    caption(conditions(result))
+
+
+def entry_panel(controls: Controls) -> None:
+    """Draw equation, meaning and paper, and each parameter with its bounds."""
+    item = controls.item
+    st.latex(item.latex)
+    paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
+    paragraph(f"{item.meaning}{paper}")
+    if item.params:
+        st.markdown(parameter_table(item))
+
+
+def compatible_panel(controls: Controls) -> None:
+    """Draw the choices that this one cannot go with, each with the reason; every pair is tried."""
+    conflicts = cached(refusals, controls.axis, controls.item.key)
+    total = sum(len(entries) for axis, entries in AXES.items() if axis != controls.axis)
+    name = plain(controls.item.name)
+    if not conflicts:
+        st.markdown(f"{name} can be combined with all {total} choices of the other five axes.")
+        return
+    st.markdown(
+        f"{name} can be combined with {total - len(conflicts)} of the {total} choices of the other axes, and "
+        f"not with these {len(conflicts)}:"
+    )
+    rows = ["| axis | choice | reason |", "| --- | --- | --- |"]
+    rows += [
+        f"| {NAMES[r.axis]} | {plain(entry(r.axis, r.key).name)} | {plain(r.reason)} |"
+        for r in conflicts
+    ]
+    st.markdown("\n".join(rows))
+
+
+def source(controls: Controls) -> None:
+    """Draw the source of the class or function that the entry built."""
+    if controls.config is None:
+        return
+    piece = getattr(seeded_layer(controls.config, mechanisms.SEED), controls.axis)
+    if piece is None:
+        st.markdown("No code runs for this choice: no key is hidden.")
+        return
+    built: Any = piece if inspect.isfunction(piece) else type(piece)
+    if controls.axis == "mask" and built.__name__ == "Rule":
+        built = piece.allows if inspect.isfunction(piece.allows) else controls.item.build
+    st.code(inspect.getsource(built), language="python")
+
+
+def axis_table(axis: str) -> None:
+    """Draw all choices of the axis in one table, by year."""
+    import pandas as pd
+
+    entries = sorted(AXES[axis], key=lambda item: item.year)
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "choice": [item.name for item in entries],
+                "rule": [
+                    rule(axis, complete(example(axis, item.key), AXES[axis], axis))
+                    for item in entries
+                ],
+                "paper": [item.url or None for item in entries],
+                "year": [item.year for item in entries],
+                "parameters": [mechanisms.parameter_count(axis, item.key) for item in entries],
+                "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
+            }
+        ),
+        hide_index=True,
+        column_config={
+            "paper": st.column_config.LinkColumn(
+                display_text=r"https?://(?:arxiv\.org/abs/|www\.)?([^/]+)",
+                help="Its number at arXiv, or the site that published it",
+            ),
+            "year": st.column_config.NumberColumn(format="%d", width="small"),
+            "parameters": st.column_config.NumberColumn(
+                format="%,d", help="Learned numbers, at d_model 64 with 4 heads"
+            ),
+            "conflicts": st.column_config.NumberColumn(
+                help="Choices of the other axes that it cannot be combined with"
+            ),
+        },
+        alt=f"All {len(entries)} choices of {NAMES[axis]}",
+    )
+
+
+# Sentences and cells of the page All mechanisms.
+
+
+def note(controls: Controls, implied: bool) -> str:
+    """The second line over the map: source, what the choice needs beside it, and whether its weights are implied."""
+    item = controls.item
+    others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
+    parts = (
+        item.paper and f"{item.paper} {item.year}",
+        others and f"with {others}",
+        implied and "implied weights",
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def entry_sentence(
+    item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int
+) -> str:
+    """The weight that the choice changes most, the sum of its row, and the change of entropy."""
+    was, now = float(before[query, column]), float(after[query, column])
+    if np.abs(before - after).max() <= MIN_CHANGE:
+        return (
+            f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
+            f"{plain(TOKENS[column])} **{number(now)}** with it and without it."
+        )
+    total = float(after[query].sum())
+    row_sum = (
+        ""
+        if abs(total - 1) < MIN_NUMBER
+        else f" The weights of this query sum to **{number(total)}**."
+    )
+    entropy = ""
+    old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
+    if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
+        entropy = f" The mean entropy of a query changes from {number(old)} to {number(new)} nats."
+    return (
+        f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
+        f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}"
+    )
+
+
+def conditions(comparison: Comparison) -> str:
+    implied = " This kernel computes no weights: the map shows the weights that would give the same output."
+    return (
+        f"Head {comparison.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
+        f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
+        f"numbers are computed, but which key a query prefers has no meaning.{implied * comparison.implied}"
+    )
+
+
+def parameter_table(item: Entry) -> str:
+    """Each parameter with its meaning and bounds, as Markdown."""
+    rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
+    rows += [
+        f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
+        for p in item.params
+    ]
+    return "\n".join(rows)
+
+
+def bounds(param: Param) -> str:
+    if param.choices:
+        return ", ".join(map(param.label, param.choices))
+    if isinstance(param.default, bool):
+        return "on or off"
+    if isinstance(param.default, str):
+        return "a text"
+    return f"{param.low:g} to {param.high:g}"
+
+
+if __name__ == "__main__":
+    page()

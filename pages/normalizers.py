@@ -1,5 +1,781 @@
 """Normalizers: the same scores through every rule that turns scores into weights."""
 
-from dashboard.views.normalizers.page import page
+from __future__ import annotations
 
-page()
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial, singledispatch
+from html import escape
+from typing import Any
+
+import numpy as np
+import streamlit as st
+import torch
+
+from core.attention import AXES, AttentionConfig, Choice, Entry, entry
+from core.attention.basics import Normalizer, Softmax
+from core.attention.normalizers import Entmax, Hard, Sigmoid, SoftmaxWithSink, TopK
+from core.entries import Value
+from core.studies import normalizers
+from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
+from dashboard.draw.curves import Curve, curve_table, fixed_chart
+from dashboard.draw.formats import coloured, latex, name, number
+from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.runtime.link_values import fragment
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, param_widget, params_in_session, params_of
+
+# The page's controls: typed scores, their factor, the temperature, and the key that is picked.
+
+
+MAX_SCORES, LARGEST = 32, 1e4
+FACTORS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
+TEMPERATURES = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0]
+NAMES = {item.key: item.name for item in AXES["normalizer"]}
+BASELINE = "softmax"
+CURVES = ("softmax", "sink", "sigmoid", "sparsemax")
+MAX_CURVES = 4
+MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the bars
+MASKED = "x"
+TEMPERATURE = "temperature"
+IN_ROW = {
+    ("sink", "start"): 1.0
+}  # parameters that stand in the row of controls, and their start on this page
+
+
+class ScoresError(ValueError):
+    """Typed scores that cannot be read; the message names the first and what would fit."""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The row of scores and its keys' names, and each normalizer with its parameters; `picked` is a key's index."""
+
+    scores: Scores
+    names: tuple[str, ...]
+    own: bool
+    factor: float
+    temperature: float
+    choices: tuple[Choice, ...]
+    picked: int
+
+    @property
+    def scaled(self) -> Scores:
+        """The scores as they go into the normalizers."""
+        return tuple(None if score is None else score * self.factor for score in self.scores)
+
+
+key = "normalizers:{}".format  # a widget's key, which is also its name in the link
+
+
+def get(name: str, default: Any = None) -> Any:
+    return st.session_state.get(key(name), default)
+
+
+def draw_controls() -> Controls | None:
+    """Draw the controls and read them; None, with the error on the page, when the scores cannot be read."""
+    grid = st.grid(6, min_column_width=120)
+    with grid.cell(column_span=2):
+        st.text_input(
+            "Scores of one query",
+            write(normalizers.example()[2]),
+            key=key("scores"),
+            **BOUND,
+            help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
+        )
+    with grid:
+        st.select_slider(
+            "Scores times",
+            FACTORS,
+            1.0,
+            key=key("spread"),
+            **BOUND,
+            help="Every score is multiplied by this number first.",
+        )
+        st.select_slider(
+            "Temperature τ",
+            TEMPERATURES,
+            1.0,
+            key=key("temperature"),
+            **BOUND,
+            help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
+            "largest weight larger.",
+        )
+        for (owner, name), start in IN_ROW.items():
+            item = entry("normalizer", owner)
+            param = next(param for param in item.params if param.key == name)
+            param_widget(replace(param, default=start, name=f"{item.name} b"), key=key(item.key))
+    try:
+        controls = _controls()
+    except ScoresError as error:
+        st.error(plain(str(error)))
+        return None
+    return replace(controls, picked=_draw_keys(controls))
+
+
+def read_controls() -> Controls | None:
+    """Read the controls from the session, which also works before they are drawn; None for unreadable scores."""
+    try:
+        return _controls()
+    except ScoresError:
+        return None
+
+
+def _controls() -> Controls:
+    tokens, _, example = normalizers.example()
+    scores = parse(get("scores", write(example)) or "")
+    names = (
+        tokens if len(scores) == len(tokens) else tuple(f"key {at}" for at in range(len(scores)))
+    )
+    temperature, name = get("temperature", 1.0), get("key")
+    choices = tuple(_choice(item, temperature) for item in AXES["normalizer"])
+    picked = names.index(name) if name in names else _largest(scores)
+    return Controls(
+        scores, names, scores != example, get("spread", 1.0), temperature, choices, picked
+    )
+
+
+def _choice(item: Entry, temperature: float) -> Choice:
+    """The normalizer with the values of its own widgets and of those in the row."""
+    row: dict[str, Value] = {
+        name: get(owner, start) for (owner, name), start in IN_ROW.items() if owner == item.key
+    }
+    if any(param.key == TEMPERATURE for param in item.params):
+        row[TEMPERATURE] = temperature
+    return Choice.of(item.key, **(params_in_session(item, key=key("params")) | row))
+
+
+def _largest(scores: Scores) -> int:
+    """The index of the largest score."""
+    return max(
+        range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
+    )
+
+
+def _draw_keys(controls: Controls) -> int:
+    """Draw the list of keys; returns the index of the picked one, by default that of the largest score."""
+    default = _largest(controls.scores)
+    quiet = {
+        "key": key("key"),
+        "format_func": plain,
+        **BOUND,
+        "help": "The key whose weight the equation and the curves show.",
+    }
+    if len(controls.names) <= MAX_PILLS:
+        name = st.pills(
+            "Key", controls.names, default=controls.names[default], required=True, **quiet
+        )
+    else:
+        name = st.selectbox("Key", controls.names, default, width=room(260), **quiet)
+    return controls.names.index(name) if name in controls.names else default
+
+
+def parse(text: str) -> Scores:
+    """Numbers separated by commas, x for a masked key; ScoresError names the first that is neither."""
+    parts = [part.strip() for part in text.replace("−", "-").split(",")]
+    if not parts[-1]:
+        parts.pop()  # a comma at the end is a list that is still being typed
+    if not parts:
+        raise ScoresError(
+            f"There is no score here. Type numbers with commas between them; {MASKED} masks a key."
+        )
+    if len(parts) > MAX_SCORES:
+        raise ScoresError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
+    return tuple(_parse_score(part, index) for index, part in enumerate(parts))
+
+
+def _parse_score(part: str, index: int) -> float | None:
+    if part.lower() == MASKED:
+        return None
+    try:
+        value = float(part)
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= LARGEST:
+        quoted = f"“{part[:20]}”" if part else "empty"
+        raise ScoresError(
+            f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
+            f"write numbers with commas between them, and {MASKED} for a masked key."
+        )
+    return value
+
+
+def write(scores: Scores) -> str:
+    return ", ".join(MASKED if score is None else f"{score:.2f}" for score in scores)
+
+
+# A row of weights as bars, one small figure a normalizer, in plain HTML: it shows as soon as the text does.
+
+
+NO_KEY = "no key"
+MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is not drawn
+
+STYLE = """<style>
+.nb{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
+  currentColor 10%,transparent);--quiet:color-mix(in srgb,currentColor 62%,transparent)}
+.nb .figure{margin:0;min-width:0;display:flex;flex-direction:column}
+.nb .title{font-size:14px;line-height:18px;font-weight:600;margin-bottom:18px}
+.nb small{display:block;font-size:12px;line-height:16px;font-weight:400;color:var(--quiet);overflow-wrap:anywhere}
+.nb .bars{display:flex;gap:3px;height:84px;flex:none;margin-top:auto;border-bottom:1px solid var(--hair)}
+.nb .bar{flex:1;position:relative;min-width:2px}
+.nb .bar i{position:absolute;left:0;right:0;bottom:0;border-radius:2px 2px 0 0;background:var(--ink)}
+.nb .bar b{position:absolute;left:-12px;right:-12px;text-align:center;font-size:12px;line-height:14px;font-weight:400}
+.nb .none i{background:none;border:1px dashed var(--quiet);border-bottom:0;box-sizing:border-box}
+.nb .masked{background:repeating-linear-gradient(45deg,var(--hair) 0 1px,transparent 1px 5px)}
+.nb .names{display:flex;gap:3px;height:54px;font-size:12px;line-height:1.1}
+.nb .names span{flex:1;writing-mode:vertical-rl;min-width:2px;display:flex;align-items:center;max-height:52px;
+  overflow:hidden;white-space:nowrap;color:var(--quiet);padding-top:4px}
+.nb .names .pick,.nb .pick b{color:var(--pick);font-weight:600}
+.nb .sum{font-size:12px;line-height:16px;color:var(--quiet);margin-top:2px}
+</style>"""
+
+
+def figures(tiles: Sequence[str], theme: Theme) -> str:
+    """All figures in a grid of as many columns as fit; STYLE is a separate element, which never changes."""
+    ink = WEIGHTS[theme][5]
+    return f'<div class="nb" style="--ink:{ink};--pick:{PICK[theme]}">{"".join(tiles)}</div>'
+
+
+def weights_tile(
+    title: str,
+    note: str,
+    weights: np.ndarray,
+    visible: Sequence[bool],
+    names: Sequence[str],
+    picked: int,
+    unassigned: float,
+    foot: str,
+) -> str:
+    """One normalizer: a bar a key from 0 to 1, hatched where masked, and a hollow one for what goes to no key."""
+    top = int(weights.argmax())
+    bars = [
+        bar(float(w), may, at in (top, picked), at == picked, names[at])
+        for at, (w, may) in enumerate(zip(weights, visible, strict=True))
+    ]
+    labels = list(names)
+    if unassigned > MIN_UNASSIGNED:
+        bars.append(bar(unassigned, True, True, False, NO_KEY, "none"))
+        labels.append(NO_KEY)
+    description = ", ".join(
+        f"{name} {number(float(w))}" for name, w in zip(names, weights, strict=True)
+    )
+    return figure(title, note, f"{title}: {description}; {foot}", bars, labels, picked, foot)
+
+
+def bar(value: float, visible: bool, named: bool, pick: bool, name: str, css: str = "") -> str:
+    high = min(max(value, 0.0), 1.0) * 100
+    text = (
+        f'<b style="bottom:calc({high:.1f}% + 1px)">{number(value)}</b>'
+        if named and visible
+        else ""
+    )
+    classes = " ".join(
+        filter(None, ("bar", css, "" if visible else "masked", "pick" if pick else ""))
+    )
+    return (
+        f'<div class="{classes}" title="{escape(name)}: {number(value) if visible else "masked"}">'
+        f'<i style="height:{high:.1f}%"></i>{text}</div>'
+    )
+
+
+def scores_tile(
+    title: str,
+    note: str,
+    scores: Sequence[float | None],
+    names: Sequence[str],
+    picked: int,
+    theme: Theme,
+) -> str:
+    """What goes in: signed bars around the line of 0, green above and purple below."""
+    values = [0.0 if score is None else score for score in scores]
+    low, high = min(0.0, *values), max(0.0, *values)
+    span = (high - low) or 1.0
+    zero = -low / span * 100
+    bars = []
+    for at, (score, value) in enumerate(zip(scores, values, strict=True)):
+        size, colour = abs(value) / span * 100, SIGNED[theme][8 if value >= 0 else 2]
+        start = zero if value >= 0 else zero - size
+        edge = (
+            f"bottom:calc({start + size:.1f}% + 1px)"
+            if value >= 0
+            else f"bottom:calc({start:.1f}% - 15px)"
+        )
+        text = (
+            f'<b style="{edge}">{number(value)}</b>' if at == picked and score is not None else ""
+        )
+        tip = f"{escape(names[at])}: {'masked' if score is None else number(value)}"
+        bars.append(
+            f'<div class="bar{" masked" * (score is None)}{" pick" * (at == picked)}" title="{tip}">'
+            f'<i style="background:{colour};border-radius:2px;bottom:{start:.1f}%;height:{size:.1f}%"></i>'
+            f"{text}</div>"
+        )
+    description = ", ".join(
+        f"{name} {'masked' if score is None else number(score)}"
+        for name, score in zip(names, scores, strict=True)
+    )
+    return figure(
+        title,
+        note,
+        f"{title}: {description}",
+        bars,
+        names,
+        picked,
+        f"{number(low)} to {number(high)}",
+    )
+
+
+def figure(
+    title: str,
+    note: str,
+    description: str,
+    bars: Sequence[str],
+    names: Sequence[str],
+    picked: int,
+    foot: str,
+) -> str:
+    marks = ['class="pick"' if at == picked else "" for at in range(len(names))]
+    under = "".join(
+        f"<span {mark}>{escape(name)}</span>" for mark, name in zip(marks, names, strict=True)
+    )
+    below = (
+        f'<div class="names" aria-hidden="true">{under}</div>'
+        if len(names) <= MAX_PILLS + 1
+        else ""
+    )
+    head = f'<div class="title">{escape(title)}<small>{escape(note)}</small></div>'
+    return (
+        f'<div class="figure" role="img" aria-label="{escape(description)}">{head}'
+        f'<div class="bars">{"".join(bars)}</div>{below}<div class="sum">{escape(foot)}</div></div>'
+    )
+
+
+# What the page computes as Python.
+
+
+ROW = "The same scores through every normalizer, in double precision."
+SCRIPT_CURVES = "The weight of one key as its score runs from −6 to 6 while the others stay."
+DRAW = """
+import altair as alt
+import pandas as pd
+
+points = pd.DataFrame({key: curve.numpy() for key, curve in curves.items()} | {"score": sweep.numpy()})
+alt.Chart(points.melt("score", var_name="normalizer", value_name="weight")).mark_line().encode(
+    x="score", y="weight", color="normalizer")
+"""
+
+
+def script(controls: Controls, rows: Sequence[RowWeights], names: Sequence[str]) -> Script:
+    """The weights of every normalizer, and the curves of those that are picked."""
+    configs = source_of([AttentionConfig(2, 1, normalizer=choice) for choice in controls.choices])
+    values = [0.0 if score is None else score for score in controls.scaled]
+    row = f"""
+import torch
+
+{attention_import(configs)}, entry
+
+configs = {configs}
+names = {source_of(controls.names)}
+scores = torch.tensor({source_of(values)}, dtype=torch.float64)  # (S,)
+mask = torch.tensor({source_of([score is not None for score in controls.scores])})  # True = may attend
+normalizers = {{config.normalizer.key: entry("normalizer", config.normalizer.key).build(config).double()
+               for config in configs}}
+weights = {{key: normalizer(scores[None, None, None], mask[None, None, None])[0, 0, 0].detach()
+           for key, normalizer in normalizers.items()}}
+for key, each in weights.items():
+    print(key, dict(zip(names, each.tolist())), "to no key:", 1 - float(each.sum()))
+"""
+    picked = [choice for choice in controls.choices if choice.key in names]
+    curves = f"""
+picked = {controls.picked}  # {controls.names[controls.picked]!r}
+sweep = torch.linspace(-6, 6, 97, dtype=torch.float64)
+grid, visible = scores.repeat(97, 1), mask.repeat(97, 1)  # (97, S)
+grid[:, picked], visible[:, picked] = sweep, True
+curves = {{key: normalizers[key](grid[None, None], visible[None, None])[0, 0, :, picked].detach()
+          for key in {source_of([choice.key for choice in picked])}}}
+"""
+    points = [
+        cached(sweep, choice, controls.scores, controls.factor, controls.picked)
+        for choice in picked
+    ]
+    results = {"torch.stack(list(weights.values()))": np.stack([each.weights for each in rows])}
+    if not picked:
+        return Script((Cell(ROW, row),), results)
+    results["torch.stack(list(curves.values()))"] = np.array(points)[:, :, 1]
+    return Script((Cell(ROW, row), Cell(SCRIPT_CURVES, curves, DRAW, "normalizers:chart")), results)
+
+
+# Sentences, equations and table cells of the page Normalizers.
+
+
+MAX_TERMS = 4
+HEAD = (
+    "normalizer",
+    "sum of weights",
+    "to no key",
+    "weights of 0",
+    "entropy",
+    "largest weight",
+    "scores with gradient",
+)
+
+
+def rows_text(results: Sequence[RowWeights]) -> list[list[str]]:
+    """One row a normalizer, in the order of HEAD."""
+    return [
+        [
+            entry("normalizer", each.key).name,
+            number(each.total),
+            number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
+            str(each.zeros),
+            number(each.entropy),
+            number(float(each.weights.max())),
+            str(each.learning),
+        ]
+        for each in results
+    ]
+
+
+def foot(row: RowWeights) -> str:
+    """Under the bars: the sum, and the zeros where there are any."""
+    zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
+    return f"Σ {number(row.total)}{zeros}"
+
+
+def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
+    """Which normalizer gives exact zeros, and which leaves weight to no key, beside softmax."""
+    visible = sum(score is not None for score in scores)
+    if not visible:
+        return "Every key is masked, so every normalizer gives weights of 0, and no score has a gradient."
+    softmax = next((each for each in results if each.key == BASELINE), results[0])
+    sparse = max(
+        (each for each in results if "hard" not in entry("normalizer", each.key).traits),
+        key=lambda each: each.zeros,
+    )
+    partial = max(results, key=lambda each: each.unassigned)
+    zeros = (
+        f"{label(sparse)} gives **{sparse.zeros} of {visible}** keys a weight of exactly 0; "
+        f"{label(softmax, False)} gives {softmax.zeros or 'none'} a weight of 0."
+        if sparse.zeros
+        else "No soft normalizer gives a key a weight of exactly 0."
+    )
+    rest = f" With {label(partial, False)}, **{number(partial.unassigned)}** of the weight goes to no key."
+    return zeros + rest * (partial.unassigned > MIN_UNASSIGNED)
+
+
+def snippet(choice: Choice, scores: Scores) -> str:
+    """The same row in a notebook."""
+    values = ", ".join("0.0" if score is None else f"{score:g}" for score in scores)
+    mask = ", ".join(str(score is not None) for score in scores)
+    return (
+        "import torch\nfrom core.attention import AttentionConfig, Choice, entry\n\n"
+        f"choice = {source_of(choice)}\n"
+        'normalizer = entry("normalizer", choice.key).build(AttentionConfig(2, 1, normalizer=choice))\n'
+        f"weights = normalizer(torch.tensor([[[[{values}]]]]), torch.tensor([{mask}]))\nprint(weights)\n"
+    )
+
+
+def label(row: RowWeights, first: bool = True) -> str:
+    text = entry("normalizer", row.key).name
+    return plain(text if first else text[0].lower() + text[1:])
+
+
+def conditions(
+    own: bool, query: str, factor: float, temperature: float, results: Sequence[RowWeights]
+) -> str:
+    where = (
+        "You typed these scores."
+        if own
+        else (
+            f"These are the scaled dot-product scores of the query {plain(query)}, with head dimension 16 and seed 126."
+        )
+    )
+    times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
+    return (
+        f"{where}{times} Temperature τ = {temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(results)}"
+    )
+
+
+def borrowed(results: Sequence[RowWeights]) -> str:
+    """That a normalizer without a gradient of its own trains with that of softmax; empty where none does."""
+    names = [label(each) for each in results if each.learning and isinstance(each.normalizer, Hard)]
+    return (
+        f" {' and '.join(names)} trains with the gradient of softmax: its own is zero."
+        if names
+        else ""
+    )
+
+
+def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
+    """The rule, and the weight of key j with its numbers."""
+    weight = float(row.weights[j])
+    live = numbers(row.normalizer, row, j)
+    left = coloured(rf"w_{{{name(names[j], j)}}}", colour)
+    result = coloured(rf"\mathbf{{{latex(weight)}}}", colour)
+    return entry(
+        "normalizer", row.key
+    ).latex, f"{left} = {live} = {result}" if live else f"{left} = {result}"
+
+
+def fraction(row: RowWeights, j: int, terms: Sequence[int], first: str = "") -> str:
+    """e^s over a sum of such powers, the largest terms of it."""
+    largest = sorted(sorted(terms, key=lambda m: (m != j, -row.prepared[m]))[:MAX_TERMS])
+    below = (
+        [first] * bool(first)
+        + [power(row, m) for m in largest]
+        + [r"\cdots"] * (len(largest) < len(terms))
+    )
+    return rf"\frac{{{power(row, j)}}}{{{' + '.join(below)}}}"
+
+
+def power(row: RowWeights, m: int) -> str:
+    return f"e^{{{latex(float(row.prepared[m]))}}}"
+
+
+def nonzero(row: RowWeights) -> list[int]:
+    return [int(m) for m in np.flatnonzero(row.weights)]
+
+
+@singledispatch
+def numbers(normalizer: Normalizer, row: RowWeights, j: int) -> str:
+    """The middle of the equation; empty for a normalizer that has no such line, or a key that gets nothing."""
+    return ""
+
+
+@numbers.register(Softmax)
+@numbers.register(TopK)
+def _(normalizer: Normalizer, row: RowWeights, j: int) -> str:
+    return fraction(row, j, nonzero(row)) if j in nonzero(row) else ""
+
+
+@numbers.register
+def _(normalizer: SoftmaxWithSink, row: RowWeights, j: int) -> str:
+    rest = float(normalizer.sink_score(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
+    return (
+        fraction(row, j, nonzero(row), "1" if rest == 0 else f"e^{{{latex(rest)}}}")
+        if j in nonzero(row)
+        else ""
+    )
+
+
+@numbers.register
+def _(normalizer: Sigmoid, row: RowWeights, j: int) -> str:
+    return rf"\sigma({latex(float(row.prepared[j]))})" if j in nonzero(row) else ""
+
+
+@numbers.register
+def _(normalizer: Entmax, row: RowWeights, j: int) -> str:
+    if not nonzero(row):
+        return ""
+    top, step = int(row.weights.argmax()), normalizer.alpha - 1.0
+    threshold = step * row.prepared[top] - row.weights[top] ** step
+    outside = "" if step == 1 else f"^{{{latex(1 / step)}}}"
+    score = latex(float(step * row.prepared[j]))
+    return rf"\max({score} - {signed(float(threshold))},\ 0){outside}"
+
+
+@numbers.register
+def _(normalizer: Hard, row: RowWeights, j: int) -> str:
+    if not nonzero(row):
+        return ""
+    score, top = (
+        latex(float(value)) for value in (row.prepared[j], row.prepared[nonzero(row)].max())
+    )
+    return rf"[\,{score} = \max_m s_m = {top}\,]"
+
+
+# The page: the same scores as bars through each normalizer, one equation, the table, curves of weight, and sources.
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    header()
+    explore()
+    details("Equations, papers and the code that just ran", sources, key("sources"))
+    next_page("normalizers")
+
+
+def header() -> None:
+    """Draw the title and the normalizers' own parameters, outside the fragment: a slider does not send them again."""
+    st.html(STYLE)
+    title(
+        "Normalizers",
+        "Every normalizer turns the same scores into weights: see which keys get 0, and how much "
+        "weight goes to no key.",
+        parameters,
+    )
+
+
+def parameters() -> None:
+    """Draw the popover of the parameters that only one normalizer has."""
+    with st.popover(
+        "Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"
+    ):
+        for item in AXES["normalizer"]:
+            elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
+            if any(param.key not in elsewhere for param in item.params):
+                paragraph(f"**{item.name}**")
+            params_of(item, key=key("params"), exclude=elsewhere)
+
+
+@fragment
+def explore() -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    controls, rows = render_before_widgets(key("ready"), read_controls, draw_controls, show)
+    if controls is None:
+        return
+    st.session_state[key("controls")] = controls
+    draw_equation(controls, rows)
+    table(HEAD, rows_text(rows), caption="What each normalizer's weights measure", markers=False)
+    curves(controls, rows)
+
+
+def show(controls: Controls | None) -> list[RowWeights]:
+    """Draw the bars, the sentence and the conditions; returns the numbers."""
+    if controls is None:
+        return []
+    with one_thread():
+        rows = [
+            cached(normalizers.normalize_row, choice, controls.scores, controls.factor)
+            for choice in controls.choices
+        ]
+    bars(controls, rows)
+    fact(fact_text(rows, controls.scores))
+    caption(
+        conditions(
+            controls.own, normalizers.example()[1], controls.factor, controls.temperature, rows
+        )
+    )
+    return rows
+
+
+def bars(controls: Controls, rows: list[RowWeights]) -> None:
+    """Draw the scores that go in, then the weights of each normalizer."""
+    visible = [score is not None for score in controls.scores]
+    tiles = [
+        scores_tile("Scores", "input", controls.scaled, controls.names, controls.picked, theme())
+    ]
+    for row in rows:
+        item = entry("normalizer", row.key)
+        tiles.append(
+            weights_tile(
+                item.name,
+                item.short,
+                row.weights,
+                visible,
+                controls.names,
+                controls.picked,
+                row.unassigned,
+                foot(row),
+            )
+        )
+    st.html(figures(tiles, theme()))
+
+
+def draw_equation(controls: Controls, rows: list[RowWeights]) -> None:
+    """Draw one normalizer's rule, and the picked key's weight with its numbers."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        name = (
+            st.selectbox(
+                "Equation of",
+                list(NAMES),
+                list(NAMES).index(BASELINE),
+                width=room(170),
+                format_func=NAMES.__getitem__,
+                key=key("equation"),
+                **BOUND,
+                help="The normalizer whose formula is shown, with the picked key's numbers.",
+            )
+            or BASELINE
+        )
+        row = next(row for row in rows if row.key == name)
+        parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
+        st.markdown(
+            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+        )
+
+
+def curves(controls: Controls, rows: list[RowWeights]) -> None:
+    """Draw the picked key's weight against its score, for up to four normalizers."""
+    st.markdown("## Weight against score")
+    with st.popover("Curves", icon=":material/show_chart:"):
+        names = st.multiselect(
+            f"Up to {MAX_CURVES} normalizers",
+            list(NAMES),
+            list(CURVES),
+            key=key("curves"),
+            **BOUND,
+            max_selections=MAX_CURVES,
+            format_func=NAMES.__getitem__,
+            help="Each normalizer is a curve of the figure below.",
+        )
+    add_script(partial(script, controls, rows, names))
+    series = [
+        Curve(
+            NAMES[choice.key],
+            cached(normalizers.sweep, choice, controls.scores, controls.factor, controls.picked),
+        )
+        for choice in controls.choices
+        if choice.key in names
+    ]
+    if not series:
+        st.info("Pick a normalizer to see its curve.", icon=":material/show_chart:")
+        return
+    score = controls.scaled[controls.picked]
+    rule = None if score is None or abs(score) > SWEEP[-1] else score
+    chart = fixed_chart(
+        [curve.name for curve in series],
+        "score of this key",
+        float(SWEEP[0]),
+        float(SWEEP[-1]),
+        Ink.of(theme()),
+    )
+    st.markdown(
+        f"**Weight of {plain(controls.names[controls.picked])}**, while the other scores stay the same"
+    )
+    draw_chart(
+        st,
+        chart,
+        curve_table(series, rule),
+        theme=None,
+        key=key("chart"),
+        alt="The weight of one key as its score rises",
+    )
+
+
+def sources() -> None:
+    """Draw where each normalizer is from and the class that just ran."""
+    controls: Controls | None = get("controls")
+    if controls is None:
+        return
+    choice = next(
+        choice for choice in controls.choices if choice.key == (get("equation") or BASELINE)
+    )
+    source_panel(type(normalizers.normalizer_of(choice)))
+    st.markdown("The same in a notebook:")
+    st.code(snippet(choice, controls.scaled), language="python")
+    entries_panel(AXES["normalizer"])
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,262 @@
 """Questions: what learners ask about attention, answered with numbers computed on the page."""
 
-from dashboard.views.questions.page import page
+from __future__ import annotations
 
-page()
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from core.studies import questions
+from dashboard.draw.scripts import Cell, Script
+from dashboard.navigation import step_of
+from dashboard.runtime.link_values import fragment
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.server.cache import cached
+from dashboard.ui.tables import table
+from dashboard.views.questions import compute
+from dashboard.views.questions.compute import Evidence
+from dashboard.widgets.panels import details, fact, next_page, paragraph, source_panel, title
+from dashboard.widgets.params import BOUND
+
+# The questions and their answers in words; the numbers come from compute.py.
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, its answer in a few sentences, computed evidence, and the pages that show it (page key, label)."""
+
+    question: str
+    text: str
+    pages: tuple[tuple[str, str], ...]
+    evidence: Callable[[], Evidence] | None = None
+
+
+ANSWERS = {
+    "scaling": Answer(
+        "Why divide by √d?",
+        "A score is a sum of D products. With independent entries of mean 0 and variance 1 its standard deviation "
+        "is √D, so it grows with the head size. Large scores push the softmax towards a single key, where its gradient "
+        "is almost zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
+        (("one_query", "See variance grow with D"), ("scores", "Compare all scores")),
+        compute.scaling,
+    ),
+    "names": Answer(
+        "Why the names query, key and value?",
+        "Attention is a soft dictionary look-up. A dictionary compares a query with each key and returns the value of "
+        "the key that is equal. Attention compares the query with each key by a score, turns the scores into weights "
+        "that add up to 1, and returns the weighted sum of all values.",
+        (("one_query", "Follow one look-up"),),
+    ),
+    "lengths": Answer(
+        "What happens with longer sequences?",
+        "Every query is compared with every key, so the number of scores grows with the square of the length. The "
+        "linear maps grow only with the length itself. Kernels that skip or approximate keys, or that never store the "
+        "weights, make long sequences possible.",
+        (("efficient", "Measure each kernel"),),
+        compute.lengths,
+    ),
+    "heads": Answer(
+        "Why several heads instead of one?",
+        "One head has one set of weights for each query, so it can follow one relation at a time. H heads of size "
+        "d_model / H cost the same and have H sets of weights: one may follow the previous token while another "
+        "follows the subject.",
+        (
+            ("heads", "Split one attention into heads"),
+            ("head_roles", "See what each trained head follows"),
+        ),
+    ),
+    "addition": Answer(
+        "Why are positions added and not concatenated?",
+        "A linear map follows at once. W(x + p) = Wx + Wp, so addition is a concatenation whose two halves share one "
+        "matrix. It keeps d_model, and costs no parameters. In a wide vector the model can keep tokens and positions "
+        "in different directions.",
+        (("positions", "See what positions do to the scores"),),
+        compute.addition,
+    ),
+    "feed_forward": Answer(
+        "What does the feed-forward network do?",
+        "Attention moves information between tokens, but its output is only a weighted sum of values. The feed-forward "
+        "network then transforms each token on its own, with an activation between two linear maps. With d_ff = "
+        "4·d_model it holds two thirds of a layer's parameters.",
+        (("transformer", "Open the blocks of a layer"),),
+        compute.feed_forward,
+    ),
+    "gradients": Answer(
+        "How does attention help gradients?",
+        "In a recurrent network the gradient passes through every step between two words, and shrinks or grows at "
+        "each. Attention connects any two words in one step. Residual connections and norms then decide how the "
+        "gradient passes through many layers.",
+        (
+            ("why", "Compare one vector with attention"),
+            ("transformer", "See the gradient by layer"),
+        ),
+    ),
+    "masks": Answer(
+        "Why does a decoder need a causal mask?",
+        "A model that is trained to predict the next token must not read it. The causal mask lets each token attend to "
+        "itself and to earlier tokens only. All positions can then be trained in one pass, and text can be generated "
+        "one token after another.",
+        (("masks", "Draw any mask"),),
+        compute.causality,
+    ),
+    "importance": Answer(
+        "Do the weights show which words are important?",
+        "Not by themselves. A large weight on a token whose value is small changes little, and later layers may undo "
+        "it. To know what a head contributes, switch it off and measure how the answer changes.",
+        (("evidence", "Compare weights with measured effects"),),
+    ),
+    "families": Answer(
+        "How do BERT, GPT and T5 differ?",
+        "BERT is an encoder: every token attends to every token. GPT is a decoder: each token attends to earlier ones. "
+        "T5 has both stacks, joined by cross-attention.",
+        (("transformer", "Draw each of the three"), ("pretrained", "Open a trained model")),
+        compute.families,
+    ),
+    "reshaping": Answer(
+        "Why view(B, T, H, D).transpose(1, 2) and not view(B, H, T, D)?",
+        "The d_model numbers of a token lie side by side in memory. view does not move numbers, it only cuts the line "
+        "into pieces. Cut as (B, H, T, D), a head's row gets numbers of other tokens.",
+        (("heads", "Split one attention into heads"),),
+        compute.reshaping,
+    ),
+    "padding": Answer(
+        "Why are padded keys masked, and padded queries not?",
+        "A padded key would receive weight from real tokens and change their outputs. A padded query only makes an "
+        "extra row of output, which nothing reads and the loss leaves out.",
+        (("masks", "Combine a padding mask with others"),),
+        compute.padding,
+    ),
+    "one_row": Answer(
+        "Why does the fused kernel return no weights?",
+        "It goes through the keys in blocks, keeps a running maximum and sum, and never stores all weights at once. "
+        "This is where its speed and its small memory come from. A row of weights can be computed again when it is "
+        "needed.",
+        (("efficient", "Compare exact and fused"),),
+        compute.one_row,
+    ),
+    "cache": Answer(
+        "What is in the key/value cache?",
+        "When a model generates, each new token needs the keys and values of all tokens before it. They do not change, "
+        "so they are stored. Sharing keys and values between heads, or storing a smaller latent, makes the cache "
+        "smaller.",
+        (("heads", "Share keys between heads"), ("generate", "Generate token by token")),
+        compute.cache,
+    ),
+}
+
+
+# What the page computes as Python: the function behind the answer.
+
+
+IMPORTS = {
+    "torch": "import torch",
+    "attend": "from core.attention import attend",
+    "build_model": "from core.models import ModelConfig, build_model",
+    "Shape": "from core.models.base import Shape",
+    "seeded_rng": "from core.seeding import seeded_rng",
+}
+VALUES = "[[value for value in row.values() if not isinstance(value, str)] for row in rows]"
+DRAW = """
+import pandas as pd
+
+pd.DataFrame(rows)
+"""
+
+
+def script(answer: Answer) -> Script:
+    """The numbers of the answer's table, by the function that computed them here."""
+    assert answer.evidence is not None
+    compute = getattr(questions, answer.evidence.__name__)
+    source = inspect.getsource(compute)
+    body = (f"{inspect.getsource(questions.normal)}\n\n" if "normal(" in source else "") + source
+    lines = [line for name, line in IMPORTS.items() if re.search(rf"\b{name}\b", body)]
+    imports = "\n".join(lines).replace("import torch\n", "import torch\n\n", 1)
+    code = f"""
+{imports}
+
+
+{body}
+
+rows = {compute.__name__}()
+for row in rows:
+    print(row)
+"""
+    rows = [[value for value in row.values() if not isinstance(value, str)] for row in compute()]
+    return Script(
+        (Cell(answer.question, code, DRAW, f"table:{answer.question}"),), {VALUES: np.array(rows)}
+    )
+
+
+# The page: a list of questions, and the answer to one of them with its numbers and the pages that show it.
+
+
+QUESTION = "questions:question"
+
+
+def page() -> None:
+    """Draw the questions and the selected answer side by side."""
+    title(
+        "Questions",
+        "What learners ask about attention. Most answers have numbers that this page computes.",
+    )
+    explore()
+    next_page("questions")
+
+
+@fragment
+def explore() -> None:
+    """Draw the questions and the answer, which rerun alone; the answer comes first."""
+    render_before_widgets(
+        "questions:ready", read_question, draw_questions, show, st.columns([2, 3], gap="large")
+    )
+
+
+def read_question() -> str | None:
+    """The key of the selected question, before the list is drawn again."""
+    return st.session_state.get(QUESTION)
+
+
+def draw_questions() -> str | None:
+    """Draw the list of questions; returns the key of the selected one."""
+    return st.radio(
+        "Question",
+        list(ANSWERS),
+        key=QUESTION,
+        label_visibility="collapsed",
+        format_func=lambda key: ANSWERS[key].question,
+        **BOUND,
+    )
+
+
+def show(key: str | None) -> None:
+    """Draw the answer to a question."""
+    answer(ANSWERS[key or "scaling"])
+
+
+def answer(selected: Answer) -> None:
+    """Draw the words, the table, what it shows, and the links."""
+    paragraph(f"## {selected.question}\n\n{selected.text}")
+    if selected.evidence is not None:
+        evidence = cached(selected.evidence)
+        table(evidence.head, evidence.rows, caption=selected.question, markers=False)
+        fact(evidence.sentence)
+        add_script(partial(script, selected))
+    for page_key, label in selected.pages:
+        step = step_of(page_key)
+        st.page_link(step.path, label=f"{label}: {step.title}", icon=step.icon, query_params={})
+    if selected.evidence is not None:
+        details(
+            "The function that computed this",
+            partial(source_panel, getattr(questions, selected.evidence.__name__)),
+            "questions:source",
+        )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,939 @@
 """Runs: everything that was trained here, to find, name, fork, compare, take away and bring in."""
 
-from dashboard.views.runs.page import page
+from __future__ import annotations
 
-page()
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from core.attention import ConfigError
+from core.files import hosted, sentence_of, zip_of
+from core.pretrained.finetune_run import result
+from core.runs import archive
+from core.runs.archive import unpack
+from core.runs.machine import line
+from core.runs.ray_queue import ClusterState
+from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_bytes, restore
+from core.runs.store import StoredRun, StoreError
+from core.runs.store_sync import bring, copier
+from core.runs.tensorboard import tensorboard_zip
+from core.tasks import make_task
+from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
+from core.training.record import Record, one_a_step
+from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
+from dashboard.draw.formats import byte_size, duration, number, percent
+from dashboard.draw.palette import CATEGORIES, Ink
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.vega import split_data
+from dashboard.navigation import PAGES, STEPS
+from dashboard.runtime import jobs
+from dashboard.runtime.jobs import cluster_state, node_text
+from dashboard.runtime.link_values import between, link_value, one_of
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.runtime.run_data import (
+    STATES,
+    RunSummary,
+    copy_run,
+    damage_of,
+    path_code,
+    records_of,
+    rival,
+)
+from dashboard.server import people
+from dashboard.server.limits import (
+    MB,
+    admit_upload,
+    at_most,
+    delete_mine,
+    limits,
+    make_room,
+    most_seconds,
+    most_steps,
+)
+from dashboard.server.visitors import has_cookie
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import flash, flash_errors, pop_flash
+from dashboard.views.runs.compute import Board, load_board
+from dashboard.widgets.panels import (
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# The controls of Runs: the search, and the selected runs, which are in the link.
+
+
+SELECTED = "run"  # the query parameter; several ids are separated by commas
+MOST_SELECTED = 20
+PAGE = "runs:page"
+
+
+def draw_search() -> str:
+    return (
+        st.text_input(
+            "Search",
+            key="runs:search",
+            live=True,
+            icon=":material/search:",
+            max_chars=200,
+            placeholder="name, task, model or state",
+            label_visibility="collapsed",
+            **BOUND,
+            help="Words in the name, task, model, optimizer or state of a run.",
+        )
+        or ""
+    )
+
+
+def linked_ids() -> tuple[str, ...]:
+    """The ids in the link."""
+    ids = [run_id for run_id in (st.query_params.get(SELECTED) or "").split(",") if run_id]
+    return tuple(ids[:MOST_SELECTED])
+
+
+def draw_pages(count: int) -> int:
+    """The page of the list, from 1; a control where there are several."""
+    if count < 2:
+        return 1
+    link_value(PAGE, 1, between(1, count))
+    st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), count)
+    return st.pagination(count, key=PAGE, persist_state="session")
+
+
+def select(ids: Sequence[str]) -> None:
+    """Put the selected runs into the link."""
+    if ids:
+        st.query_params[SELECTED] = ",".join(ids[:MOST_SELECTED])
+    else:
+        st.query_params.pop(SELECTED, None)
+
+
+# The actions on runs: name, open, compare, fork, duplicate, download, delete and upload.
+
+
+FINE_TUNED = (
+    "This is a fine-tuned pretrained model. Open it on Fine-tune; the model is in the run's folder."
+)
+DELETED, UPLOADS = "runs:deleted", "runs:uploads"
+RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
+
+
+def actions(selected: Sequence[RunSummary]) -> None:
+    """The row of buttons for the selected runs; several can be compared or deleted together."""
+    first = selected[0]
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        file = "train.py" if first.tuned is None else "fine_tune.py"
+        title = next(step.title for step in STEPS if step.path.name == file)
+        st.page_link(
+            PAGES / file,
+            label="Open",
+            icon=":material/play_circle:",
+            disabled=bool(first.trouble),
+            query_params={"run": first.run.id},
+            help=f"Open the page {title} with this run and its settings",
+        )
+        tuned, count = any(item.tuned for item in selected), len(selected)
+        st.page_link(
+            PAGES / "compare_runs.py",
+            label="Compare",
+            icon=":material/compare:",
+            disabled=count > 4 or tuned,
+            query_params={"runs": ",".join(item.run.id for item in selected)},
+            help=FINE_TUNED
+            if tuned
+            else None
+            if 2 <= count <= 4
+            else "Select two to four runs in the list",
+        )
+        _fork(first)
+        st.button(
+            "Duplicate",
+            icon=":material/content_copy:",
+            key="runs:duplicate",
+            on_click=_duplicate,
+            args=(first,),
+            disabled=first.config is None,
+            help=FINE_TUNED
+            if first.tuned
+            else "Copy the run with its weights, such as to train the copy longer",
+        )
+        model = result(first.run) if first.tuned else None
+        st.download_button(
+            "Download",
+            lambda: zip_of(model) if model else archive.pack(first.run),
+            f"{first.run.id}.zip",
+            "application/zip",
+            icon=":material/download:",
+            key=f"runs:download:{first.run.id}",
+            on_click="ignore",
+            disabled=first.config is None and model is None,
+            help="A zip file of the fine-tuned model, a folder for transformers"
+            if first.tuned
+            else "A zip file of settings, records, maps and weights",
+        )
+        _other_formats(first)
+        items = [
+            item
+            for item in selected
+            if not item.example and not item.live and people.mine(item.run)
+        ]
+        reason = (
+            None
+            if items
+            else "An example cannot be deleted."
+            if selected[0].example
+            else "Stop the run first."
+        )
+        # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
+        key = f"runs:delete:{selected[0].run.id}:{len(selected)}"
+        with st.popover(
+            "Delete", icon=":material/delete:", key=key, disabled=not items, help=reason
+        ):
+            names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
+            st.markdown(f"Delete {names}?" if items else "")
+            st.caption("You can restore it for an hour.")
+            st.button("Delete", key="runs:delete:go", on_click=_discard, args=(items,))
+    if message := pop_flash("runs"):
+        st.error(plain(message))
+
+
+def actions_name(item: RunSummary) -> None:
+    """The field for a run's name."""
+    key = f"runs:name:{item.run.id}"
+
+    def rename() -> None:
+        if people.mine(item.run):
+            _try(
+                lambda: item.run.update_metadata(
+                    name=st.session_state[key].strip()[:LONGEST_NAME] or None
+                )
+            )
+
+    st.text_input(
+        "Name",
+        item.name if item.named else "",
+        key=key,
+        max_chars=LONGEST_NAME,
+        on_change=rename,
+        placeholder=item.name,
+        disabled=item.example,
+        help="An example cannot be renamed." if item.example else "Named runs are deleted last.",
+    )
+
+
+def _fork(item: RunSummary) -> None:
+    """A popover that trains a new run from a saved step of this one, perhaps with another optimizer."""
+    missing = (
+        "Train a new run from a saved step of this one"
+        if item.checkpoint_steps
+        else "No weights are saved yet."
+    )
+    popover = st.popover(
+        "Fork",
+        icon=":material/fork_right:",
+        key="runs:fork",
+        on_change="rerun",
+        disabled=not item.checkpoint_steps or item.config is None,
+        help=FINE_TUNED if item.tuned else missing,
+    )
+    if not popover.open or item.config is None:
+        return
+    config, key = item.config, f"runs:fork:{item.run.id}"
+    with popover:
+        st.caption(
+            "The new run copies this one up to a saved step and continues training from there with these "
+            "settings."
+        )
+        link_value(f"{key}:step", item.checkpoint_steps[-1], one_of(item.checkpoint_steps))
+        step = st.selectbox(
+            "From step",
+            item.checkpoint_steps[::-1],
+            key=f"{key}:step",
+            format_func=lambda step: f"{step:,}",
+            help="The saved weights with which the fork starts.",
+        )
+        most = most_steps()
+        usual = min(most, max(config.steps, 2 * step, step + 100))
+        link_value(f"{key}:steps:{step}", usual, between(step + 1, most))
+        steps = st.number_input(
+            "To step",
+            step + 1,
+            most,
+            usual,
+            key=f"{key}:steps:{step}",
+            help="The last training step of the fork.",
+        )
+        rates = sorted({*RATES, config.learning_rate})
+        link_value(f"{key}:rate", config.learning_rate, one_of(rates))
+        rate = st.select_slider(
+            "Learning rate",
+            rates,
+            config.learning_rate,
+            key=f"{key}:rate",
+            format_func=lambda rate: f"{rate:g}",
+            help="The size of each update of the weights.",
+        )
+        link_value(f"{key}:schedule", config.schedule, one_of(SCHEDULES))
+        schedule = st.selectbox(
+            "Learning rate schedule",
+            SCHEDULES,
+            SCHEDULES.index(config.schedule),
+            key=f"{key}:schedule",
+            help="How the learning rate changes after the warm-up.",
+        )
+        link_value(f"{key}:optimizer", config.optimizer, one_of(OPTIMIZERS))
+        optimizer = st.selectbox(
+            "Optimizer",
+            OPTIMIZERS,
+            OPTIMIZERS.index(config.optimizer),
+            key=f"{key}:optimizer",
+            help="The rule by which gradients change the weights.",
+        )
+        if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
+            _start_fork(
+                item,
+                step,
+                longer(
+                    config,
+                    steps,
+                    item.trained,
+                    learning_rate=rate,
+                    schedule=schedule,
+                    optimizer=optimizer,
+                ),
+            )
+
+
+def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> RunConfig:
+    """The config of a fork: more steps, as many seconds again, and no early end, which it may have passed already."""
+    seconds = min(most_seconds(), config.seconds + 2 * trained)
+    return replace(config, steps=int(steps), seconds=float(seconds), finish_early=False, **changes)
+
+
+def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
+    try:
+        run = jobs.fork(
+            item.run, step, config, f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME]
+        )
+    except (jobs.QueueFull, OSError, ValueError) as error:
+        st.error(plain(sentence_of(error)))
+        return
+    st.switch_page(PAGES / "train.py", query_params={"run": run.id})
+
+
+def _other_formats(item: RunSummary) -> None:
+    """A popover with the run as files of other programs."""
+    popover = st.popover(
+        "Other formats",
+        icon=":material/ios_share:",
+        key="runs:formats",
+        on_change="rerun",
+        disabled=bool(item.trouble),
+        help="The run for TensorBoard or for Hugging Face transformers",
+    )
+    if not popover.open:
+        return
+    with popover:
+        st.download_button(
+            "TensorBoard",
+            lambda: tensorboard_zip(item.run),
+            f"{item.run.id}-tensorboard.zip",
+            "application/zip",
+            key="runs:tensorboard",
+            on_click="ignore",
+            disabled=not item.curve,
+            help="The curves and the attention maps as event files, zipped. Unpack them and run "
+            "`tensorboard --logdir` with their folder.",
+        )
+        reason = hf_problem(item)
+        st.download_button(
+            "Hugging Face",
+            lambda: _hf_zip(item),
+            f"{item.run.id}-hugging-face.zip",
+            "application/zip",
+            key="runs:hugging_face",
+            on_click="ignore",
+            disabled=bool(reason),
+            help="Config, weights, tokenizer and a model card, zipped: a folder for transformers.",
+        )
+        if reason:
+            st.caption(plain(reason))
+
+
+def hf_problem(item: RunSummary) -> str:
+    """Why no class of transformers can take the run's model; empty where one can."""
+    from core.pretrained.base import PretrainedError
+    from core.pretrained.hf_conversion import conversion_of
+
+    if item.tuned:
+        return "A fine-tuned model is a Hugging Face folder already, in the folder of its run."
+    if not item.checkpoint_steps or item.config is None:
+        return "No weights are saved yet."
+    try:
+        conversion_of(item.config.model, make_task(item.config.task).shape)
+    except (PretrainedError, ConfigError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _hf_zip(item: RunSummary) -> bytes:
+    from core.pretrained.export import export_zip
+
+    return export_zip(item.run)
+
+
+def _duplicate(item: RunSummary) -> None:
+    def make() -> None:
+        select([copy_run(item.run, f"{item.plain_name}, copy").id])
+
+    _try(make)
+
+
+def _discard(items: Sequence[RunSummary]) -> None:
+    def make() -> None:
+        for item in items:
+            if people.mine(item.run):
+                discard(item.run)
+        st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
+        select([])
+
+    _try(make)
+
+
+def undo() -> None:
+    """After a deletion: the deleted runs, and the button that restores them."""
+    deleted = st.session_state.get(DELETED)
+    if not deleted:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(
+            f"Deleted {plain(deleted[0][1])}."
+            if len(deleted) == 1
+            else f"Deleted {len(deleted)} runs."
+        )
+        st.button(
+            "Restore", icon=":material/undo:", key="runs:undo", on_click=_restore, args=(deleted,)
+        )
+
+
+def _restore(deleted: Sequence[tuple[str, str]]) -> None:
+    def make() -> None:
+        restored = [run_id for run_id, _ in deleted if restore(run_id) is not None]
+        st.session_state.pop(DELETED)
+        select(restored)
+        if len(restored) < len(deleted):
+            flash("runs", "Not every deleted run could be restored: its disk space was needed.")
+
+    _try(make)
+
+
+def upload() -> None:
+    """A popover that takes a run as a zip, or shows what is wrong with it."""
+    with st.popover(
+        "Upload",
+        icon=":material/upload:",
+        key="runs:upload",
+        width="stretch",
+        help="Add a run from a zip file.",
+    ):
+        count = st.session_state.setdefault(UPLOADS, 0)
+        zipped = at_most("upload_megabytes", archive.MOST_ZIPPED // MB)
+        unpacked = MB * at_most("unpacked_megabytes", archive.MOST_UNPACKED // MB)
+        file = st.file_uploader(
+            "Zip file of a run",
+            "zip",
+            key=f"runs:upload:{count}",
+            help="A file made by Download.",
+            max_upload_size=zipped,
+        )
+        st.caption(
+            f"At most {byte_size(zipped * MB)}, {byte_size(unpacked)} unpacked. Every file "
+            "is checked before it is read. Nothing in it is executed."
+        )
+        if file is None:
+            return
+        try:
+            admit_upload(file)
+            make_room(unpacked)
+            run = archive.unpack(file, most=unpacked)
+        except (ValueError, OSError) as error:
+            st.error(plain(sentence_of(error)))
+            return
+    st.session_state[UPLOADS] = count + 1  # an empty field again
+    select([run.id])
+    st.rerun()
+
+
+def _try(make: Callable[[], None]) -> None:
+    """Run an action; its error is shown under the buttons."""
+    flash_errors("runs", "", make, ConfigError, OSError, ValueError)
+
+
+# What the page computes as Python.
+
+
+CURVES = "The records of one run: a row for each step at which it was measured."
+NAMES = ("loss", "train_loss", "exact", "letters", "error")
+DRAW = """
+import altair as alt
+
+alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
+    x="step:Q", y="value:Q", color="key:N")
+"""
+
+
+def script(run: Run) -> Script:
+    """The curves of the first selected run."""
+    records = one_a_step(run.records())
+    names = [name for name in NAMES if any(getattr(record, name) is not None for record in records)]
+    code = f"""
+import pandas as pd
+
+from core.training.record import one_a_step
+from core.runs.runs import open_run
+
+run = open_run({path_code(run.path)})
+records = one_a_step(run.records())
+# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again
+table = pd.DataFrame([{{"step": record.step, {", ".join(f'"{name}": record.{name}' for name in names)}}}
+                      for record in records]).set_index("step")
+print(table.tail())
+"""
+    return Script(
+        (Cell(CURVES, code, DRAW, "runs:loss"),),
+        {f"table[{name!r}].dropna()": _values(records, name) for name in names},
+    )
+
+
+def _values(records: list[Record], name: str) -> np.ndarray:
+    return np.array([value for _, value in points(records, name) if value is not None], dtype=float)
+
+
+# The sentences of the page Runs; makes no st call.
+
+
+def lead() -> str:
+    """Whose runs the page lists."""
+    whose = "every run of yours" if hosted() else "every run of this machine"
+    return f"You will find {whose} here: rename it, continue it, compare it or download it."
+
+
+def forgetting(known: bool) -> str:
+    """What a public copy stores of a person, and for how long; `known` is whether a cookie tells them again."""
+    now = limits()
+    cookie = (
+        "A cookie with a random number knows this browser again"
+        if known
+        else "This browser sends no cookie, so that a reload makes you another person, without these runs"
+    )
+    return (
+        "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
+        f"they can look at that run and copy it. You have {byte_size(now.megabytes * MB)} for runs, reports and "
+        f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
+        f"All is deleted {now.hours} h after your last visit and your last run: download what you want to keep. "
+        f"{cookie}."
+    )
+
+
+def room(own: int, used: int) -> str:
+    """The number and bytes of a person's runs, and which runs are deleted when the disk space is full."""
+    most = at_most("megabytes", most_bytes() // MB) * MB
+    count = (
+        f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
+    )
+    number = at_most("runs", MAX_RUNS)
+    return (
+        f"{count}, {byte_size(used)} of {byte_size(most)}. At most {number:,} are stored; at the limit, "
+        f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour."
+    )
+
+
+def missing(count: int) -> str:
+    """A warning about selected runs that are not here."""
+    if not count:
+        return ""
+    runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
+    return f"{runs} not on this machine, or {'was' if count == 1 else 'were'} deleted."
+
+
+def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
+    """Where runs are copied to, and what is not copied yet."""
+    if trouble:
+        return f"{trouble} Training goes on here, and what is new is copied once the store answers."
+    late = (
+        f"{waiting} wait{'s' if waiting == 1 else ''} to be copied" if waiting else "all are copied"
+    )
+    more = (
+        f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there."
+        if elsewhere
+        else ""
+    )
+    return f"Runs, measurements, sweeps and reports are copied to the store {label}; {late}.{more}"
+
+
+def stored(row: StoredRun) -> str:
+    """A run of the store in a menu."""
+    return f"{row.name or row.id} · {STATES.get(row.state, row.state)} · {row.server} · {byte_size(row.bytes)}"
+
+
+def unread(count: int) -> str:
+    """That the search does not know all runs yet."""
+    return (
+        f"The list is being read again: a search does not find {count:,} of the older runs yet."
+        if count
+        else ""
+    )
+
+
+def result_text(item: RunSummary) -> str:
+    """The result of a run in a few words."""
+    if item.last is None or (item.last.exact is None and item.last.error is None):
+        return (
+            f"a validation loss of {number(item.loss)}"
+            if item.loss is not None
+            else "no measurement yet"
+        )
+    if item.last.error is not None:
+        return f"{percent(item.last.error)} of the error of repeating the last season"
+    share = f"{percent(item.last.exact or 0.0)} accuracy"
+    scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
+    return ", ".join(
+        [share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)]
+    )
+
+
+def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
+    """The result of the selected run, compared with the best other one of the same task."""
+    first = selected[0]
+    text = (
+        f":primary[**{plain(first.name)}**] reaches **{plain(result_text(first))}** after {first.steps:,} steps, "
+        f"{duration(first.trained)} of training"
+    )
+    other = rival(first, selected[1:] or items)
+    if other is None:
+        return text + "."
+    return (
+        f"{text}; **{plain(other.name)}** reaches {plain(result_text(other))} after {other.steps:,} steps, "
+        f"{duration(other.trained)}."
+    )
+
+
+def state(item: RunSummary) -> str:
+    """The state of a run, and its share of the planned steps."""
+    name = STATES.get(item.status.state, item.status.state)
+    if item.live and item.planned_steps and item.steps:
+        return f"{name}, {percent(item.steps / item.planned_steps)}"
+    return name
+
+
+def cluster_text(state: ClusterState) -> str:
+    """What the cluster has and has free, in Markdown."""
+    if not state.reachable:
+        return plain(state.message)
+    free = [f"{state.free_cpus:g} of {state.cpus:g} CPUs"]
+    if state.gpus:
+        free.append(f"{state.free_gpus:g} of {state.gpus:g} GPUs")
+    free.append(f"{byte_size(state.free_memory)} of {byte_size(state.memory)} of memory")
+    count = f"{len(state.nodes)} machine{'s' if len(state.nodes) != 1 else ''}"
+    nodes = f"node{'s' if len(state.nodes) != 1 else ''} {plain(', '.join(state.nodes))}"
+    return f"Runs train on a Ray cluster of {count} ({nodes}). Free: {', '.join(free)}."
+
+
+def about_text(item: RunSummary) -> str:
+    """State, saved weights, origin, machine and size of a run."""
+    parts = [item.status.message or state(item)]
+    if count := len(item.checkpoint_steps):
+        parts.append(f"weights saved at {count} step{'s' if count != 1 else ''}")
+    if item.parent:
+        parts.append(f"forked from {item.parent}")
+    if machine := line(item.run.metadata().get("machines")):
+        parts.append(f"trained on {machine}")
+    if nodes := node_text(item.run.metadata()):
+        parts.append(nodes)
+    parts.append(byte_size(item.bytes))
+    return " · ".join(part.rstrip(".") for part in parts) + "."
+
+
+# The page Runs: a search, the list of runs, and the selected run with its curves and actions.
+
+
+MOST = 200  # runs to choose from
+
+ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
+FORMATS = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
+
+
+def page() -> None:
+    """The search, and below it the list and the selected run, polled while a run is live."""
+    title("Runs", lead())
+    search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
+    with search_cell:
+        query = draw_search()
+    with upload_cell:
+        upload()
+
+    def load() -> Board:
+        return load_board(query, linked_ids())
+
+    first = [load()]  # which the first drawing takes
+    poll(
+        lambda: first.pop() if first else load(),
+        partial(_board, query),
+        first[0].live,
+        "runs:board",
+        interval=SLOW_POLL_INTERVAL,
+    )
+    draw_store()
+    if hosted():
+        draw_delete_mine()
+    details("How an upload is checked", partial(source_panel, unpack), "runs:source")
+    next_page("runs")
+
+
+def _board(query: str, board: Board) -> None:
+    """The list of the runs that match the search, and the selected run."""
+    undo()
+    if message := missing(board.missing):
+        st.warning(plain(message))
+    if board.ids:
+        run_list(board.rows(draw_pages(board.pages)), board.selected, len(board.ids))
+        # The first selected run, and the actions on all selected runs
+        selected = board.selected
+        first = selected[0]
+        with st.container(gap="small"):
+            name, about = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
+            with name:
+                actions_name(first)
+            about.caption(plain(about_text(first)))
+            actions(selected)
+        if damage := damage_of(first.run):
+            st.warning(damage)
+        if first.trouble:
+            st.error(plain(first.trouble))
+        elif records_of(first.run):
+            _curves(first)
+            fact(fact_text(selected, board.others))
+        else:
+            st.caption("This run has no measurements yet.")
+    else:
+        st.info(
+            f"No run matches “{plain(query)}” in its name, task, model or state.",
+            icon=":material/search_off:",
+        )
+    st.caption(" ".join(filter(None, (unread(board.unread), room(board.own, board.bytes)))))
+    if (cluster := cluster_state()) is not None:
+        st.caption(cluster_text(cluster))
+
+
+def _curves(item: RunSummary) -> None:
+    add_script(partial(script, item.run))
+    records, ink = records_of(item.run), Ink.of(theme())
+    last = max(records[-1].step, item.planned_steps if item.live else 0)
+    left, right = st.columns(2, gap="medium")
+    losses = loss_curves(records)
+    chart_title("Loss", left, legend(losses, ink))
+    draw_chart(
+        left,
+        *split_data(step_chart(losses, ink=ink, last_x=last, height=170)),
+        key="runs:loss",
+        alt=f"Validation and training loss of {item.name} over {last:,} steps",
+    )
+    shares = [
+        Curve(label, points(records, name, 100))
+        for label, name in (
+            ("sequence accuracy", "exact"),
+            ("token accuracy", "letters"),
+            ("error", "error"),
+        )
+    ]
+    chart_title(
+        "Validation accuracy"
+        if item.last is None or item.last.error is None
+        else "Validation error, relative to repeating the last season",
+        right,
+        legend(shares, ink),
+    )
+    spec = step_chart(
+        shares,
+        ink=ink,
+        last_x=last,
+        high=None if shares[2].defined_points() else 100,
+        percent=True,
+        height=170,
+    )
+    draw_chart(
+        right,
+        *split_data(spec),
+        key="runs:right",
+        alt=f"Validation result of {item.name} over {last:,} steps",
+    )
+
+
+# What a public copy stores of a person, for how long, and the button that deletes it at once.
+
+
+def draw_delete_mine() -> None:
+    """Draw the rule by which things are forgotten, and the button."""
+    paragraph(forgetting(has_cookie()))
+    with st.popover(
+        "Delete everything of mine",
+        icon=":material/delete_forever:",
+        key="runs:everything",
+        help="Your runs, sweeps, measurements, reports and data on this server.",
+    ):
+        st.markdown(
+            "Delete all your runs, sweeps, measurements, reports and data? This cannot be undone."
+        )
+        st.button(
+            "Delete everything",
+            key="runs:everything:go",
+            on_click=_delete,
+            help="What trains for you ends at once.",
+        )
+
+
+def _delete() -> None:
+    delete_mine()
+    select([])
+
+
+# The list of runs: a row each, with a small curve of its validation loss; a click selects a row.
+
+
+def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
+    """Draw a page of the list of `total` runs; the selected rows go into the link."""
+    ids = [item.run.id for item in items]
+    # Another widget for every list: it selects row numbers, which mean other runs in another list.
+    key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
+
+    def write_link() -> None:
+        select([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
+
+    st.dataframe(
+        _frame(items).style.format(FORMATS, na_rep="–"),
+        key=key,
+        on_select=write_link,
+        selection_mode="multi-row",
+        hide_index=True,
+        placeholder="",
+        selection_default={
+            "selection": {"rows": [row for row, item in enumerate(items) if item in selected]}
+        },
+        height=HEAD + ROW * min(len(items), MOST_ROWS),
+        row_height=ROW,
+        column_config=_columns(),
+        alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {result_text(items[0])}",
+    )
+
+
+def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
+    """A row a run, as the list shows it."""
+    return pd.DataFrame(
+        {
+            "name": [item.name for item in items],
+            "exact": [None if item.last is None else item.last.exact for item in items],
+            "loss": [item.loss for item in items],
+            "curve": [list(item.curve) for item in items],
+            "steps": [item.steps for item in items],
+            "trained": [item.trained for item in items],
+            "state": [state(item) for item in items],
+            "created": [
+                datetime.fromtimestamp(item.created, UTC) if item.created else None
+                for item in items
+            ],
+            "size": [item.bytes for item in items],
+        }
+    )
+
+
+def _columns() -> dict[str, Any]:
+    column = st.column_config
+    return {
+        "name": column.TextColumn("run", pinned=True),  # as wide as the longest
+        "exact": column.NumberColumn(
+            "accuracy", width=66, help="The share of held-out outputs without an error"
+        ),
+        "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
+        "curve": column.LineChartColumn(
+            "loss curve",
+            width=76,
+            y_min=0,
+            color=CATEGORIES[theme()][0],
+            help="Validation loss over training",
+        ),
+        "steps": column.NumberColumn("steps", format="localized", width=54),
+        "trained": column.NumberColumn(
+            "training", width=66, help="Training time without evaluation"
+        ),
+        "state": column.TextColumn("state", width=92),
+        "created": column.DatetimeColumn("created", format="distance", width=96),
+        "size": column.NumberColumn("size", width=60),
+    }
+
+
+# The store of runs, where there is one: what was copied there, and the runs of other servers, to be fetched.
+
+
+def draw_store() -> None:
+    """Draw the state of the store, and what opens a run that is only there."""
+    try:
+        if (now := copier()) is None:
+            return
+        rows = now.elsewhere()
+    except StoreError as error:
+        st.caption(plain(store("", 0, 0, str(error))))
+        return
+    st.caption(plain(store(now.place.label, now.waiting, len(rows), now.trouble)))
+    if rows:
+        _fetch({row.id: row for row in rows[:MOST]})
+
+
+def _fetch(rows: dict[str, StoredRun]) -> None:
+    with st.popover(
+        "Open from the store",
+        icon=":material/cloud_download:",
+        key="runs:stored",
+        on_change="rerun",
+        help="Runs that other servers have copied to the store, or that have left this disk.",
+    ) as popover:
+        if not popover.open:
+            return
+        name = st.selectbox(
+            "Run in the store",
+            list(rows),
+            key="runs:stored:run",
+            format_func=lambda name: stored(rows[name]),
+            help="The newest come first.",
+        )
+        st.button(
+            "Fetch",
+            icon=":material/download:",
+            key="runs:stored:go",
+            on_click=_bring,
+            args=(name,),
+            help="Copy the run to this machine and select it.",
+        )
+
+
+def _bring(name: str) -> None:
+    if flash_errors("runs", "", lambda: bring(name), OSError):
+        select([name])
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,627 @@
 """Scores: every way in which a query can meet a key, on the same queries and keys."""
 
-from dashboard.views.scores.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+import torch
+
+from core.attention import AXES, AttentionConfig, Choice, entry
+from core.attention.properties import (
+    PROBE_DIMS,
+    PROBE_TOKENS,
+    ScoreProperties,
+    randomized_score,
+    score_properties,
+)
+from core.tokens import SENTENCE, labels, tokenize
+from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number
+from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets, reruns_alone
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, remembered, shared
+from dashboard.ui.presentation import room
+from dashboard.ui.tables import table
+from dashboard.views.scores import compute, measurement
+from dashboard.views.scores.compute import ScoreMaps, Timing
+from dashboard.views.scores.measurement import Measurement
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, params_in_session, params_of
+
+# The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
+
+
+SEED = 126
+MAX_TOKENS = 64
+SIZES = [2, 4, 8, 16, 32, 64, 128]
+SIZE = 16
+STRETCHES = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
+SHOWS = {"weights": "Weights", "scores": "Scores", "own": "Own scales"}
+BASELINE = "scaled_dot"
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The values of the controls; without tokens there is nothing to draw."""
+
+    tokens: tuple[str, ...]
+    dims: int
+    stretch: float
+    show: str
+    choices: tuple[Choice, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return labels(self.tokens)
+
+
+key = "scores:{}".format  # a widget's key, which is also its name in the link
+
+
+def get(name: str, default: Any = None) -> Any:
+    return st.session_state.get(key(name), default)
+
+
+def draw_controls() -> Controls:
+    """Draw the row of controls and read it."""
+    grid = st.grid(6, min_column_width=120)
+    with grid.cell(column_span=2):
+        st.text_input(
+            "Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND
+        )
+    with grid:
+        st.select_slider(
+            "Head size D",
+            SIZES,
+            SIZE,
+            key=key("dims"),
+            **BOUND,
+            help="How many numbers a query and a key have",
+        )
+        st.select_slider(
+            "Query length ×",
+            STRETCHES,
+            1.0,
+            key=key("stretch"),
+            **BOUND,
+            help="Each query is multiplied by this number before it is scored.",
+        )
+        st.selectbox(
+            "Cells show",
+            list(SHOWS),
+            format_func=SHOWS.__getitem__,
+            key=key("show"),
+            **BOUND,
+            help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
+        )
+    return read_controls()
+
+
+def read_controls() -> Controls:
+    """Read the controls from the session, which also works before they are drawn."""
+    cut = tokenize(get("tokens", SENTENCE) or "")
+    notes = cut.notes
+    if len(cut.tokens) > MAX_TOKENS:
+        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
+    choices = tuple(
+        Choice.of(item.key, **params_in_session(item, key=key("params"))) for item in AXES["score"]
+    )
+    return Controls(
+        cut.tokens[:MAX_TOKENS],
+        get("dims", SIZE),
+        get("stretch", 1.0),
+        get("show") or "weights",
+        choices,
+        notes,
+    )
+
+
+# What the page computes as Python.
+
+
+MAPS = "Every score on the same queries and keys."
+PROPERTIES = "What each score can express, and its saved time and memory (`make scores` measures them again)."
+MEASURE = f"""
+import json
+
+from core.attention import Choice
+from core.attention.properties import score_properties
+
+properties = [score_properties(Choice(config.score.key), {SEED}) for config in configs]
+ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
+times = json.loads(lab_path("dashboard/views/scores/times.json").read_text("utf-8"))["times"]
+for config, each in zip(configs, properties):
+    print(config.score.key, each, times.get(config.score.key))
+"""
+
+
+def script(controls: Controls, maps: Sequence[ScoreMaps]) -> Script:
+    """The maps of every score, and what each can express."""
+    configs = source_of(
+        [AttentionConfig(controls.dims, 1, score=choice) for choice in controls.choices]
+    )
+    shown = "weights" if controls.show == "weights" else "scores"
+    stretch = "" if controls.stretch == 1.0 else f"{controls.stretch!r} * "
+    code = f"""
+import torch
+
+{attention_import(configs)}
+from core.seeding import seeded_layer
+from core.tokens import embed, labels
+
+tokens = {source_of(controls.tokens)}
+configs = {configs}
+x = embed(tokens, {controls.dims}, seed={SEED})  # (1, T, C)
+scores, weights = {{}}, {{}}
+for config in configs:
+    layer = seeded_layer(config, {SEED})
+    q, k, v = layer.projection(x, x)  # (1, 1, T, D), the same for every score
+    steps = layer.attend_heads({stretch}q, k, v, x, x)
+    scores[config.score.key], weights[config.score.key] = steps.scores[0, 0], steps.weights[0, 0]  # (T, T)
+"""
+    draw = f"""
+from core.show import show_maps
+
+show_maps({shown}, labels(tokens), labels(tokens))
+"""
+    properties = [
+        cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
+    ]
+    times = cached(measurement.load).times
+    results = {
+        "torch.stack(list(scores.values()))": np.stack([each.scores for each in maps]),
+        "torch.stack(list(weights.values()))": np.stack([each.weights for each in maps]),
+        "ranks": np.array([each.rank for each in properties]),
+        "doubling": np.array([each.doubling for each in properties]),
+        "[each['seconds'] for each in times.values()]": np.array(
+            [each.seconds for each in times.values()]
+        ),
+    }
+    return Script((Cell(MAPS, code, draw, "scores:maps0"), Cell(PROPERTIES, MEASURE)), results)
+
+
+# Sentences, equations and table cells of the page Scores.
+
+
+MAX_TERMS = 3
+TOLERANCE = 1e-5  # relative, in single precision: within it two scores are the same
+HEAD = (
+    "score",
+    "rule",
+    "parameters",
+    "time",
+    "× dot",
+    "memory",
+    "rank",
+    "symmetric",
+    "query × 2",
+    "rotated",
+)
+
+
+def favourite(scores: Sequence[ScoreMaps], query: int) -> int:
+    """The key on which most scores put most of the query's weight."""
+    tops = [int(each.weights[query].argmax()) for each in scores]
+    return max(set(tops), key=tops.count)
+
+
+def fact_text(
+    scores: Sequence[ScoreMaps], tokens: Sequence[str], query: int, stretch: float
+) -> str:
+    """On which key the scores agree for one query, and the largest and smallest weight they give it."""
+    column = favourite(scores, query)
+    agree = sum(int(each.weights[query].argmax()) == column for each in scores)
+    high = max(scores, key=lambda each: float(each.weights[query, column]))
+    low = min(scores, key=lambda each: float(each.weights[query, column]))
+    sentence = (
+        f"For the query :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
+        f"{plain(tokens[column])}: {lower(high)} **{number(high.weights[query, column])}**, {lower(low)} "
+        f"**{number(low.weights[query, column])}**. Uniform weights would be {number(1 / len(tokens))}."
+    )
+    return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
+
+
+def snippet(choice: Choice, dims: int) -> str:
+    """Code that builds the same layer in a notebook."""
+    return (
+        "import torch\nfrom core.attention import Attention, AttentionConfig, Choice\n\n"
+        f"config = AttentionConfig({dims}, 1, score={source_of(choice)})\n"
+        f"steps = Attention(config)(torch.randn(1, 6, {dims}))\n"
+        "print(steps.scores, steps.weights)\n"
+    )
+
+
+def lower(each: ScoreMaps) -> str:
+    """A score's name inside a sentence: lower case, except QK-norm."""
+    text = entry("score", each.key).name
+    return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
+
+
+def conditions(
+    scores: Sequence[ScoreMaps], dims: int, tokens: Sequence[str], notes: Sequence[str]
+) -> str:
+    """Sizes and seed, and which scores give the same numbers."""
+    equal = [
+        f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
+        for at, one in enumerate(scores)
+        for other in scores[at + 1 :]
+        if np.abs(one.scores - other.scores).max()
+        < TOLERANCE * max(1.0, float(np.abs(one.scores).max()))
+    ]
+    return " ".join(
+        [
+            f"One head of D = {dims}; {len(tokens)} tokens, no mask, softmax. Words and weights are random (seed {SEED}), "
+            "so the numbers show how the rules differ, not what a trained model attends to.",
+            *equal,
+            *notes,
+        ]
+    )
+
+
+def equation(
+    each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
+) -> tuple[str, ...]:
+    """The rule, and the score of query i on key j as a sum of products."""
+    left = coloured(rf"s_{{{name(tokens[i], i)},\,{name(tokens[j], j)}}}", colour)
+    result = coloured(rf"\mathbf{{{latex(each.scores[i, j])}}}", colour)
+    rule_latex = "s_{ij} = " + entry("score", each.key).latex
+    if each.factors is None:
+        return rule_latex, f"{left} = {result}"
+    first, second = (part[i, j] for part in each.factors)
+    terms = " + ".join(
+        rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(first[:MAX_TERMS], second, strict=False)
+    )
+    terms += r" + \cdots" if len(first) > MAX_TERMS else ""
+    return rule_latex, rf"{left} = {terms} = {result}" if each.scale == 1.0 else (
+        rf"{left} = {latex(each.scale)} \cdot ({terms}) = {result}"
+    )
+
+
+def rows(
+    scores: Sequence[ScoreMaps],
+    properties: Sequence[ScoreProperties],
+    timings: Sequence[Timing | None],
+) -> list[list[str]]:
+    """One row a score, in the order of HEAD; a dash for what was not measured."""
+    dot = next(
+        (time for each, time in zip(scores, timings, strict=True) if each.key == BASELINE),
+        timings[0],
+    )
+    return [
+        [
+            entry("score", each.key).name,
+            rule(each),
+            f"{each.parameters:,}",
+            *(
+                (
+                    duration(time.seconds),
+                    f"{number(time.seconds / dot.seconds)} ×",
+                    byte_size(time.bytes),
+                )
+                if time and dot
+                else ("–",) * 3
+            ),
+            f"{can.rank}",
+            "yes" if can.symmetric else "no",
+            f"× {number(can.doubling)}",
+            "no change" if not can.rotation else f"± {number(can.rotation)}",
+        ]
+        for each, can, time in zip(scores, properties, timings, strict=True)
+    ]
+
+
+def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
+    """What the columns mean and how they were measured: as saved, or on this machine with so many threads."""
+    size = compute.TIMED_WIDTH // compute.TIMED_HEADS
+    where = (
+        f"saved on {saved.date}, {saved.machine}"
+        if saved
+        else f"measured on this machine, {threads} threads"
+    )
+    return (
+        f"Parameters: learned numbers of the score at head size D = {dims}. Time: of a forward and a backward "
+        f"pass, {compute.TIMED_HEADS} heads of size {size}, {compute.TIMED_TOKENS} tokens, processor time of the "
+        f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
+        "use at once. The last four columns are computed from each "
+        f"score with random parameters, on {PROBE_TOKENS} random queries and keys of D = "
+        f"{PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
+        "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
+        "and keys are rotated by the same rotation."
+    )
+
+
+def table_fact(
+    scores: Sequence[ScoreMaps],
+    properties: Sequence[ScoreProperties],
+    timings: Sequence[Timing | None],
+    saved: Measurement,
+) -> str:
+    """The slowest score against the dot product, from the saved times, and the score of highest rank."""
+    indices = range(len(scores))
+    widest = max(indices, key=lambda at: properties[at].rank)
+    seconds = [0.0 if time is None else time.seconds for time in timings]
+    slowest = max(indices, key=seconds.__getitem__)
+    dot = next((at for at in indices if scores[at].key == BASELINE), 0)
+    names = [plain(entry("score", each.key).name) for each in scores]
+    return (
+        f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
+        f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
+        f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
+        f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
+    )
+
+
+def note_text(each: ScoreMaps, show: str) -> str:
+    """The second line over a map: the rule, or the scale where each map has its own."""
+    return f"± {number(float(np.abs(each.scores).max()))}" if show == "own" else rule(each)
+
+
+def rule(each: ScoreMaps) -> str:
+    """The score in plain signs, with its scale where that is not 1."""
+    short = entry("score", each.key).short
+    return short if each.scale == 1.0 else f"{short} × {number(each.scale)}"
+
+
+# The page: maps of every score on the same q and k, one score's equation, the table of costs, and the sources.
+
+
+MAP_HEIGHT = 260  # px, at most
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    header()
+    explore()
+    details("Equations, papers and the code that just ran", sources, key("sources"))
+    next_page("scores")
+
+
+def header() -> None:
+    """Draw the title and the parameters of the scores, outside the fragment: a slider does not send them again."""
+    title(
+        "Scores",
+        "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
+        parameters,
+    )
+
+
+def parameters() -> None:
+    """Draw the popover of the numbers that only some of the scores have."""
+    with st.popover(
+        "Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"
+    ):
+        for item in AXES["score"]:
+            if item.params:
+                paragraph(f"**{item.name}**")
+            params_of(item, key=key("params"))
+
+
+@fragment
+def explore() -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    controls, result = render_before_widgets(
+        key("ready"),
+        lambda: without_failing(read_controls()),
+        lambda: without_failing(draw_controls()),
+        show,
+    )
+    st.session_state[key("asked")] = controls
+    if result is not None:
+        draw_equation(*result, controls)
+    costs(controls)
+    compute_stretches(controls)
+
+
+def without_failing(controls: Controls) -> Controls:
+    """The controls without the plug-ins that fail; a note says which, and why."""
+    why = {
+        choice: cached(
+            compute.failure,
+            choice,
+            controls.tokens or ("a",),
+            controls.dims,
+            SEED,
+            controls.stretch,
+        )
+        for choice in controls.choices
+    }
+    return replace(
+        controls,
+        choices=tuple(choice for choice in why if not why[choice]),
+        notes=(*controls.notes, *filter(None, why.values())),
+    )
+
+
+def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
+    """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
+    if not controls.tokens:
+        st.warning(
+            "There is no token here. Type a word, or a sentence: each word becomes one token."
+        )
+        return None
+    if not reruns_alone():
+        compute_stretches(controls)
+    with one_thread():
+        scores = score_maps(controls)
+    add_script(partial(script, controls, scores))
+    cell = maps(scores, controls, most_different_query(scores))
+    fact(fact_text(scores, controls.names, cell[0], controls.stretch))
+    caption(conditions(scores, controls.dims, controls.tokens, controls.notes))
+    return scores, cell
+
+
+def score_maps(controls: Controls) -> list[ScoreMaps]:
+    """The maps of every score."""
+    return [
+        shared(compute.score_maps, *_arguments(controls, choice)) for choice in controls.choices
+    ]
+
+
+def _arguments(controls: Controls, choice: Choice) -> tuple[Hashable, ...]:
+    return choice, controls.tokens, controls.dims, SEED, controls.stretch
+
+
+def stretches(controls: Controls) -> list[Controls]:
+    """The controls at every length of the queries; none without tokens or with a plug-in, which may fail at one."""
+    if not controls.tokens or any(entry("score", choice.key).source for choice in controls.choices):
+        return []
+    return [replace(controls, stretch=stretch) for stretch in STRETCHES]
+
+
+def compute_stretches(controls: Controls) -> None:
+    """Compute the maps at every length of the queries, which the browser draws as the slider moves."""
+    with one_thread():
+        for each in stretches(controls):
+            score_maps(each)
+
+
+def frames(controls: Controls) -> list[list[Tile]]:
+    """The tiles at every length of the queries, for weights; none until all are computed."""
+    others = stretches(controls)
+    if controls.show != "weights" or not all(
+        remembered(compute.score_maps, *_arguments(other, choice))
+        for other in others
+        for choice in other.choices
+    ):
+        return []
+    return [
+        [tile(each, index, "weights", 1.0) for index, each in enumerate(score_maps(other))]
+        for other in others
+    ]
+
+
+def most_different_query(scores: Sequence[ScoreMaps]) -> int:
+    """The query on which the scores' weights differ most."""
+    weights = np.stack([each.weights for each in scores])
+    return int(np.ptp(weights, axis=0).sum(1).argmax())
+
+
+def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[int, int]:
+    """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
+    column, shape = favourite(scores, query), (len(controls.tokens),) * 2
+    pin = read_linked("scores", key("cell"), shape)
+    largest = max(float(np.abs(each.scores).max()) for each in scores)
+    noun = "weight" if controls.show == "weights" else "score"
+    tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
+    others = frames(controls)
+    for first in range(0, len(scores), MOST_TILES):
+        part = slice(first, first + MOST_TILES)
+        moved = Frames(
+            key("stretch"), STRETCHES.index(controls.stretch), [row[part] for row in others]
+        )
+        pin = multiples(
+            tiles[part],
+            controls.names,
+            key=key(f"maps{first}"),
+            query=query,
+            frames=moved if others else None,
+            column=column,
+            height=MAP_HEIGHT,
+            signed=noun == "score",
+            noun=noun,
+            link=key("maps"),
+            pin=pin,
+            fact=fact_text(scores, controls.names, query, controls.stretch).replace("*", ""),
+        )
+    return write_linked("scores", key("cell"), pin) or (query, column)
+
+
+def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
+    """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
+    name, note = entry("score", each.key).name, note_text(each, show)
+    if show == "weights":
+        return Tile(name, note, each.weights, marker=marker)
+    span = (float(np.abs(each.scores).max()) if show == "own" else largest) or 1.0
+    return Tile(name, note, each.scores, marker=marker, span=(-span, span))
+
+
+def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Controls) -> None:
+    """Draw one score's rule, and its number at the picked query and key."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        options = [each.key for each in scores]
+        name = (
+            st.selectbox(
+                "Equation of",
+                options,
+                options.index(BASELINE),
+                width=room(200),
+                format_func=lambda option: entry("score", option).name,
+                key=key("equation"),
+                **BOUND,
+                help="The score whose equation is written here, with the numbers of the pinned cell",
+            )
+            or BASELINE
+        )
+        each = next(each for each in scores if each.key == name)
+        parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
+        st.markdown(
+            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+        )
+
+
+def costs(controls: Controls) -> None:
+    """Draw what each score learns, costs and can express: times as saved, or of this machine on request."""
+    st.markdown("## What each score costs and what it can express")
+    repetition, saved = get("again", 0), cached(measurement.load)
+    choices = tuple(Choice(choice.key) for choice in controls.choices)
+    scores = [
+        shared(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
+    ]
+    properties = [cached(score_properties, choice, SEED) for choice in choices]
+    times = saved.of(choices)
+    fact(table_fact(scores, properties, times, saved))
+    if repetition:
+        with st.spinner("Measuring each score, about a second", show_time=False):
+            times = cached(compute.timings, choices, repetition)
+    table(
+        HEAD,
+        rows(scores, properties, times),
+        caption="Cost and properties of each score",
+        left=2,
+    )
+    st.caption(table_note(controls.dims, None if repetition else saved, torch.get_num_threads()))
+    st.button(
+        "Measure on this machine",
+        key=key("measure"),
+        icon=":material/timer:",
+        help="Replaces the saved times in the table by times of this machine; the sentence above it keeps the "
+        "saved ones.",
+        on_click=lambda: st.session_state.update({key("again"): repetition + 1}),
+    )
+
+
+def sources() -> None:
+    """Draw where each score is from and the class that just ran."""
+    controls: Controls = st.session_state[key("asked")]
+    name = get("equation") or BASELINE
+    choice = next(choice for choice in controls.choices if choice.key == name)
+    source_panel(type(randomized_score(choice, SEED)))
+    st.markdown("The same layer in a notebook:")
+    st.code(snippet(choice, controls.dims), language="python")
+    entries_panel(AXES["score"])
+
+
+if __name__ == "__main__":
+    page()

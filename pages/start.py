@@ -1,5 +1,550 @@
 """Start here: attention in five sentences, two moving pictures, a dictionary, and the path through the lab."""
 
-from dashboard.views.start.page import page
+from __future__ import annotations
 
-page()
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import streamlit as st
+
+from dashboard.draw.formats import number
+from dashboard.draw.page_views import translation_view
+from dashboard.draw.palette import BAR, Ink, Theme, shade
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.navigation import step_of
+from dashboard.runtime.link_values import BOUND, fragment
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.runtime.visits import sync_visits
+from dashboard.ui import tour
+from dashboard.views.start import example
+from dashboard.views.start.compute import Lookup, look_up
+from dashboard.views.start.controls import (
+    NAMES,
+    PAGE,
+    Controls,
+    draw_controls,
+    forward_old_link,
+    key,
+    read_controls,
+)
+from dashboard.widgets.guide import Move, in_picture, try_this
+from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, theme, title
+
+# The figures of the page as SVG and HTML: a thumbnail for each stop of the path, and the table of the look-up.
+
+
+WIDTH, HEIGHT, PAD = 144, 72, 6
+
+
+def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
+    """The thumbnail of a stop, by its first page, from the saved numbers of that page."""
+    label, draw = THUMBNAILS[stop]
+    ink = Ink.of(theme)
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'><rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="4" fill="none" '
+        f'stroke="{ink.hairline}"/>{draw(data, ink, theme)}</svg>'
+    )
+    source = b64encode(
+        svg.encode()
+    ).decode()  # st.html takes an SVG out, but leaves an image of one
+    return f'<img alt="{label}" width="{WIDTH}" height="{HEIGHT}" src="data:image/svg+xml;base64,{source}"/>'
+
+
+def _curve(
+    values: Sequence[float], top: float, colour: str, xs: Sequence[float] | None = None
+) -> str:
+    """A line through values between 0 and `top`, across the whole thumbnail."""
+    places = xs or range(len(values))
+    last, wide, high = max(places), WIDTH - 2 * PAD, HEIGHT - 2 * PAD
+    points = " ".join(
+        f"{round(PAD + wide * x / last, 1)},{round(PAD + high * (1 - y / top), 1)}"
+        for x, y in zip(places, values, strict=True)
+    )
+    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+
+
+def _rect(x: float, y: float, wide: float, high: float, fill: str) -> str:
+    x, y, wide, high = (round(one, 2) for one in (x, y, wide, high))
+    return f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" fill="{fill}"/>'
+
+
+def _why(data: dict, ink: Ink, theme: Theme) -> str:
+    return _curve(data["why"]["one_vector"], 1, ink.quiet) + _curve(
+        data["why"]["attention"], 1, ink.pick
+    )
+
+
+def _one_query(data: dict, ink: Ink, theme: Theme) -> str:
+    weights = data["one_query"]
+    room, high = (WIDTH - 2 * PAD) / len(weights), HEIGHT - 2 * PAD
+    return "".join(
+        _rect(PAD + room * at + 6, PAD + high * (1 - weight), room - 12, high * weight, BAR[theme])
+        for at, weight in enumerate(weights)
+    )
+
+
+def _heads(data: dict, ink: Ink, theme: Theme) -> str:
+    maps = data["heads"]
+    across = (len(maps) + 1) // 2
+    size = min((HEIGHT - 3 * PAD) / 2, (WIDTH - (across + 1) * PAD) / across)
+    left, top = (WIDTH - across * size - (across - 1) * PAD) / 2, (HEIGHT - 2 * size - PAD) / 2
+    return "".join(
+        _map(
+            rows,
+            left + (at % across) * (size + PAD),
+            top + (at // across) * (size + PAD),
+            size,
+            theme,
+        )
+        for at, rows in enumerate(maps)
+    )
+
+
+def _order(data: dict, ink: Ink, theme: Theme) -> str:
+    size = HEIGHT - 2 * PAD
+    return _map(
+        data["order"]["sinusoids"], WIDTH / 2 - size - PAD / 2, PAD, size, theme, signed=True
+    ) + _map(data["order"]["causal"], WIDTH / 2 + PAD / 2, PAD, size, theme)
+
+
+def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
+    """Encoder and decoder as stacks, each block as high as its share of the parameters."""
+    stacks = data["transformer"]
+    most = max(sum(stack.values()) for stack in stacks.values())
+    wide, out = 40, ""
+    for column, stack in enumerate(stacks.values()):
+        x, y = WIDTH / 2 + (column - 1) * (wide + 12) + 6, float(HEIGHT - PAD)
+        for block, count in stack.items():
+            high = (HEIGHT - 2 * PAD) * count / most
+            y -= high
+            out += _rect(
+                x, y + 1, wide, high - 2, ink.hairline if block == "feed_forward" else BAR[theme]
+            )
+    return out
+
+
+def _train(data: dict, ink: Ink, theme: Theme) -> str:
+    steps, losses = zip(*data["train"], strict=True)
+    return _curve(losses, max(losses), ink.pick, steps)
+
+
+def _map(
+    rows: Iterable[Sequence[float]],
+    x: float,
+    y: float,
+    size: float,
+    theme: Theme,
+    signed: bool = False,
+) -> str:
+    """A small map of weights (0 to 1), or of signed numbers (−1 to 1)."""
+    cells = [list(row) for row in rows]
+    high, wide = size / len(cells), size / len(cells[0])
+    out = ""
+    for i, row in enumerate(cells):
+        for j, value in enumerate(row):
+            out += _rect(x + j * wide, y + i * high, wide, high, shade(value, theme, signed=signed))
+    return out
+
+
+THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
+    "why": ("Exact translations by sentence length: one vector falls, attention falls less", _why),
+    "one_query": ("The weights of the worked example, as bars", _one_query),
+    "heads": ("The attention of six heads of MiniLM on one sentence", _heads),
+    "positions": ("Sinusoids of eight positions, and the causal mask over them", _order),
+    "transformer": (
+        "Encoder and decoder of the example model, each block as high as its parameters",
+        _transformer,
+    ),
+    "train": ("The validation loss of the example run", _train),
+}
+
+
+def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: Theme) -> str:
+    """A row for each key: name and key, q · k, the score, the weight as a bar, the value, and whether it is equal."""
+    ink = Ink.of(theme)
+    cell = f"border-bottom:1px solid {ink.hairline};padding:6px 8px 6px 0;text-align:left;font-weight:400"
+    names = ("key", "q · k", "÷ √2", "weight", "value", "equal")
+    head = "".join(
+        f'<th scope="col" style="{cell};color:{ink.quiet}{";padding-left:16px" * (name == "value")}">{name}'
+        "</th>"
+        for name in names
+    )
+    body = ""
+    for name, product, score, weight, value, equal in rows:
+        bar = (
+            f'<div style="display:flex;align-items:center;gap:6px"><div style="flex:1;min-width:24px">'
+            f'<div style="width:{round(100 * weight, 1)}%;height:12px;background:{BAR[theme]}"></div></div>'
+            f"<span>{number(weight)}</span></div>"
+        )
+        mark = f'<b style="color:{ink.pick}">yes</b>' if equal else "no"
+        body += (
+            f'<tr><th scope="row" style="{cell};white-space:nowrap">{name}</th><td style="{cell}">{product}</td>'
+            f'<td style="{cell}">{score}</td><td style="{cell};width:40%">{bar}</td>'
+            f'<td style="{cell};padding-left:16px">{value}</td><td style="{cell}">{mark}</td></tr>'
+        )
+    return (
+        f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+# What the page computes as Python.
+
+
+TEXT = (
+    "The translator's weights: one head of its cross-attention, a row for each output word.",
+    "One query looks up three keys: the soft look-up of a dictionary.",
+)
+
+
+def script(
+    data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls, result: Lookup
+) -> Script:
+    """The arrows of the translator on the picked sentence, and the look-up."""
+    layer, head = data["layer"], data["head"]
+    translator = f"""
+from core.pretrained import load_lab_model, read
+
+trace = read(load_lab_model({data["model"]!r}), {" ".join(item["source"])!r}).trace.of("cross")
+weights = trace.head({layer}, {head})  # (T, S)
+print("mean of the largest weight of each output word:", weights.max(-1).mean())
+"""
+    dictionary = f"""
+import torch
+
+from core.attention import attend
+
+q = torch.tensor([[[{source_of(controls.query)}]]])  # (B, H, T, D)
+k = torch.tensor([[{source_of(controls.keys)}]])  # (B, H, S, D)
+v = torch.tensor({source_of(controls.values)}).reshape(1, 1, -1, 1)
+steps = attend(q, k, v)  # softmax(q · k / √D) · v
+print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
+"""
+    draw = f"""
+from core.show import show
+
+show(trace, layer={layer}, head={head})
+"""
+    return Script(
+        (Cell(TEXT[0], translator, draw, "start:translation"), Cell(TEXT[1], dictionary)),
+        {
+            "weights.round(4)": np.array(item["weights"]),
+            "(q @ k.mT).flatten()": np.array(result.products),
+            "steps.scores.flatten()": np.array(result.scores),
+            "steps.weights.flatten()": np.array(result.weights),
+            "float(steps.out)": np.array(result.output),
+        },
+    )
+
+
+# The sentences of the page: attention in five of them, the stops of the path, and what the look-up returns.
+
+
+if TYPE_CHECKING:
+    pass
+
+LEAD = "Attention lets a model decide, for each word, how much to take from every other word."
+SENTENCES = (
+    "A translator without attention writes the whole translation from **one vector**. The longer the sentence, the "
+    "more of it is lost.",
+    "With **attention**, the translator reads every input word again at each step of its writing.",
+    "Each step has a **query** and each input word a **key**: the better they match, the higher the word's score.",
+    "**Softmax** turns the scores into **weights**: none is negative, and together they are 1.",
+    "Each input word also has a **value**; the step receives the sum of all values, each times its weight.",
+)
+DICTIONARY = (
+    "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
+    "values, each times its weight. Change any number."
+)
+
+
+@dataclass(frozen=True)
+class PathStop:
+    """One of the six stops: its pages in order, its name and its sentence."""
+
+    pages: tuple[str, ...]
+    name: str
+    sentence: str
+
+
+PATH_STOPS = (
+    PathStop(
+        ("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."
+    ),
+    PathStop(
+        ("one_query",),
+        "One query",
+        "Follow one word from its query to its output, number by number.",
+    ),
+    PathStop(("heads",), "Heads", "Several heads read the same sentence in different ways."),
+    PathStop(
+        ("positions", "masks"),
+        "Order",
+        "Positions give attention the order of words; a mask hides later words.",
+    ),
+    PathStop(
+        ("transformer",), "The Transformer", "Open a whole model and see where attention is in it."
+    ),
+    PathStop(("train",), "Train one", "Train a small model and watch its attention form."),
+)
+
+
+def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
+    """The mean of the output words' largest weights, and what uniform weights would be."""
+    strongest = sum(max(row) for row in weights) / len(weights)
+    return (
+        f"Each output word has a strongest arrow. The mean weight of these {len(weights)} arrows is "
+        f"**{number(strongest)}**; with uniform weights it would be {number(1 / len(weights[0]))}."
+    )
+
+
+def source_line(data: dict) -> str:
+    """Where the weights of the picture come from."""
+    return (
+        f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
+        f"translator, {data['date']}. \\<eos> marks the end of a sentence."
+    )
+
+
+def hard_text(controls: Controls, result: Lookup) -> str:
+    """What a dictionary returns."""
+    query = vector_text(controls.query)
+    if result.equal is None:
+        return f"**Hard look-up: nothing.** No key is equal to {query}."
+    value = typed(controls.values[result.equal])
+    return f"**Hard look-up: {value}.** Key {NAMES[result.equal]} is equal to {query}, so its value is returned."
+
+
+def score_text(controls: Controls, result: Lookup) -> str:
+    """How the last key's score comes about, with its numbers."""
+    at = len(controls.keys) - 1
+    terms = " + ".join(
+        f"{typed(q)} · {typed(k)}" for q, k in zip(controls.query, controls.keys[at], strict=True)
+    )
+    return (
+        f"**q · k** multiplies number by number and adds: for key {NAMES[at]}, {terms} = "
+        f"{number(result.products[at])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
+    )
+
+
+def soft_text(controls: Controls, result: Lookup) -> str:
+    """What attention returns, with its sum."""
+    terms = " + ".join(
+        f"{number(weight)} · {typed(value)}"
+        for weight, value in zip(result.weights, controls.values, strict=True)
+    )
+    return f"**Soft look-up: {number(result.output)}** ≈ {terms}"
+
+
+def vector_text(values: tuple[float, ...]) -> str:
+    """[1, 2]"""
+    return f"[{', '.join(map(typed, values))}]"
+
+
+def typed(value: float) -> str:
+    """A number as the reader typed it: a whole one without decimals."""
+    return number(value) if value % 1 else f"{value:.0f}".replace("-", "−")
+
+
+# The dictionary: a hard and a soft look-up of the same query, which the reader edits; the part that loads torch.
+
+
+MOVES = (
+    Move(
+        "Ask for exactly key C",
+        {key("q1"): 1.0, key("q2"): 1.0},
+        "the hard look-up now finds key C and returns its value alone. The soft one gives C the largest weight and "
+        "still mixes in the others.",
+    ),
+    Move(
+        "Make the query ten times longer",
+        {key("q1"): 10.0, key("q2"): 20.0},
+        "the scores are ten times larger, and one weight is nearly 1: the soft look-up has become almost hard.",
+    ),
+    Move(
+        "Ask for nothing",
+        {key("q1"): 0.0, key("q2"): 0.0},
+        "all scores are 0, so all weights are equal, and the output is the mean of the values.",
+    ),
+)
+
+
+@fragment
+def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
+    """Draw the numbers to edit, and what both look-ups return."""
+    st.markdown("## Query, key and value: a soft dictionary")
+    st.markdown(DICTIONARY)
+    render_before_widgets(
+        key("ready"),
+        read_controls,
+        draw_controls,
+        in_picture(PAGE, partial(_show, data, item)),
+        st.columns([0.42, 0.58], gap="large"),
+    )
+    try_this(PAGE, MOVES)
+
+
+def _show(data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls) -> None:
+    """Draw the table of both look-ups and what they return."""
+    result = look_up(controls)
+    add_script(partial(script, data, item, controls, result))
+    rows = [
+        (
+            f"{name} {vector_text(controls.keys[at])}",
+            number(result.products[at]),
+            number(result.scores[at]),
+            result.weights[at],
+            typed(controls.values[at]),
+            at == result.equal,
+        )
+        for at, name in enumerate(NAMES)
+    ]
+    st.html(lookup_table(rows, theme()))
+    st.markdown(hard_text(controls, result))
+    st.markdown(soft_text(controls, result))
+    caption(score_text(controls, result))
+
+
+# The page Start here: five sentences and two pictures, which need no model; then the dictionary, the path, the doors.
+
+
+SENTENCE_WIDTH = 860  # px
+WORD = key("word")  # the picked output word, in the session and in the link
+FORMULA = {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(i-j)')")}
+
+
+def page() -> None:
+    """Draw the page from top to bottom; what stands above the dictionary does not wait for torch."""
+    forward_old_link()
+    title("Start here", LEAD)
+    data, visited = example.load(), sync_visits()
+    if st.button(
+        f"Take the tour of {len(tour.STOPS)} pages",
+        icon=":material/tour:",
+        type="primary",
+        key=key("tour"),
+        help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
+    ):
+        tour.start()
+    paragraph(
+        "\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)),
+        width=SENTENCE_WIDTH,
+    )
+    item = _pictures(data)
+
+    dictionary(data, item)
+    # The six stops; a tick at each page that was opened
+    st.subheader("The path: six stops, half an hour to an hour")
+    done = sum(all(page in visited for page in stop.pages) for stop in PATH_STOPS)
+    st.caption(
+        f"{done} of {len(PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
+        "keep them."
+    )
+    with st.grid(6, min_column_width=240, gap="medium"):
+        for number, stop in enumerate(PATH_STOPS, 1):
+            with st.container(gap="small"):
+                st.html(thumbnail(stop.pages[0], data["thumbnails"], theme()))
+                paragraph(f"**{number}. {stop.name}.** {stop.sentence}")
+                for page in stop.pages:
+                    step, seen = step_of(page), page in visited
+                    st.page_link(
+                        step.path,
+                        label=f"{step.title}{' (visited)' if seen else ''}",
+                        icon=":material/check_circle:" if seen else step.icon,
+                    )
+    details("The addresses of these pages, to copy", _links, key("links"))
+    # For readers who come with something else in mind
+    st.subheader("Other doors")
+    with st.grid(3, min_column_width=240, gap="medium"):
+        with st.container(gap="small"):
+            st.markdown("**I have a model.** See every head of a Hugging Face model.")
+            st.page_link(
+                step_of("pretrained").path,
+                label="Open Pretrained models",
+                icon=step_of("pretrained").icon,
+            )
+        with st.container(gap="small"):
+            st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
+            st.page_link(
+                step_of("compare").path,
+                label="Open Side by side",
+                icon=step_of("compare").icon,
+                query_params=FORMULA,
+            )
+        with st.container(gap="small"):
+            st.markdown(
+                "**I teach.** Put your text and questions round a page. Five lessons are ready."
+            )
+            st.page_link(
+                step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon
+            )
+    next_page(PAGE)
+
+
+def _pictures(data: dict) -> dict:
+    """The translator's two pictures; returns the picked example."""
+    examples = {" ".join(item["source"]): item for item in data["translations"]}
+    first = next(iter(examples))
+    sentence = (
+        st.segmented_control(
+            "Example",
+            list(examples),
+            default=first,
+            required=True,
+            key=key("sentence"),
+            wrap=True,
+            help="What the translator reads: an English number.",
+            **BOUND,
+        )
+        or first
+    )
+    item = examples[sentence]
+    translation_view(
+        item["source"],
+        item["target"],
+        item["weights"],
+        key=key("translation"),
+        picked=_picked(item["weights"]),
+        on_pick=_pick,
+    )
+    fact(mean_strongest(item["weights"]))
+    caption(source_line(data))
+    return item
+
+
+def _picked(weights: list[list[float]]) -> int:
+    """The output word of the link or the session; where there is none, the first that attends beyond the next one."""
+    count, strongest = len(weights), [row.index(max(row)) for row in weights]
+    linked = st.query_params.get(WORD)
+    if linked is not None and linked in map(str, range(count)):
+        st.session_state[WORD] = int(linked)
+    elif st.session_state.get(WORD, count) < count:
+        st.query_params[WORD] = str(st.session_state[WORD])
+    else:
+        st.query_params.pop(WORD, None)
+        return next((at for at in range(count - 1) if strongest[at] > strongest[at + 1]), 0)
+    return st.session_state[WORD]
+
+
+def _pick(word: int) -> None:
+    st.session_state[WORD] = word
+    st.query_params[WORD] = str(word)
+
+
+def _links() -> None:
+    """The addresses of the path's pages, to copy."""
+    base = (st.context.url or "").split("?")[0].rstrip("/")
+    st.code(
+        "\n".join(f"{base}/{page}" for stop in PATH_STOPS for page in stop.pages),
+        language=None,
+    )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,1547 @@
 """Sweeps: vary one setting, train each value from several seeds, and test the differences."""
 
-from dashboard.views.sweeps.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from math import isinf
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.attention import AXES, PRESETS, ConfigError
+from core.claims.sweep_claim import MEASURES as MEASURES_of_sweep_claim
+from core.claims.sweep_claim import SweepClaim
+from core.entries import quote
+from core.models.cards import CARDS
+from core.models.config import RECURRENT, STACKED
+from core.runs.runs import Run, list_runs
+from core.runs.sweeps import (
+    MEASURES,
+    Outcome,
+    Sweep,
+    create_sweep,
+    delete_sweep,
+    find_sweep,
+    list_sweeps,
+)
+from core.tasks import TASKS, TaskConfig, make_task, task_entry
+from core.training import recommended
+from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
+from core.training.seed_stats import Comparison, Line, SeedStats, compare
+from core.training.sweeps import (
+    EQUAL,
+    FIELDS,
+    RUNS,
+    SAME,
+    SEEDS,
+    VALUES,
+    SweepConfig,
+    buildable,
+    name_of,
+    value_text,
+    vary,
+)
+from core.training.sweeps import Cell as Cell_of_sweeps
+from dashboard.draw.curves import SeedRow, seed_marks
+from dashboard.draw.formats import about_duration, number, score
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.picture_files import csv_file
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
+from dashboard.navigation import PAGES
+from dashboard.runtime import jobs
+from dashboard.runtime.link_values import by_history, link_value, one_of
+from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.runtime.run_data import MODEL_NAMES, path_code, task_of
+from dashboard.server import people
+from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.progress import flash_errors
+from dashboard.ui.tables import table
+from dashboard.views.sweeps.compute import (
+    EXAMPLE_SWEEP,
+    LOWER_IS_BETTER,
+    SweepData,
+    linked,
+    load_sweep,
+)
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    field_error,
+    next_page,
+    paragraph,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND, KEEP
+from dashboard.widgets.run_controls import (
+    continue_button,
+    limits_line,
+    press,
+    pressed,
+    show_flash,
+    start_button,
+    start_run,
+    stop_button,
+)
+
+# The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
+
+
+USUAL: dict[str, tuple[Any, ...]] = {
+    "pattern": (SAME, *(card.key for card in CARDS if card.pattern > 1)),
+    "d_model": (8, 16, 32, 64, 128),
+    "num_heads": (1, 2, 4, 8, 16),
+    "layers": (1, 2, 3, 4, 6),
+    "d_ff": (16, 32, 64, 128, 256),
+    "norm": ("post", "pre"),
+    "normalization": ("layer", "rms"),
+    "activation": ("relu", "gelu", "swiglu"),
+    "dropout": (0.0, 0.1, 0.2, 0.3, 0.5),
+    "tied": (False, True),
+    "output_bias": (True, False),
+    "pool": ("first", "mean"),
+    "cell": ("gru", "lstm"),
+    "bidirectional": (True, False),
+    "feeding": ("none", "input", "bahdanau"),
+    "learning_rate": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "warmup": (0, 20, 50, 100, 200),
+    "batch_size": (8, 16, 32, 64, 128),
+    "weight_decay": (0.0, 0.01, 0.1, 0.3),
+    "label_smoothing": (0.0, 0.05, 0.1, 0.2),
+    "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
+}
+ONLY = {
+    "pattern": ("decoder",),
+    "norm": STACKED,
+    "normalization": STACKED,
+    "activation": STACKED,
+    "d_ff": STACKED,
+    "num_heads": STACKED,
+    "cell": RECURRENT,
+    "bidirectional": RECURRENT,
+    "feeding": RECURRENT,
+    "pool": ("classifier",),
+}
+FIRST = {
+    "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
+    "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
+}
+MOST_FIRST = 4  # default values
+
+
+@lru_cache(maxsize=256)
+def offered(base: RunConfig, axis: str) -> dict[str, Any]:
+    """Every value that this run can have on the axis, by its name; the published ones, and the usual numbers."""
+    return {
+        value_text(axis, value): value
+        for value in _candidates(base, axis)
+        if _possible(lambda value: buildable(vary(base, axis, value)), value)
+    }
+
+
+def _possible(make: Callable[[Any], object], value: Any) -> bool:
+    """Whether `make` accepts a value without a ConfigError."""
+    try:
+        make(value)
+    except ConfigError:
+        return False
+    return True
+
+
+def _candidates(base: RunConfig, axis: str) -> list[Any]:
+    model = base.model
+    if axis in AXES:
+        current = [getattr(model.attention, axis)] if model.attention is not None else []
+        # A choice that is made of others has no parts yet, and cannot be read by its name alone.
+        choices = [
+            choice_from_text(item.key, axis)
+            for item in AXES[axis]
+            if _possible(lambda key: choice_from_text(key, axis), item.key)
+        ]
+        return [*current, *(choice for choice in choices if choice not in current)]
+    if axis == "attention":
+        presets = [
+            item.config(model.d_model, model.num_heads)
+            for item in PRESETS
+            if _possible(lambda item: item.config(model.d_model, model.num_heads), item)
+        ]
+        return [*[model.attention] * (model.attention not in (None, *presets)), None, *presets]
+    if axis == "kind":
+        return list(make_task(base.task).recommended)
+    if axis.startswith("task."):
+        return _task_candidates(base, axis.removeprefix("task."))
+    if model.kind not in ONLY.get(axis, (model.kind,)):
+        return []
+    current = getattr(model if hasattr(model, axis) else base, axis)
+    return sorted({*USUAL[axis], current}) if _numbers(USUAL[axis]) else list(USUAL[axis])
+
+
+def _task_candidates(base: RunConfig, name: str) -> list[Any]:
+    param = next(param for param in task_entry(base.task.key).params if param.key == name)
+    if param.choices:
+        return list(param.choices)
+    if isinstance(param.default, bool):
+        return [False, True]
+    if isinstance(param.default, str):
+        return []
+    current, whole = float(base.task[name]), isinstance(param.default, int)
+    low, high = (current if bound is None else bound for bound in (param.low, param.high))
+    values = (factor * current for factor in (0.5, 1, 1.5, 2, 3))
+    return sorted({round(value) if whole else value for value in values if low <= value <= high})
+
+
+def _numbers(values: tuple[Any, ...]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+@lru_cache(maxsize=64)
+def values_axes(base: RunConfig) -> tuple[str, ...]:
+    """The settings of which this run can have at least two values."""
+    task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
+    names = [
+        axis
+        for axis in (*FIELDS, *task)
+        if sum(_possible(partial(vary, base, axis), value) for value in _candidates(base, axis)) > 1
+    ]
+    return tuple(sorted(names, key=lambda axis: axis != "score"))  # the score is the default
+
+
+def first(base: RunConfig, axis: str) -> list[str]:
+    """The names of the default values."""
+    names = offered(base, axis)
+    usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
+    return [name for name in usual if name in names] or list(names)[:MOST_FIRST]
+
+
+def read(base: RunConfig, axis: str, text: str) -> Any:
+    """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
+    if text in (names := offered(base, axis)):
+        return names[text]
+    if axis in AXES:
+        return choice_from_text(text, axis)
+    try:
+        number = float(text)
+    except ValueError:
+        raise ConfigError(
+            f"{quote(text)} is neither a value of this setting nor a number."
+        ) from None
+    return (
+        int(number)
+        if number.is_integer() and not isinstance(next(iter(names.values())), float)
+        else number
+    )
+
+
+def example(axis: str, base: RunConfig) -> str:
+    """How another value is typed; "" where none can be."""
+    if axis in AXES:
+        return f"You can type another value, such as {choice_text(getattr(base.model.attention, axis), axis)}."
+    return "You can type another number." if axis in USUAL and _numbers(USUAL[axis]) else ""
+
+
+# The controls of Sweeps: base, varied setting, values, seeds, length; the frozen `Controls` is core's SweepConfig.
+
+
+RECIPE, CONTROLS_SAME = "recipe", "same"
+# The names of settings in older links.
+OLD_NAMES = {
+    "Place of the norm": "norm",
+    "Kind of model": "kind",
+    "Normalization": "normalization",
+    "Feeding": "feeding",
+    "Schedule": "schedule",
+    "Warm-up": "warmup",
+    "Batch": "batch_size",
+    "Gradient clipping": "clip",
+    "Words to say": "task.said",
+}
+LAST = "sweeps:last"
+LATEST = 20  # runs on offer as the base
+FEW = 6  # values on offer without a popover
+FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
+
+
+def controls(data: SweepData | None) -> SweepConfig | None:
+    """Draw the controls; the config of the sweep, or None with the reason on the page."""
+    base, name = _base(data)
+    if base is None:
+        return None
+    axis, most = _axis(base), at_most("under_way", RUNS)
+    try:
+        selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
+        seeds = st.slider(
+            "Seeds of each value",
+            SEEDS[0],
+            SEEDS[1],
+            FIRST_SEEDS,
+            key="sweeps:seeds",
+            **BOUND,
+            help="Each value is trained this many times; more seeds give narrower intervals.",
+        )
+        base, equal, seconds = _length(base, name)
+        config = SweepConfig(base, axis, tuple(selected), tuple(range(seeds)), equal, seconds)
+        config.try_models()
+        if len(config.cells) > most:
+            raise ConfigError(
+                f"{len(config.cells)} runs are more than the {most} that a person may have here. Choose "
+                "fewer values or seeds."
+            )
+    except ConfigError as error:
+        st.error(plain(str(error)))
+        return None
+    st.caption(
+        f"{len(config.cells)} of at most {most} runs, {jobs.max_workers()} at a time. All other settings are "
+        "those of the base. No run ends early."
+    )
+    return config
+
+
+def _axis(base: RunConfig) -> str:
+    """The setting that is varied; links once held its name."""
+    axes, key = values_axes(base), "sweeps:axis"
+    names = {name_of(axis, base.task): axis for axis in axes} | OLD_NAMES
+    if st.session_state.get(key, axes[0]) not in axes:
+        del st.session_state[key]  # another base had it
+    link_value(key, axes[0], lambda text: one_of(axes)(names.get(text, text)))
+    return (
+        st.selectbox(
+            "Vary",
+            axes,
+            format_func=lambda axis: name_of(axis, base.task),
+            key=key,
+            **KEEP,
+            help="The one setting that differs between the runs.",
+        )
+        or axes[0]
+    )
+
+
+def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
+    """The base: a task's recipe, the base of the page's sweep, or a run; and the name that its settings' keys have."""
+    runs = {run.id: run for run in _own_runs()}
+    options = [RECIPE, *[CONTROLS_SAME] * (data is not None and data.sweep != EXAMPLE_SWEEP), *runs]
+    if st.session_state.get("sweeps:from") not in options:
+        st.session_state.pop("sweeps:from", None)  # that run was deleted
+    start = RECIPE
+    if len(options) > 1:
+        labels = {RECIPE: "A recipe", CONTROLS_SAME: "The sweep shown here"} | {
+            key: _label(run) for key, run in runs.items()
+        }
+        start = (
+            st.selectbox(
+                "Base",
+                options,
+                format_func=labels.__getitem__,
+                key="sweeps:from",
+                **BOUND,
+                help="Where all other settings come from.",
+            )
+            or RECIPE
+        )
+    if start == CONTROLS_SAME and data is not None:
+        return data.config.base, data.sweep.id
+    if start in runs:
+        return runs[start].config(), start
+    keys = [entry.key for entry in TASKS]
+    key = st.selectbox(
+        "Task",
+        keys,
+        format_func=lambda k: task_entry(k).name,
+        key="sweeps:task",
+        **BOUND,
+        help="What the models learn.",
+    )
+    try:
+        task = task_of(TaskConfig.of(key))
+        kind = st.selectbox(
+            "Model",
+            list(task.recommended),
+            format_func=lambda k: MODEL_NAMES.get(k, k),
+            key=f"sweeps:kind:{key}",
+            **BOUND,
+            help="The architecture that is trained.",
+        )
+        return recommended(task, kind), f"{key}:{kind}"
+    except (ConfigError, ValueError) as error:
+        st.error(plain(f"{error} Train one run of this task first; then select it as the base."))
+        return None, ""
+
+
+def _own_runs() -> list[Run]:
+    """The latest readable runs that belong to no sweep."""
+    runs: list[Run] = []
+    for run in reversed(list_runs()):
+        try:
+            if "sweep" not in run.metadata() and run.config():
+                runs.append(run)
+        except (ConfigError, TypeError, ValueError, KeyError):
+            continue
+        if len(runs) == LATEST:
+            break
+    return runs
+
+
+def _label(run: Run) -> str:
+    config = run.config()
+    day, clock = run.id.split("-")[:2]
+    when = run.name if run.name != run.id else f"{day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
+    return f"{task_entry(config.task.key).name}, {MODEL_NAMES.get(config.model.kind, config.model.kind)} · {when}"
+
+
+def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
+    """The selected values, in a popover where many are on offer. ConfigError for one that cannot be read."""
+    names, hint = list(offered(base, axis)), example(axis, base)
+    few = len(names) <= FEW
+    # The popover's label stays the same: it is part of its identity, and another popover would be closed.
+    panel: Any = (
+        st.container()
+        if few
+        else st.popover("Values", width="stretch", icon=":material/checklist:")
+    )
+    with panel:
+        selected = st.multiselect(
+            "Values",
+            names,
+            first(base, axis),
+            key=key,
+            max_selections=VALUES[1],
+            help=hint or "The values that are trained.",
+            accept_new_options=bool(hint),
+            **BOUND,
+        )
+    if not few:
+        caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
+    return [read(base, axis, name) for name in selected]
+
+
+def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
+    """Equal steps or equal seconds, and how many."""
+    equal = st.segmented_control(
+        "Equal for all runs",
+        EQUAL,
+        default=EQUAL[0],
+        required=True,
+        key="sweeps:equal",
+        format_func=str.capitalize,
+        **BOUND,
+        help="All runs have the same number of steps or the same seconds of training.",
+    )
+    if equal == "seconds":
+        low, high = BOUNDS["trained"]
+        seconds = st.number_input(
+            "Seconds of training",
+            float(low),
+            float(min(high, most_seconds())),
+            FIRST_SECONDS,
+            1.0,
+            key="sweeps:seconds",
+            **BOUND,
+            help="Evaluation is not counted. The learning rate is constant after the warm-up.",
+        )
+        return base, equal, seconds
+    example = EXAMPLE_SWEEP.config().base
+    same = (base.task, base.model) == (
+        example.task,
+        example.model,
+    )  # the set-up is that of the picture beside it
+    steps = st.number_input(
+        "Steps",
+        1,
+        most_steps(),
+        min(most_steps(), example.steps if same else base.steps),
+        50,
+        key=f"sweeps:steps:{name}",
+        **BOUND,
+        help="Training steps of each run.",
+    )
+    return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
+
+
+def linked_sweep() -> tuple[Sweep, str]:
+    """The sweep of the link, else the session's last or a running one; and a warning about the link."""
+    sweep_id = st.query_params.get("sweep")
+    if sweep_id is None and by_history():
+        st.session_state[LAST] = None  # the reader went back to the example
+    if sweep_id is None and (
+        last := linked(st.session_state[LAST]) if LAST in st.session_state else _running()
+    ):
+        st.query_params["sweep"] = sweep_id = last.id
+    if not sweep_id:
+        return EXAMPLE_SWEEP, ""
+    sweep = linked(sweep_id)
+    st.session_state[LAST] = sweep.id if sweep else None
+    if sweep is None:
+        return (
+            EXAMPLE_SWEEP,
+            "The sweep in the link is not on this machine or was deleted. Below is the example.",
+        )
+    return sweep, ""
+
+
+def _running() -> Sweep | None:
+    """The newest live sweep, which a new session shows."""
+    return next(
+        (
+            sweep
+            for sweep in reversed(list_sweeps())
+            if isinstance(data := load_sweep(sweep), SweepData) and data.live
+        ),
+        None,
+    )
+
+
+def select_sweep(sweep: Sweep) -> None:
+    """Make this the page's sweep, in the link too."""
+    if sweep == EXAMPLE_SWEEP:
+        st.query_params.pop("sweep", None)
+        st.session_state[LAST] = None  # so that no running sweep replaces it
+        return
+    st.query_params["sweep"] = st.session_state[LAST] = sweep.id
+
+
+# Numbers of a sweep as text: their unit, their places, and lists of names.
+
+
+NARROW = "\u00a0"
+SHARES = ("exact", "letters")  # shown in percent
+
+
+def scaled(value: float, measure: str) -> float:
+    return 100 * value if measure in SHARES else value
+
+
+def places(measure: str, mean: float, width: float | None) -> int:
+    """Decimal places that a number of this size and uncertainty can carry."""
+    if measure in (*SHARES, "bleu", "chrf", "trained"):
+        return 1 if width is None or width < 9.95 else 0
+    return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
+
+
+def plain_number(value: float, measure: str, percent: bool = False) -> str:
+    """One value: a loss or a weight by the rule of all pages, the others to the tenth in which runs differ.
+
+    With `percent` a share is given as 0 to 100, as the figures draw it.
+    """
+    if measure in (*SHARES, "bleu", "chrf", "trained"):
+        return score(value if percent else scaled(value, measure))
+    return number(value)
+
+
+def join(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# Tested differences as text: the sentence, the table of pairs and the test; makes no st call.
+
+
+DIFFERENCES_EQUAL = "which does not prove that they are equal"
+
+
+def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
+    """Which values the best differs from, by the tests of all pairs; `ranked` are the values' indices, best first."""
+    tests, best = data.comparisons(measure), ranked[0]
+    pairs = {
+        pair.second: pair
+        for each in tests
+        if best in (each.first, each.second)
+        for pair in [each if each.first == best else each.swapped()]
+    }
+    if not pairs:
+        return ""
+    if len(data.config.values) == 2:
+        (pair,) = pairs.values()
+        numbers = (
+            f"{_signed(pair.difference, pair, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
+            f"{_probability(pair.p)}, {_method(tests)})"
+        )
+        what = "ratio" if pair.unit == "times" else "difference"
+        return f"The {what} of {numbers} is {'significant' if pair.significant else f'not significant, {DIFFERENCES_EQUAL}'}."
+    ahead = [data.names[value] for value in ranked if value in pairs and pairs[value].significant]
+    level = [
+        data.names[value] for value in ranked if value in pairs and not pairs[value].significant
+    ]
+    parts = [f"**{data.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
+    parts += (
+        [
+            f"no difference from {join(level) if ahead else 'any other value'} is significant, {DIFFERENCES_EQUAL}"
+        ]
+        if level
+        else []
+    )
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Bonferroni's correction)."
+
+
+def _method(tests: list[Comparison]) -> str:
+    """The test and its number of seeds, such as paired t test, n = 3."""
+    counts, paired = sorted({pair.count for pair in tests}), {pair.paired for pair in tests}
+    name = (
+        "paired and Welch's t tests"
+        if len(paired) > 1
+        else "paired t test"
+        if True in paired
+        else "Welch's t test"
+    )
+    return f"{name}, n = {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'}"
+
+
+def _probability(p: float) -> str:
+    return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".") if p < 0.9995 else "p = 1"
+
+
+def _signed(value: float, pair: Comparison, measure: str) -> str:
+    """A difference with its sign, or a ratio; ∞ where no test could be made."""
+    if isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if pair.unit == "times":
+        return f"{number(value)}{NARROW}×"
+    value = scaled(value, measure)
+    return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
+
+
+def _interval(pair: Comparison, measure: str) -> str:
+    return f"{_signed(pair.low, pair, measure)} to {_signed(pair.high, pair, measure)}"
+
+
+def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: every pair of values with its difference, interval, corrected p and seeds; smallest p first."""
+    rows = [
+        [
+            f"{data.names[each.first]} {each.sign} {data.names[each.second]}",
+            _signed(each.difference, each, measure),
+            _interval(each, measure),
+            _probability(each.p).removeprefix("p = ").removeprefix("p "),
+            f"{each.count}" if each.paired else f"{each.count}, unpaired",
+            "significant" if each.significant else "not significant",
+        ]
+        for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)
+    ]
+    ratio = any(each.unit == "times" for each in data.comparisons(measure))
+    return ["pair", "ratio" if ratio else "difference", "95 % interval", "p", "n", "at 5 %"], rows
+
+
+# What the page computes as Python.
+
+
+SCRIPT_SEEDS = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
+LINES = "The mean over the seeds during training."
+STATS = """
+config, outcomes = sweep.config(), sweep.outcomes()  # an outcome for each (index of the value, seed)
+groups = {value_text(config.axis, value): [outcomes[cell] for cell in config.cells
+                                           if cell[0] == index and cell in outcomes]
+          for index, value in enumerate(config.values)}
+stats = {name: result for name, group in groups.items()
+         if (result := seed_stats([outcome.last(measure) for outcome in group], MEASURES[measure]))}
+for name, each in stats.items():
+    print(name, "mean", each.mean, "95 % interval", each.interval, "seeds", each.values)
+tests = sweep_comparisons(config, outcomes, measure)  # paired by seed, corrected for all pairs (Bonferroni)
+for test in tests:
+    print(f"{list(groups)[test.first]} {test.sign} {list(groups)[test.second]}: {test.difference:.3g} "
+          f"[{test.low:.3g}, {test.high:.3g}], p = {test.p:.2g}")
+"""
+MEANS = """
+from core.training.seed_stats import line
+
+lines = {name: line([outcome.points(measure, over) for outcome in group if outcome.state == "finished"],
+                    over == config.equal == "steps")
+         for name, group in groups.items() if any(outcome.state == "finished" for outcome in group)}
+"""
+DRAW_SEEDS = """
+import altair as alt
+import pandas as pd
+
+rows = [(name, value) for name, each in stats.items() for value in each.values]
+alt.Chart(pd.DataFrame(rows, columns=["value", measure])).mark_tick().encode(x=measure, y="value")
+"""
+DRAW_LINES = """
+rows = [(name, *point) for name, mean in lines.items() for point in zip(mean.x, mean.mean)]
+alt.Chart(pd.DataFrame(rows, columns=["value", over, measure])).mark_line().encode(x=over, y=measure, color="value")
+"""
+
+
+def script(data: SweepData, measure: str, over: str) -> Script:
+    """The statistics of the drawn measure over the seeds of each value, and its curves."""
+    code = f"""
+from pathlib import Path
+
+from core.training.seed_stats import seed_stats
+from core.runs.sweeps import MEASURES
+from core.runs.sweeps import Sweep
+from core.runs.sweeps import sweep_comparisons
+from core.training.sweeps import value_text
+
+sweep = Sweep(Path({path_code(data.sweep.path)}))  # `python -m core.training sweep` trains one
+measure, over = {measure!r}, {over!r}
+"""
+    values = range(len(data.names))
+    stats = [each for value in values if (each := data.stats(value, measure)) is not None]
+    lines = {
+        value: mean
+        for value in values
+        if any(one.state == "finished" for one in data.outcomes_of(value))
+        and (mean := data.line(value, measure, over)) is not None
+    }
+    results = {
+        "[each.mean for each in stats.values()]": np.array([each.mean for each in stats]),
+        "[value for each in stats.values() for value in each.values]": np.array(
+            [value for each in stats for value in each.values]
+        ),
+        **{
+            f"lines[{data.names[value]!r}].mean": np.array(each.mean)
+            for value, each in lines.items()
+        },
+    }
+    if not data.live:
+        results["[test.p for test in tests]"] = np.array(
+            [test.p for test in data.comparisons(measure)]
+        )
+    return Script(
+        (
+            Cell(SCRIPT_SEEDS, code + STATS.lstrip(), DRAW_SEEDS if stats else "", "sweeps:seeds"),
+            Cell(LINES, MEANS, DRAW_LINES if lines else "", "sweeps:lines"),
+        ),
+        results,
+    )
+
+
+# The texts of the page Sweeps: names, numbers with intervals, the fact and the caption; makes no st call.
+
+
+def measure_name(measure: str, data: SweepData) -> str:
+    """The name of a measure in a column."""
+    task = data.task()
+    return {
+        "exact": "accuracy" if task.form == "label" else "sequence accuracy",
+        "letters": f"{task.unit} accuracy",
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "loss": "validation loss",
+        "error": "error",
+        "expected": "expected weight",
+        "trained": "seconds",
+    }[measure]
+
+
+def figure_title(measure: str, data: SweepData) -> str:
+    """The title of a measure's figure."""
+    name = measure_name(measure, data)
+    long = {
+        "exact": f"{name}, %",
+        "letters": f"{name}, %",
+        "error": "error, relative to repeating the last season",
+        "expected": "weight on the expected position",
+    }.get(measure, name)
+    return long[0].upper() + long[1:]
+
+
+def number_text(stats: SeedStats, measure: str) -> str:
+    """99.4 [98.7–99.7], the mean and its 95 % interval, with as many places as that can carry."""
+    mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
+    digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
+    written = f"{mean:.{digits}f}"
+    return (
+        f"{written}{NARROW}[{'–'.join(f'{end:.{digits}f}' for end in ends)}]" if ends else written
+    )
+
+
+def _unit(measure: str, data: SweepData) -> str:
+    return {
+        "exact": f"{NARROW}% {measure_name('exact', data)}",
+        "bleu": " BLEU",
+        "chrf": " chrF",
+        "letters": f"{NARROW}% {data.task().unit} accuracy",
+        "loss": " validation loss",
+        "error": " of the error of repeating the last season",
+        "expected": " of the weight on the expected position",
+    }[measure]
+
+
+def fact_text(data: SweepData, measure: str) -> str:
+    """The best and the worst mean with intervals, which values differ significantly, and the widest range of seeds."""
+    stats = {
+        value: s
+        for value in range(len(data.names))
+        if (s := data.stats(value, measure)) is not None
+    }
+    if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
+        return (
+            f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
+            "has two finished seeds."
+        )
+    ranked = sorted(
+        stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER
+    )
+    best, worst = ranked[0], ranked[-1]
+    text = (
+        f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{_unit(measure, data)}, "
+        f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
+    )
+    text += "Differences are tested when all runs have ended. " if data.live else ""
+    wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
+    single = (
+        f"The seeds of {data.names[wide]} range from {plain_number(stats[wide].low, measure)} to "
+        f"{plain_number(stats[wide].high, measure)}."
+        if stats[wide].high > stats[wide].low
+        else ""
+    )
+    return f"{text}{verdict(data, measure, ranked)} {single}".replace("  ", " ").strip()
+
+
+def caption_text(data: SweepData, over: str) -> str:
+    """The conditions: task, model, length, seeds, and the parts of the figures."""
+    config, task, model = data.config, data.task(), data.config.base.model
+    held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
+    equal = (
+        f"{config.base.steps:,} steps"
+        if config.equal == "steps"
+        else f"{config.seconds:g}{NARROW}s of training"
+    )
+    sizes = f"d_model {model.d_model}"
+    if model.kind not in RECURRENT:
+        sizes += f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
+    parts = [
+        f"{task.name}, {model.kind}, {sizes}",
+        f"{equal} per run, {_count(len(config.seeds), 'seed')} per value",
+        *[f"{held:,} held-out items at the end"] * bool(held),
+    ]
+    end = (
+        " Over seconds, a line ends where the first of its seeds ends." if over == "trained" else ""
+    )
+    return (
+        f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
+        f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
+        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end}"
+    )
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
+    measures = data.measures()
+    columns = [m for m in measures if m != "letters" or "exact" not in measures] + ["trained"]
+    head = [
+        data.setting.lower() if data.setting.istitle() else data.setting,
+        *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns),
+        "seeds",
+    ]
+    rows = [
+        [
+            name,
+            *(
+                "–"
+                if (stats := data.stats(value, measure)) is None
+                else number_text(stats, measure)
+                for measure in columns
+            ),
+            _seeds(data, value),
+        ]
+        for value, name in enumerate(data.names)
+    ]
+    return head, rows
+
+
+def _seeds(data: SweepData, value: int) -> str:
+    """How many of a value's seeds finished, and how many failed."""
+    states = [outcome.state for outcome in data.outcomes_of(value)]
+    done, failed, total = states.count("finished"), states.count("failed"), len(data.config.seeds)
+    return (f"{done}" if done == total else f"{done} of {total}") + (
+        f", {failed} failed" if failed else ""
+    )
+
+
+def failures(data: SweepData) -> list[str]:
+    """The message of each failed run."""
+    return [
+        f"{data.names[value]}, seed {seed}: {outcome.message}"
+        for (value, seed), outcome in sorted(data.outcomes.items())
+        if outcome.state == "failed"
+    ]
+
+
+def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
+    """One run in a line: its value, its seed and its result."""
+    measure = (data.measures() or ["loss"])[0]
+    last, result = outcome.last(measure), outcome.message or outcome.state
+    if last is not None:
+        unit = f"{NARROW}%" if measure in SHARES else ""
+        result = f"{measure_name(measure, data)} {plain_number(last, measure)}{unit}"
+    return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
+
+
+def progress(data: SweepData, workers: int) -> tuple[float, str]:
+    """How far the sweep is, 0 to 1, and a line with the time left by the mean time of the finished runs."""
+    count, outcomes = len(data.config.cells), data.outcomes.values()
+    done = sum(_share(outcome, data.config) for outcome in outcomes)
+    ended = sum(outcome.ended for outcome in outcomes)
+    line = f"{ended} of {count} runs done, {sum(o.state in ('starting', 'running') for o in outcomes)} training"
+    took = [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]
+    if took:
+        seconds = (count - done) * sum(took) / len(took) / workers
+        line += f", about {about_duration(seconds)} left"
+    return min(1.0, done / count), line
+
+
+def _share(outcome: Outcome, config: SweepConfig) -> float:
+    """How much of a run is done, 0 to 1."""
+    if outcome.ended or not outcome.steps:
+        return float(outcome.ended)
+    if config.equal == "steps":
+        return min(1.0, outcome.steps[-1] / config.base.steps)
+    return min(1.0, outcome.trained[-1] / config.seconds)
+
+
+def ending(data: SweepData) -> str:
+    """How an ended sweep ended."""
+    count = len(data.config.cells)
+    if data.finished == count:
+        return f"All {count} runs have finished."
+    return f"{data.finished} of {count} runs have finished. Their results are saved."
+
+
+def numbers_csv(data: SweepData) -> bytes:
+    """A row a run: value, seed, state, and its last numbers."""
+    rows = []
+    for (value, seed), outcome in sorted(data.outcomes.items()):
+        numbers = ("" if (last := outcome.last(measure)) is None else last for measure in MEASURES)
+        rows.append(
+            [
+                data.names[value],
+                seed,
+                outcome.state,
+                outcome.steps[-1] if outcome.steps else 0,
+                outcome.trained[-1] if outcome.trained else 0,
+                *numbers,
+            ]
+        )
+    return csv_file(
+        [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES], rows
+    )
+
+
+# The page Sweeps: the controls on the left; curves, every seed, the fact and the tables on the right.
+
+
+PAGE = "sweeps"
+
+HEIGHT = 240  # pixels of the lines' plot
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "triangle-down",
+    "cross",
+    "triangle-right",
+    "triangle-left",
+)
+AIR = 0.04
+NAME_STYLE: Spec = {
+    "align": "left",
+    "dx": 8,
+    "fontSize": 12,
+    "fontWeight": 600,
+    "baseline": "middle",
+}
+
+# Links once held a measure's label; by its first word:
+OLD_LABELS = {
+    "Whole": "exact",
+    "Single": "letters",
+    "BLEU": "bleu",
+    "chrF": "chrf",
+    "Held-out": "loss",
+    "Error,": "error",
+    "Weight": "expected",
+}
+OVER = {"steps": "Steps", "trained": "Seconds"}
+TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected": 1.0}
+
+
+def page() -> None:
+    title(
+        "Sweeps",
+        "You will see which values of one setting differ by more than the random seeds do.",
+    )
+    sweep, trouble = linked_sweep()
+    if trouble:
+        st.warning(trouble)
+    data = load_sweep(sweep)
+    left, right = st.columns([0.3, 0.7], gap="medium")
+    with right:  # first, as the values on offer are models that are built
+        _poll(sweep, _draw, _is_live(data), "sweeps:figures")
+    with left:
+        first = st.container()  # on a phone Stop comes before everything else
+        picker()
+        config = controls(data if isinstance(data, SweepData) else None)
+        with first:
+            run_bar(sweep, data, config)
+            _poll(sweep, draw_progress, _is_live(data), "sweeps:progress")
+    with right:
+        if isinstance(data, SweepData):
+            details("All runs and their numbers", partial(_runs, data), "sweeps:runs")
+            details("Make a claim of this sweep", partial(draw_claim, data), "sweeps:claim")
+    details("How a setting is varied and how differences are tested", _source, "sweeps:source")
+    next_page("sweeps")
+    jobs.warm_up()  # when all is drawn, which a worker's imports would hold up
+
+
+def _is_live(data: SweepData | str) -> bool:
+    return isinstance(data, SweepData) and data.live
+
+
+def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: str) -> None:
+    def render_or_fail(data: SweepData | str) -> None:
+        if isinstance(data, str):
+            st.error(plain(data))
+        else:
+            render(data)
+
+    poll(
+        lambda: load_sweep(sweep),
+        render_or_fail,
+        live,
+        key,
+        interval=SLOW_POLL_INTERVAL,
+        still_live=_is_live,
+    )
+
+
+def _source() -> None:
+    """Draw how a setting is varied, and the test of differences."""
+    st.latex(
+        r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
+        r"t = \frac{\bar d}{s_d / \sqrt n}"
+    )
+    st.markdown(
+        "Every value is trained from the same seeds. The difference of two values is computed for each "
+        "seed and tested by a paired t test (Student 1908) over all $n$ seeds; losses and errors by the "
+        "differences of their logarithms, shares on a scale that ends at ±1. The p-values and the intervals "
+        "of all pairs are corrected together (Bonferroni; Dunn 1961): if all values are equal, the chance of "
+        "claiming any difference is at most 5 %, and an interval leaves out no difference exactly where p is "
+        "below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one "
+        "held-out item."
+    )
+    source_panel(vary)
+    source_panel(compare)
+
+
+def _draw(data: SweepData) -> None:
+    """Draw everything that has been measured so far."""
+    measures = data.measures()
+    if not measures:
+        placeholder(
+            "The first numbers appear when a run has started."
+            if data.live
+            else "No run of this sweep has measured anything. Press Continue to start them again."
+        )
+        return
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
+    with row:
+        link_value(
+            "sweeps:measure",
+            measures[0],
+            lambda text: one_of(measures)(OLD_LABELS.get(text.partition(" ")[0], text)),
+        )
+        measure = st.selectbox(
+            "Measure",
+            measures,
+            key="sweeps:measure",
+            width=room(240),
+            **KEEP,
+            help="The number that the figures and the tests compare.",
+            format_func=lambda name: figure_title(name, data),
+        )
+        over = st.segmented_control(
+            "Over",
+            list(OVER),
+            default="steps",
+            required=True,
+            key="sweeps:over",
+            format_func=OVER.__getitem__,
+            **BOUND,
+            help="The horizontal axis: training steps or seconds of training.",
+        )
+    add_script(partial(script, data, measure, over))
+    _figures(data, measure, over)
+    fact(fact_text(data, measure))
+    head, rows = table_text(data)
+    table(
+        head,
+        rows,
+        caption=f"{data.setting}: mean over seeds ± half of its 95 % confidence interval",
+    )
+    caption(caption_text(data, over))
+    for sentence in failures(data):
+        st.warning(plain(sentence))
+    details("Differences of all pairs", partial(_differences, data, measure), "sweeps:pairs")
+
+
+def _differences(data: SweepData, measure: str) -> None:
+    """Draw every pair of values with its test."""
+    head, rows = pairs(data, measure)
+    if not rows:
+        st.caption("The tests need two finished seeds of two values, after all runs have ended.")
+        return
+    table(
+        head,
+        rows,
+        caption=f"{figure_title(measure, data)}: differences of every pair of values",
+        markers=False,
+    )
+    st.caption(
+        "Two-sided t tests at 5 %, paired by seed (Welch's test if two values share no seed). p and the "
+        f"intervals are corrected for these {len(rows)} pairs (Bonferroni), so that they never contradict each "
+        "other. A difference that is not significant may still exist; more seeds give narrower intervals."
+    )
+
+
+def _figures(data: SweepData, measure: str, over: str) -> None:
+    """The means over training and every seed at its end, on one scale of the measure."""
+
+    def in_percent(line: Line) -> Line:
+        return Line(
+            line.x,
+            *(tuple(scaled(v, measure) for v in part) for part in (line.mean, line.low, line.high)),
+        )
+
+    values = range(len(data.names))
+    means = {
+        value: in_percent(line)
+        for value in values
+        if (line := data.line(value, measure, over)) is not None
+    }
+    ends = {
+        value: stats.in_percent() if measure in SHARES else stats
+        for value in values
+        if (stats := data.stats(value, measure)) is not None
+    }
+    if not means:
+        return
+    extremes = [v for line in means.values() for v in (*line.low, *line.high)]
+    if measure not in TOP:
+        extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
+    scale, name = Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
+    write = partial(plain_number, measure=measure, percent=True)
+    x_title = "step" if over == "steps" else "seconds of training"
+    spec = lines(
+        name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write
+    )
+    draw_chart(
+        st,
+        spec,
+        key="sweeps:lines",
+        alt=f"{name} over training, a line each: {', '.join(data.names)}.",
+    )
+    if ends:
+        title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
+        draw_chart(
+            st,
+            seeds(title, data.names, ends, scale, theme(), write),
+            key="sweeps:seeds",
+            alt=f"Final {name} of every seed, by {data.setting}.",
+        )
+
+
+def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
+    if over == data.config.equal == "steps":
+        return data.config.base.steps
+    if over == "trained" and data.config.equal == "seconds":
+        return data.config.seconds
+    return max(line.x[-1] for line in means.values()) or 1.0
+
+
+def _runs(data: SweepData) -> None:
+    """Draw every run with its numbers and a link to it; and all numbers as CSV."""
+    folders = data.sweep.runs()
+    st.download_button(
+        "Download as CSV",
+        lambda: numbers_csv(data),
+        "sweep.csv",
+        "text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
+    for cell, outcome in sorted(data.outcomes.items()):
+        line = run_line(data, cell, outcome)
+        if cell in folders:
+            st.page_link(
+                PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id}
+            )
+        else:
+            st.markdown(f":small[{plain(line)}]")
+
+
+# The figures of a sweep as Vega-Lite: means with their bands over training, and every seed at the end.
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The measure's axis in both figures: its ends, and `end`, the largest value, a little below `high`."""
+
+    low: float
+    end: float
+    high: float
+
+    @classmethod
+    def around(cls, values: Sequence[float], whole: float | None) -> Scale:
+        """From zero or the smallest value to the largest; to `whole` for a measure with a maximum."""
+        low, high = (
+            min([0.0, *values]),
+            max([*values, 1e-9]) if whole is None else max([whole, *values]),
+        )
+        return cls(low, high, high + AIR * (high - low))
+
+    def axis(self, field: str) -> Spec:
+        return {
+            "field": field,
+            "type": "quantitative",
+            "title": None,
+            "axis": {"tickCount": 5, "grid": True},
+            "scale": {"domain": [self.low, self.high], "nice": False},
+        }
+
+
+def _colour(index: int, theme: Theme) -> str:
+    return CATEGORIES[theme][index % len(CATEGORIES[theme])]
+
+
+def lines(
+    title: str,
+    x_title: str,
+    last_x: float,
+    names: Sequence[str],
+    means: dict[int, Line],
+    scale: Scale,
+    theme: Theme,
+    write: Callable[[float], str] = number,
+) -> Spec:
+    """The mean of each value over training, in a band from its lowest to its highest seed, named at its end."""
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": x_title,
+        "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
+        "scale": {"domain": [0, last_x], "nice": False},
+    }
+    y, layers = scale.axis("y"), []
+    tips = [
+        {"field": name, "title": label}
+        for name, label in (
+            ("name", " "),
+            ("x" if x_title == "step" else "at", x_title),
+            ("told", "mean"),
+            ("told_low", "lowest seed"),
+            ("told_high", "highest seed"),
+        )
+    ]
+    for index, line in means.items():
+        rows = [
+            {
+                "x": a,
+                "y": b,
+                "low": low,
+                "high": high,
+                "name": names[index],
+                "at": number(a),
+                "told": write(b),
+                "told_low": write(low),
+                "told_high": write(high),
+            }
+            for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)
+        ]
+        both, colour = {"x": x, "y": y}, _colour(index, theme)
+        layers += [
+            layer(
+                "area",
+                rows,
+                {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+                opacity=0.09,
+                color=colour,
+            ),
+            layer("line", rows, both, strokeWidth=2, color=colour),
+            layer(
+                "point",
+                rows[-1:],
+                both,
+                filled=True,
+                size=44,
+                opacity=1,
+                shape=SHAPES[index % len(SHAPES)],
+                color=colour,
+            ),
+            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
+        ]
+    # Each value's name stands right of the plot, at the height of its end, moved apart where ends meet.
+    shares = separate(
+        [(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()]
+    )
+    layers += [
+        layer(
+            "text",
+            [{}],
+            {},
+            **NAME_STYLE,
+            x="width",
+            text=names[index],
+            color=_colour(index, theme),
+            y={"expr": f"height * {1 - share:.4f}"},
+        )
+        for index, share in zip(means, shares, strict=True)
+    ]
+    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
+
+
+def seeds(
+    title: str,
+    names: Sequence[str],
+    stats: dict[int, SeedStats],
+    scale: Scale,
+    theme: Theme,
+    write: Callable[[float], str] = number,
+) -> Spec:
+    """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
+    rows = [
+        SeedRow(names[index], each, _colour(index, theme), SHAPES[index % len(SHAPES)])
+        for index, each in stats.items()
+    ]
+    return seed_marks(
+        title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write
+    )
+
+
+# The run bar of Sweeps: start, stop and continue a sweep, its progress, and the list of sweeps.
+
+
+def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> None:
+    """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
+    if config is not None and pressed(PAGE, config):
+        sweeps: list[Sweep] = []
+        start_run(
+            PAGE,
+            config,
+            lambda: _start(config, sweeps),
+            lambda run: select_sweep(sweeps[0]),
+            ConfigError,
+        )
+        st.rerun()
+    readable = data if isinstance(data, SweepData) else None
+    own = people.mine(sweep)
+    if readable and readable.live and own:
+        stop_button(st, PAGE, stop, sweep)
+    else:
+        start_button(
+            st,
+            "Start sweep",
+            key="sweeps:start",
+            disabled=config is None,
+            on_click=press,
+            args=(PAGE,),
+        )
+        if readable and not readable.is_example and own and (missing := len(sweep.missing())):
+            continue_button(
+                st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False
+            )
+    limits_line()
+    show_flash(PAGE)
+
+
+def _start(config: SweepConfig, sweeps: list[Sweep]) -> Run:
+    sweeps.append(start(config))
+    return next(iter(sweeps[0].runs().values()))
+
+
+def draw_progress(data: SweepData) -> None:
+    """The progress of the sweep, or how it ended."""
+    if data.is_example:
+        st.caption("This is an example sweep. Press Start sweep to run your own.")
+    elif data.live:
+        st.progress(*progress(data, jobs.max_workers()))
+    else:
+        st.caption(ending(data))
+
+
+def picker() -> None:
+    """A list of the sweeps, the example first; the selected one can be deleted."""
+    sweeps = list(reversed(list_sweeps()))
+    if not sweeps:
+        return
+    current = find_sweep(st.query_params.get("sweep"))
+    st.session_state["sweeps:shown"] = (
+        current.id if current in sweeps and current is not None else ""
+    )
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    row.selectbox(
+        "Sweep",
+        ["", *(sweep.id for sweep in sweeps)],
+        format_func=_page_label,
+        key="sweeps:shown",
+        help="The sweep whose results are shown.",
+        on_change=lambda: select_sweep(
+            find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP
+        ),
+    )
+    if current is not None:
+        with row.popover("", icon=":material/delete:", help="Delete this sweep"):
+            st.markdown("This deletes the sweep and its numbers. Its runs stay on the page Runs.")
+            st.button("Delete", key="sweeps:delete", on_click=_delete, args=(current,))
+
+
+def _page_label(sweep_id: str) -> str:
+    data = load_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
+    if isinstance(data, str):
+        return sweep_id
+    name = f"{data.setting} × {len(data.config.seeds)} seeds, {data.task().name.lower()}"
+    return f"Example: {name}" if not sweep_id else f"{name} · {sweep_id[9:11]}:{sweep_id[11:13]}"
+
+
+def _delete(sweep: Sweep) -> None:
+    if not people.mine(sweep):
+        return
+    with suppress(ConfigError):  # a damaged file names no runs that could be stopped
+        stop(sweep)
+    delete_sweep(sweep)
+    select_sweep(EXAMPLE_SWEEP)
+
+
+def _resume(sweep: Sweep) -> None:
+    flash_errors(
+        PAGE, "The sweep could not continue: ", lambda: resume(sweep), jobs.QueueFull, OSError
+    )
+
+
+# Start, stop and resume a sweep's runs.
+
+
+def start(config: SweepConfig) -> Sweep:
+    """A new sweep with all its runs in the queue. ConfigError and QueueFull leave nothing on the disk."""
+    config.try_models()
+    sweep = create_sweep(config)
+    try:
+        _queue(sweep, config, config.cells)
+    except jobs.QueueFull:
+        delete_sweep(sweep)
+        raise
+    return sweep
+
+
+def resume(sweep: Sweep) -> None:
+    """Queue all runs that have not finished: a stopped one continues, a failed or lost one starts again.
+
+    Raises QueueFull, NotYours.
+    """
+    check_owner(sweep)
+    outcomes, runs, lost = sweep.outcomes(), sweep.runs(), []
+    for cell in sweep.missing():
+        if cell in runs and outcomes[cell].state in ("stopped", "paused"):
+            jobs.resume(runs[cell])
+        else:
+            lost.append(cell)
+    if lost:
+        _queue(sweep, sweep.config(), lost)
+
+
+def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell_of_sweeps]) -> None:
+    runs = jobs.start_all(
+        [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
+    )
+    sweep.add_runs(dict(zip(cells, runs, strict=True)))
+
+
+def stop(sweep: Sweep) -> None:
+    """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
+    check_owner(sweep)
+    states = {run: run.status().state for run in sweep.runs().values()}
+    for live in (("queued",), ("starting", "running")):
+        for run, state in states.items():
+            if state in live:
+                jobs.stop(run)
+
+
+# Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.
+
+
+def draw_claim(data: SweepData) -> None:
+    """Draw the two values, the measure, the bound and the download."""
+    paragraph(
+        "A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
+        "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
+        "has it, with its run and its verdict."
+    )
+    measures, names = (
+        [name for name in data.measures() if name in MEASURES_of_sweep_claim],
+        data.names,
+    )
+    if not measures:
+        caption("This sweep has no measure that two models could be compared by.")
+        return
+    with st.grid(4, min_column_width=140):
+        first = _value("This value is better", names, 0, "first")
+        second = _value("than this one", names, 1, "second")
+        measure = st.selectbox(
+            "in",
+            measures,
+            key="sweeps:claim:measure",
+            **KEEP,
+            format_func=lambda name: measure_name(name, data),
+            help="The number that is compared at the end of training.",
+        )
+        percent = measure in SHARES
+        bound = st.number_input(
+            "by more than" + (" (points)" if percent else ""),
+            0.0,
+            None,
+            0.0,
+            key=f"sweeps:claim:bound:{percent}",
+            **KEEP,
+            help="Write it before you run the claim: the interval of the difference must lie "
+            "above it.",
+        )
+    try:
+        claim = SweepClaim(data.config, first, second, measure, bound / 100 if percent else bound)
+    except ConfigError as error:
+        field_error(error)
+        return
+    caption(f"“{plain(claim.statement)}”")
+    st.download_button(
+        "Download the claim",
+        claim.file,
+        f"{claim.key}.py",
+        "text/x-python",
+        icon=":material/download:",
+        on_click="ignore",
+        key="sweeps:claim:file",
+    )
+
+
+def _value(label: str, names: list[str], start: int, key: str) -> int:
+    value = st.selectbox(
+        label,
+        range(len(names)),
+        start,
+        key=f"sweeps:claim:{key}:{len(names)}",
+        format_func=lambda index: names[index],
+        help="A value of the sweep.",
+        **KEEP,
+    )
+    return int(value)
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,2084 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
-from dashboard.views.train.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
+from core.attention.config import heads_that_divide
+from core.attention.presets import distinct_names
+from core.entries import Param, Value
+from core.interpret.trace import Kind
+from core.memory import is_small
+from core.models import ModelConfig, sentence_spans
+from core.models.blocks import encoder_masks, exact_fallbacks
+from core.models.config import RECURRENT, STACKED
+from core.models.model_summary import NAMES
+from core.runs.folder import Status
+from core.runs.machine import line
+from core.runs.runs import Run
+from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry
+from core.training import recommended
+from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
+from core.training.diagnosis import Finding
+from core.training.evaluate import source_weights
+from core.training.loop import PASS, train
+from core.training.record import Prediction, Record
+from dashboard.draw import grids, tables
+from dashboard.draw.attention_view import READS, attention_view
+from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
+from dashboard.draw.formats import duration, number, percent, score
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.draw.tables import DocumentWeights, lines
+from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
+from dashboard.navigation import step_of
+from dashboard.runtime import attention_frames, jobs
+from dashboard.runtime.attention_frames import watched_examples
+from dashboard.runtime.link_values import (
+    between,
+    forget_other_runs,
+    is_new,
+    link_param,
+    link_value,
+    one_of,
+    take_link,
+    went_back,
+    write_link,
+)
+from dashboard.runtime.mechanism_codec import from_text, to_text
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import poll
+from dashboard.runtime.run_data import (
+    EXAMPLE_RUN,
+    MODEL_NAMES,
+    RunData,
+    config_from_link,
+    copy_run,
+    count_parameters,
+    damage_of,
+    linked_run,
+    linked_run_id,
+    load_run,
+    path_code,
+    select_example,
+    select_run,
+    task_of,
+)
+from dashboard.server import people
+from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
+from dashboard.ui import uploads as data_upload
+from dashboard.ui.presentation import draw_chart, presenting, room
+from dashboard.ui.progress import flash_errors
+from dashboard.ui.train_with import attention_key
+from dashboard.views.train.compute import findings, time_needed
+from dashboard.widgets import run_controls
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
+from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
+from dashboard.widgets.mechanism_editor import mechanism, preset_of
+from dashboard.widgets.panels import (
+    caption,
+    chart_title,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    placeholder,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import KEEP, keep_heads, note_heads, param_widget
+
+# The sentences of the page Train, and examples as text; makes no st call.
+
+
+Baselines = Sequence[tuple[str, float]]
+
+
+def task_line(task: Task) -> str:
+    """What the run of the figures learns."""
+    return f"**{task.name}.** {task_entry(task.key).meaning}"
+
+
+def separator(task: Task) -> str:
+    """The separator of a source's tokens on one line."""
+    return task.separator or ("" if task.input == "tokens" else " · ")
+
+
+def part_name(path: str) -> str:
+    """The name of a part of the model by its path, such as encoder.layers.0."""
+    above, _, last = path.rpartition(".")
+    if last.isdecimal():
+        return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
+    return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
+
+
+def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
+    """The past, the target and the forecast of a series."""
+    past, target, output = (
+        [float(token) for token in tokens]
+        for tokens in (prediction.source, prediction.target, prediction.predicted)
+    )
+    return past, target, output
+
+
+def forecast_errors(task: Task, prediction: Prediction) -> tuple[float, float]:
+    """The mean absolute error of a forecast, and of repeating the last season."""
+    past, target, output = series(prediction)
+
+    def error(values: Sequence[float]) -> float:
+        return sum(abs(a - b) for a, b in zip(values, target, strict=True)) / len(target)
+
+    return error(output), error(task.naive(past))
+
+
+def fact_text(
+    record: Record, task: Task, head: tuple[int, int] | None, baselines: Baselines = ()
+) -> str:
+    """The fact about a step, in Markdown: the weight in the (layer, head) `head`, and the scores and `baselines`."""
+    sentence, step = "", f":primary[**{record.step:,}**]"
+    if record.expected and head is not None and record.even is not None:
+        layer, index = head
+        weight = record.expected[layer][index]
+        only = len(record.expected) * len(record.expected[0]) == 1
+        where = "" if only else f" in head L{layer}·H{index}"
+        right = f"the correct {task.unit}" if task.form == "pairs" else task.expected_name
+        sentence = f"At step {step}, {right} gets **{number(weight)}** of the weight{where}; "
+        sentence += f"uniform attention gives {number(record.even)}. "
+    text = _scores(record, task, baselines)
+    return sentence + (
+        text[:1].upper() + text[1:] if sentence else text and f"At step {step}, {text}"
+    )
+
+
+def document(
+    weights: DocumentWeights,
+    deciding: tuple[range, tuple[int, ...]] | None,
+    classes: tuple[str, str] | None,
+) -> str:
+    """What the drawing of a document means, in Markdown; the weight on what decides, beside uniform attention's."""
+    words = [
+        "The bar is the weight of a sentence, the colour of a word its weight within its sentence."
+    ]
+    if deciding is not None:
+        span, places = deciding
+        index, within = (
+            sentence_spans(weights.tokens).index(span),
+            sum(weights.words[place] for place in places),
+        )
+        names = " and ".join(f"“{plain(weights.tokens[place])}”" for place in places)
+        words.append(
+            f"The outlined sentence decides: it gets {number(weights.sentences[index])} of the weight, and "
+            f"{names} {number(within)} of the weight within it; uniform attention gives "
+            f"{number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
+        )
+    if classes is not None:
+        words.append(
+            f"The class is **{plain(classes[0])}**, the prediction **{plain(classes[1])}**."
+        )
+    return " ".join(words)
+
+
+def _scores(record: Record, task: Task, baselines: Baselines) -> str:
+    """The scores of the task's form, compared with their baselines."""
+    if record.error is not None:
+        return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
+    if record.loss is None:
+        return ""
+    if task.form == "series":
+        return (
+            f"the squared error is **{number(record.loss)}**; predicting the mean gives "
+            f"{number(task.baseline_loss)}."
+        )
+    if record.letters is None:
+        return ""
+    if task.form == "label":
+        balanced = (
+            "" if record.balanced is None else f", balanced accuracy **{percent(record.balanced)}**"
+        )
+        others = "; " * bool(baselines) + " and ".join(
+            f"{plain(name)} reaches {percent(share)}" for name, share in baselines
+        )
+        return (
+            f"accuracy is **{percent(record.letters)}** on {record.held_out:,} held-out {task.whole}"
+            f"{balanced}{others}."
+        )
+    text = f"{task.unit} accuracy is {percent(record.letters)}"
+    if task.form == "text":
+        return (
+            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
+            f"{number(task.baseline_loss)}.{_unknown(record, task)}"
+        )
+    if record.exact is None:
+        return text + "."
+    join = (
+        "but sequence accuracy only"
+        if record.letters - record.exact > 0.2
+        else "and sequence accuracy"
+    )
+    text += f", {join} {percent(record.exact)}"
+    scores = [
+        f"{name} is {score(value)}"
+        for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
+        if value is not None
+    ]
+    text += f"; {' and '.join(scores)}." if scores else "."
+    return text + _cut(record, task) + _unknown(record, task)
+
+
+def _cut(record: Record, task: Task) -> str:
+    """How many outputs were cut, as a sentence; empty where none was."""
+    if not record.cut:
+        return ""
+    return (
+        f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
+        f"{task.max_target + 1} tokens, before an end token."
+    )
+
+
+def _unknown(record: Record, task: Task) -> str:
+    """What unknown tokens do to the loss, as a sentence; empty where all are known."""
+    if record.unknown is None or record.loss is None:
+        return ""
+    return (
+        f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
+        f"cannot output them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} "
+        "with them."
+    )
+
+
+def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
+    """How far a run is, 0 to 1, and a line with the time left."""
+    if not records:
+        return 0.0, "Setting up…"
+    last = records[-1]
+    share = min(1.0, max(last.step / config.steps, last.elapsed / config.seconds))
+    text = f"Step {last.step:,} of {config.steps:,}"
+    if last.final:
+        return 1.0, text
+    if last.step and last.elapsed:
+        left = min(
+            last.elapsed * (config.steps - last.step) / last.step, config.seconds - last.elapsed
+        )
+        text += f", about {max(1, round(left))} s left"
+    return share, text
+
+
+def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
+    """How a run ended, why before its last step, and its sequence accuracy."""
+    last = next((r for r in reversed(records) if r.exact is not None), None)
+    if last is None or status.state == "failed":
+        return status.message
+    early = _early(last, config) if config is not None and status.state == "finished" else ""
+    return (
+        f"{status.message}{early} Sequence accuracy is {percent(last.exact or 0.0)} on {last.held_out:,} held-out "
+        "items."
+    )
+
+
+def _early(last: Record, config: RunConfig) -> str:
+    """Why a finished run has fewer steps than it might have had; a limit of time is in its message already."""
+    if last.capped or last.step >= config.steps:
+        return ""
+    if config.finish_early and (last.exact or 0.0) >= PASS:
+        return f" It ended before step {config.steps:,}, since at least {percent(PASS)} of the sequences were correct."
+    return (
+        f" It ended before step {config.steps:,}, since the validation loss no longer fell."
+        * bool(config.patience)
+    )
+
+
+def pace(record: Record, machine: str = "") -> str:
+    """Time, speed and share of data making at a step, and the machine."""
+    parts = [f"{duration(record.elapsed)} elapsed, {duration(record.trained)} of training"]
+    if record.tokens_per_second:
+        parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
+    if record.data_share is not None:
+        parts.append(f"{percent(record.data_share)} of the training time spent on batches")
+    if record.gradient is not None:
+        parts.append(f"gradient norm {number(record.gradient)}")
+    if machine:
+        parts.append(f"on {plain(machine)}")
+    return " · ".join(parts)
+
+
+# Where memory is short no worker waits.
+SLOW_START = (
+    "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
+)
+
+
+def nothing_yet(live: bool, queued: bool) -> str:
+    """Why a run has no figures yet."""
+    if live:
+        return (
+            "Waiting for a free worker." if queued else "The first numbers appear within a second."
+        )
+    return "This run ended before its first measurement. Press Train to start another."
+
+
+# The attention of one held-out example over training time, and where it attends on a picture or a series.
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head that is drawn: its example, type of attention, layer and index; `shape` is (layers, heads) of the type.
+
+    `to_source`: whether outputs attend to their source by this type, so that records measure it.
+    """
+
+    example: int
+    kind: Kind
+    layer: int
+    head: int
+    shape: tuple[int, int]
+    to_source: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"head {self.head}" if self.shape[0] == 1 else f"head L{self.layer}·H{self.head}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The selected step of the run, and the head that is drawn with its weights (T, S) at that step.
+
+    `latest`: no step was picked, so all figures follow a live run.
+    """
+
+    step: int
+    head: Head | None = None
+    weights: np.ndarray | None = None
+    latest: bool = True
+
+
+def attention_over_time(data: RunData) -> Moment:
+    """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
+    steps = attention_frames.steps_with_maps(data)
+    head = _choose_head(data, steps[-1]) if steps else None
+    if head is None:
+        return _no_attention(data)
+    step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
+    take_link(step_key, one_of(steps), name=step_name)
+    if went_back(step_name):
+        forget_step(data.run.id)
+    start = st.session_state.get(step_key)
+    key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
+    picked = st.session_state.get(f"{key}:view", {}).get("frame")
+    frames = attention_frames.head_over_time(
+        data.run, steps, head.example, head.kind, head.layer, head.head, picked or start
+    )
+    if not frames:
+        return _no_attention(data)
+    last_step, last = frames[-1]
+    state = attention_view(
+        attention_frames.head_trace(data, head.example, head.kind, head.layer, last, head.shape[1]),
+        key=key,
+        layout="frames",
+        layer=head.layer,
+        head=head.head,
+        frame=start,
+        frames=frames,
+        live=data.live,
+        title=f"Held-out example, {head.name}",
+        reads=READS[head.kind],
+        height=300,
+    )
+    step = last_step if state.frame is None else state.frame
+    write_link(step_name, None if step == last_step else str(step))
+    return Moment(step, head, dict(frames).get(step), state.frame is None)
+
+
+def forget_step(run_id: str) -> None:
+    """Forget the step that a person had picked: the figures show the latest one."""
+    st.session_state.pop(f"train:wish:{run_id}", None)
+    for key in map(str, st.session_state):
+        if key.startswith(f"train:map:{run_id}") and key.endswith(":view"):
+            st.session_state[key]["frame"] = None
+
+
+def _no_attention(data: RunData) -> Moment:
+    steps = [r.step for r in data.records]
+    if data.config is not None and data.config.model.attention is None:
+        st.markdown("**No attention**")
+        st.caption(
+            "The decoder of this model reads only the encoder's last state, so there is no attention map."
+        )
+    if len(steps) < 2 or data.live:
+        return Moment(steps[-1])
+    key = f"train:step:{data.run.id}"
+    link_value(key, steps[-1], one_of(steps))
+    return Moment(
+        st.select_slider(
+            "Training step",
+            steps,
+            steps[-1],
+            key=key,
+            help="The training step that all figures show.",
+        )
+    )
+
+
+def _choose_head(data: RunData, step: int) -> Head | None:
+    """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
+    examples = range(attention_frames.count_examples(data.run, step))
+    link_value("train:example", 0, one_of(examples))
+    row = st.grid("auto", min_column_width=room(190), gap="small")
+    with row:
+        example = (
+            st.selectbox(
+                "Held-out example",
+                examples,
+                key="train:example",
+                persist_state="session",
+                format_func=lambda i: _example_label(data, i),
+                help="An input that the model is not trained on; the map shows its attention.",
+            )
+            or 0
+        )
+    sizes = attention_frames.sizes(data.run, step, example)
+    if not sizes.kinds:
+        return None
+    kind = sizes.kinds[0]
+    if len(sizes.kinds) > 1:
+        kind_key = f"train:kind:{data.run.id}"
+        link_value(kind_key, kind, one_of(sizes.kinds))
+        kind = row.selectbox(
+            "Attention",
+            sizes.kinds,
+            key=kind_key,
+            persist_state="session",
+            format_func=attention_frames.NAMES.__getitem__,
+            help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
+            "hierarchical model attends to sentences, and to the words of each.",
+        )
+    layers, count = shape = sizes.layers[kind]
+    heads = [(layer, head) for layer in range(layers) for head in range(count)]
+    to_source = kind == sizes.kinds[0]
+    best = attention_frames.best_head(data.records[-1]) if to_source else (0, 0)
+    layer, head = heads[0]
+    if len(heads) > 1:
+        best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
+        link_value(head_key, best, one_of(heads))
+        layer, head = row.selectbox(
+            "Head",
+            heads,
+            heads.index(best),
+            key=head_key,
+            persist_state="session",
+            format_func=lambda at: Head(example, kind, at[0], at[1], shape).name,
+            help="At first the head with the most weight on the expected position.",
+        )
+    return Head(example, kind, layer, head, shape, to_source)
+
+
+def _example_label(data: RunData, example: int) -> str:
+    assert data.config is not None
+    task = data.task()
+    source, target = task.display_tokens(
+        attention_frames.watched_examples(data.config.task, data.config.watch)[example]
+    )
+    if task.input in ("patches", "series"):
+        answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
+        return f"Example {example + 1}{answer}"
+    return separator(task).join(source)
+
+
+def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
+    """Pictures tinted by the weights of each output, or a series with its forecast."""
+    task, head, config = data.task(), moment.head, data.config
+    if task.input not in ("patches", "series") or config is None:
+        return
+    example = 0 if head is None else head.example
+    sample = attention_frames.watched_examples(config.task, config.watch)[example]
+    outputs: tuple[str, ...] = ()
+    weights: np.ndarray | None = None
+    if head is not None and moment.weights is not None:
+        rows, _ = attention_frames.tokens(data, example, head.kind)
+        outputs, weights = source_weights(
+            config.model, head.kind, moment.weights, rows, len(sample.source)
+        ) or ((), None)
+    if task.input == "patches" and weights is not None:
+        chart_title(f"What it attends to, step {moment.step:,}")
+        st.html(grids.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink))
+        st.caption(
+            f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
+            f"{number(1 / weights.shape[1])}."
+        )
+    decoded = data.decoded_at(moment.step)
+    if task.form == "series" and decoded is not None and len(decoded.examples) > example:
+        past, target, output = series(decoded.examples[example])
+        chart_title(f"Forecast at step {decoded.step:,}")
+        chart = grids.forecast_chart(past, target, output, task.naive(past), weights, ink, theme())
+        draw_chart(
+            st, chart, key="train:forecast", alt="The past values, the target and the forecast."
+        )
+        st.caption(
+            "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
+            "the forecast. Dashed: the last season repeated."
+        )
+
+
+# The curves of a run: loss, the scores of its task, and its training; each with the picked step.
+
+
+SMALL = 140  # pixels
+LEVELS = (
+    0.25,
+    0.5,
+    1.01,
+)  # where the axis of shares may end: all of the weight may be a rounding over one
+MOST_HEADS = 4  # lines that can be told apart
+FORMS_IN_NATS = ("pairs", "text", "label")
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """The measurement and the advice of each finding."""
+    for each in findings:
+        st.markdown(f":small[**{plain(each.text)}** {plain(each.advice)}]")
+
+
+def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> None:
+    """Validation and training loss, and the loss of guessing.
+
+    The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
+    """
+    task, losses = data.task(), [r.loss or 0.0 for r in data.records]
+    guess = task.baseline_loss
+    curves = loss_curves(data.records)
+    chart_title(
+        "Loss" if task.form in FORMS_IN_NATS else "Squared error", legend=legend(curves, ink)
+    )
+    _draw(
+        data,
+        "loss",
+        "Validation and training loss over training.",
+        curves,
+        step,
+        ink,
+        guess=(guess, f"{_baseline_name(task)}: {number(guess)}"),
+        high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
+    )
+    show_findings(findings)
+
+
+def _baseline_name(task: Task) -> str:
+    """The name of the prediction that gives the baseline loss."""
+    return {"label": "class frequencies", "series": "the mean"}.get(
+        task.form, f"a random {task.unit}"
+    )
+
+
+def metric(data: RunData, step: int, ink: Ink) -> None:
+    """The scores of the task on held-out items."""
+    task, records = data.task(), data.records
+    if task.form == "series":
+        chart_title("Validation error, % of the error of repeating the last season")
+        _draw(
+            data,
+            "exact",
+            "Validation error over training, compared with repeating the last season.",
+            [Curve("error", points(records, "error", 100))],
+            step,
+            ink,
+            guess=(100.0, "last season repeated"),
+        )
+        return
+    scores = [
+        Curve(name, points(records, key))
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+        if any(getattr(r, key) is not None for r in records)
+    ]
+    exact, single = points(records, "exact", 100), points(records, "letters", 100)
+    curves = [Curve(f"{task.unit} accuracy", single)]
+    if task.form == "label":
+        curves = [Curve("accuracy", single), Curve("balanced accuracy", balanced_points(records))]
+    elif task.form == "pairs":
+        curves = [Curve("sequence accuracy", exact), *curves]
+    curves += scores
+    short = [replace(curve, name=curve.name.removesuffix(" accuracy")) for curve in curves]
+    name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
+    chart_title(f"Validation {name}", legend=legend(short, ink))
+    best = max(data.baselines(records[-1].held_out), key=lambda baseline: baseline[1], default=None)
+    guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
+    _draw(
+        data,
+        "exact",
+        f"Accuracy on held-out {task.whole} over training.",
+        curves,
+        step,
+        ink,
+        high=100,
+        percent=not scores,
+        guess=guess,
+    )
+
+
+def charts_details(
+    data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[Finding]]
+) -> None:
+    """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
+    panels = [("gradient", _gradient), ("parts", _parts), ("rate", _rate), ("speed", _speed)]
+    if any(r.expected for r in data.records):
+        panels = [("expected", _expected), *panels[:-1]]
+    if any(r.indexer_loss is not None for r in data.records):
+        panels = [*panels, ("indexer", _indexer)]
+    for at, (name, panel) in enumerate(panels):
+        if at % 2 == 0:
+            cells = st.columns(2, gap="medium")
+        with cells[at % 2]:
+            panel(data, step, ink)
+            show_findings(findings.get(name, ()))
+
+
+def _expected(data: RunData, step: int, ink: Ink) -> None:
+    last = next(r for r in reversed(data.records) if r.expected)
+    assert last.expected is not None
+    heads = sorted(
+        ((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)),
+        reverse=True,
+    )
+    curves = [
+        Curve(
+            f"L{layer}·H{h}",
+            [(r.step, r.expected[layer][h] if r.expected else None) for r in data.records],
+        )
+        for _, layer, h in heads[:MOST_HEADS]
+    ]
+    chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
+    most = max(w for r in data.records for row in r.expected or () for w in row)
+    even = (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
+    _draw_small(
+        data,
+        "expected",
+        curves,
+        step,
+        ink,
+        high=next(level for level in LEVELS if most <= level),
+        guess=even,
+    )
+    if len(heads) > MOST_HEADS:
+        st.caption(f"The {MOST_HEADS} of {len(heads)} heads with the largest weight at the end.")
+
+
+def _gradient(data: RunData, step: int, ink: Ink) -> None:
+    chart_title("Gradient norm, before clipping")
+    assert data.config is not None
+    clip, largest = data.config.clip, max((r.gradient or 0.0 for r in data.records), default=0.0)
+    _draw_small(
+        data,
+        "gradient",
+        [Curve("all weights", points(data.records, "gradient"))],
+        step,
+        ink,
+        guess=(clip, f"clipped at {clip:g}") if clip <= 5 * max(largest, 1e-9) else None,
+    )
+
+
+def _indexer(data: RunData, step: int, ink: Ink) -> None:
+    chart_title("Loss of the indexer, which predicts full attention")
+    _draw_small(
+        data,
+        "indexer",
+        [Curve("mean of all layers", points(data.records, "indexer_loss"))],
+        step,
+        ink,
+    )
+
+
+def _parts(data: RunData, step: int, ink: Ink) -> None:
+    """The norm in each part of the model, first part on top: where it grows or fades with depth."""
+    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
+    if record is None:
+        chart_title("Gradient norm by part of the model")
+        st.caption("Measured from the first step.")
+        return
+    chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
+    draw_chart(
+        st,
+        _parts_spec(record.gradients, ink),
+        key="train:parts",
+        alt="Gradient norm of each part of the model.",
+    )
+
+
+def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
+    """Bars on a logarithmic axis, one for each part, from the input down to the output."""
+    most = max(gradients.values()) or 1.0
+    low = min([value for value in gradients.values() if value > 0] or [most]) / 3
+    rows = [
+        {"part": part_name(path), "norm": max(value, low), "label": number(value), "low": low}
+        for path, value in gradients.items()
+    ]
+    axes = {
+        "y": {
+            "field": "part",
+            "type": "nominal",
+            "sort": None,
+            "title": None,
+            "axis": {**axis_style(ink), "labelLimit": 150, "labelOverlap": False},
+        },
+        "x": {
+            "field": "norm",
+            "type": "quantitative",
+            "axis": None,
+            "scale": {"type": "log", "domain": [low, most * 4], "nice": False},
+        },
+    }
+    return figure(
+        [
+            layer(
+                "bar",
+                rows,
+                {**axes, "x2": {"field": "low"}},
+                color=ink.series[0],
+                height={"band": 0.6},
+            ),
+            layer(
+                "text",
+                rows,
+                {**axes, "text": {"field": "label", "type": "nominal"}},
+                align="left",
+                dx=4,
+                fontSize=12,
+                color=ink.quiet,
+            ),
+        ],
+        height=max(SMALL, 17 * len(gradients)),
+    )
+
+
+def _rate(data: RunData, step: int, ink: Ink) -> None:
+    chart_title("Learning rate")
+    _draw_small(data, "rate", [Curve("rate", points(data.records, "rate"))], step, ink)
+
+
+def _speed(data: RunData, step: int, ink: Ink) -> None:
+    chart_title("Tokens a second, while it trains")
+    _draw_small(
+        data, "speed", [Curve("tokens", points(data.records, "tokens_per_second"))], step, ink
+    )
+
+
+def _draw_small(
+    data: RunData, key: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any
+) -> None:
+    _draw(data, key, f"{key} over training.", curves, step, ink, height=SMALL, **options)
+
+
+def _draw(
+    data: RunData, key: str, alt: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any
+) -> None:
+    """Curves over the steps of the run, all of them while it is live; `options` are those of `step_chart`.
+
+    `alt` names no step: the browser builds a chart anew when its words change.
+    """
+    assert data.config is not None
+    last_x = data.config.steps if data.live else data.records[-1].step
+    spec = step_chart(curves, ink=ink, last_x=last_x, step=step, **options)
+    draw_chart(st, *split_data(spec), key=f"train:{key}", alt=alt)
+
+
+# The attention that is trained: a published one by name, any choice on the six axes, or none.
+
+
+RECOMMENDED, OWN, NONE = "recommended", "own", "none"
+PLAIN = "plain"  # in a link: the default attention, which has no text
+LABELS = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"}
+AXES_OF = {
+    **dict.fromkeys(STACKED, tuple(AXES)),
+    **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position")),
+}
+
+
+def choose_attention(
+    name: str,
+    start: ModelConfig,
+    kind: str,
+    d_model: int,
+    heads: int,
+    cell: DeltaGenerator,
+    axes: DeltaGenerator,
+) -> AttentionConfig | None:
+    """Draw the list of mechanisms and the popover of the axes; the attention at those sizes, None for none.
+
+    Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
+    """
+    usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
+    link = partial(
+        link_value,
+        attention_key(name),
+        usual,
+        lambda text: _from_link(text, d_model, heads),
+        _to_link,
+    )
+    link()
+    config, problem = st.session_state.get(attention_key(name), usual), None
+    try:
+        config = config and config.with_(d_model=d_model, num_heads=heads)
+    except ConfigError as error:
+        config, problem = usual, error
+    popover = axes.popover(
+        "Six axes",
+        icon=":material/tune:",
+        width="stretch",
+        on_change="rerun",
+        key=f"{name}:axes",
+        help="Projection, score, position, mask, normalizer and kernel of the attention.",
+    )
+    if popover.open:
+        with popover:
+            config, problem = _edit(
+                name, kind, config, AttentionConfig(d_model, heads, "identity"), problem
+            )
+        link()  # what has just been changed
+    with cell:
+        # The list of names, which agrees with the axes: choosing a name sets them
+        sizes = (d_model, heads)
+        options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
+        options += [NONE] if kind == "recurrent" else []
+        current = (
+            NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
+        )
+        if current not in options:
+            options.append(current)
+        st.session_state[f"{name}:mechanism"] = current
+        st.selectbox(
+            "Mechanism",
+            options,
+            key=f"{name}:mechanism",
+            on_change=_select,
+            args=(name, usual, sizes),
+            format_func=lambda key: LABELS.get(key) or _preset_label(key),
+            **KEEP,
+            help="The attention mechanism. A published name sets all six axes.",
+        )
+    if problem is not None:
+        raise problem
+    return config
+
+
+def _to_link(config: AttentionConfig | None) -> str:
+    return NONE if config is None else to_text(config) or PLAIN
+
+
+def _from_link(text: str, d_model: int, heads: int) -> AttentionConfig | None:
+    """The attention of a link at the model's sizes; ConfigError for an unreadable one."""
+    return None if text == NONE else from_text("" if text == PLAIN else text, (d_model, heads))
+
+
+def _edit(
+    name: str,
+    kind: str,
+    before: AttentionConfig | None,
+    default: AttentionConfig,
+    problem: ConfigError | None,
+) -> tuple[AttentionConfig | None, ConfigError | None]:
+    """Draw the editor; its mechanism, and why that cannot be trained. An unchanged one keeps its problem."""
+    config = mechanism(f"{name}:attention", before or default, axes=AXES_OF[kind], presets=False)
+    if config is None:
+        return before, ConfigError(
+            "The mechanism cannot be trained. The reason is beside one of the six axes."
+        )
+    if config == (before or default):
+        return before, problem
+    st.session_state[attention_key(name)] = config
+    return config, None
+
+
+def _preset_label(key: str) -> str:
+    item = preset(key)
+    return item.name if str(item.year) in item.name else f"{item.name} {item.year}"
+
+
+@lru_cache(maxsize=1024)
+def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
+    """Whether a preset is made for that type of model, and can have those sizes."""
+    try:
+        config = preset(key).config(*sizes)
+        ModelConfig(kind, *sizes, config)
+    except ConfigError:
+        return False
+    return (config.projection.key == "identity") == (kind in ("recurrent", "hierarchical"))
+
+
+def _select(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> None:
+    key = st.session_state[f"{name}:mechanism"]
+    if key != OWN:
+        config = (
+            {RECOMMENDED: usual, NONE: None}.get(key)
+            if key in LABELS
+            else preset(key).config(*sizes)
+        )
+        st.session_state[attention_key(name)] = config
+
+
+def summary(model: ModelConfig) -> str:
+    """The six choices, and where the kernel gives way to the exact one."""
+    config = model.attention
+    if config is None:
+        return "No attention: the decoder reads only the encoder's last state."
+    names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
+    sentences = [f"{names}."]
+    if len(set(model.pattern)) > 1:
+        sentences = [
+            f"First layer: {names}. The layers in turn: {'; '.join(distinct_names(model.pattern))}."
+        ]
+    if model.kind == "transformer":
+        if exact := exact_fallbacks(config):
+            kernel = entry("kernel", config.kernel.key).name
+            verb = "use" if exact[1:] else "uses"
+            sentences.append(
+                f"{kernel} is used in the encoder; {' and '.join(exact)} {verb} the exact kernel."
+            )
+        if masks := encoder_masks(config):
+            sentences.append(
+                f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder "
+                "does not know."
+            )
+    if model.kind in ("transformer", "hybrid") and config.has("projection", "one sequence"):
+        name = entry("projection", config.projection.key).name
+        sentences.append(f"{name} applies to self-attention only; cross-attention uses multi-head.")
+    return " ".join(sentences)
+
+
+# The parameters of a model and of its training, in groups; the values of a closed group are the session's.
+
+
+WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
+MOST_LAYERS = 12
+
+LAYERS = Param(
+    "layers",
+    "Layers",
+    1,
+    1,
+    MOST_LAYERS,
+    1,
+    meaning="the number of encoder layers, and of decoder layers",
+)
+DROPOUT = Param(
+    "dropout",
+    "Dropout",
+    0.0,
+    0.0,
+    0.6,
+    0.05,
+    meaning="the share of values set to zero during training",
+)
+TIED = Param(
+    "tied",
+    "Tied embeddings",
+    False,
+    meaning="the target embedding and the output layer share one matrix",
+)
+OUTPUT_BIAS = Param(
+    "output_bias",
+    "Output bias",
+    True,
+    meaning="a learned number for each token, added to its logit",
+)
+BLOCK = (
+    Param(
+        "norm",
+        "Norm position",
+        "post",
+        choices=("post", "pre"),
+        labels=("post-norm: after the residual sum", "pre-norm: before the layer"),
+        meaning="post-norm is the original (Vaswani 2017); with pre-norm deep models train more easily (Xiong 2020)",
+    ),
+    Param(
+        "normalization",
+        "Norm",
+        "layer",
+        choices=("layer", "rms"),
+        labels=("LayerNorm", "RMSNorm"),
+        meaning="LayerNorm subtracts the mean, RMSNorm does not (Zhang & Sennrich 2019)",
+    ),
+    Param(
+        "activation",
+        "Activation",
+        "relu",
+        choices=("relu", "gelu", "swiglu"),
+        labels=("ReLU", "GELU", "SwiGLU"),
+        meaning="the function between the two feed-forward layers; SwiGLU adds a gate (Shazeer 2020)",
+    ),
+    Param(
+        "d_ff",
+        "Feed-forward width",
+        64,
+        0,
+        4096,
+        16,
+        meaning="d_ff: the number of hidden units of the feed-forward network; 0 leaves it out",
+    ),
+)
+POOL = Param(
+    "pool",
+    "Pooling",
+    "first",
+    choices=("first", "mean"),
+    labels=("[CLS] token", "mean of all tokens"),
+    meaning="which vector the class is computed from",
+)
+CELLS = (
+    Param(
+        "cell",
+        "Cell",
+        "gru",
+        choices=("gru", "lstm"),
+        labels=("GRU", "LSTM"),
+        meaning="the recurrent cell of encoder and decoder",
+    ),
+    Param(
+        "bidirectional",
+        "Bidirectional encoder",
+        True,
+        meaning="the encoder reads the source in both directions",
+    ),
+    Param(
+        "feeding",
+        "Input feeding",
+        "none",
+        choices=("none", "input", "bahdanau"),
+        labels=("none", "attentional vector (Luong)", "context vector (Bahdanau)"),
+        meaning="which result of attention the decoder cell receives at the next step",
+    ),
+)
+PARAMETERS_LEVELS = (
+    replace(LAYERS, meaning="the number of layers of cells at each of the two levels"),
+    replace(CELLS[0], meaning="the recurrent cell at both levels, over words and over sentences"),
+    replace(
+        CELLS[1],
+        name="Bidirectional",
+        meaning="the cells read words, and sentences, in both directions",
+    ),
+)
+OUTPUTS_TEXT = ("transformer", "decoder")
+OUTPUTS_TOKENS = ("transformer", "decoder", "recurrent", "hybrid")
+
+
+def parameters_number(name: str, label: str, default: float, step: float, meaning: str) -> Param:
+    """A setting of a run within its bounds."""
+    return Param(name, label, default, *BOUNDS[name], step, meaning=meaning)
+
+
+HOW_LONG = (
+    parameters_number(
+        "steps", "Maximum steps", 1000, 100, "the largest number of updates of the weights"
+    ),
+    parameters_number(
+        "seconds", "Maximum seconds", 900.0, 5.0, "the longest time of the run, evaluation included"
+    ),
+    parameters_number(
+        "patience",
+        "Early stopping patience",
+        0,
+        5,
+        "records without a smaller validation loss after which training stops; 0 never stops early",
+    ),
+    Param(
+        "keep_best",
+        "Keep the best weights",
+        False,
+        meaning="the final figures and the other pages use the weights with the smallest validation loss",
+    ),
+    Param(
+        "finish_early",
+        "Finish at 99 %",
+        True,
+        meaning="training ends after two records in a row with a validation sequence accuracy of 99 %",
+    ),
+)
+HOW = (
+    Param(
+        "optimizer",
+        "Optimizer",
+        "adamw",
+        choices=OPTIMIZERS,
+        labels=("AdamW", "Adam", "RMSprop", "SGD"),
+        meaning="the rule by which gradients change the weights; SGD has momentum 0.9 and needs a larger rate",
+    ),
+    Param(
+        "schedule",
+        "Learning rate schedule",
+        "cosine",
+        choices=SCHEDULES,
+        labels=("constant", "cosine, to a tenth", "1/√step (Vaswani 2017)"),
+        meaning="how the learning rate changes after the warm-up",
+    ),
+    parameters_number(
+        "warmup",
+        "Warm-up steps",
+        50,
+        10,
+        "the first steps, in which the learning rate rises from 0",
+    ),
+    parameters_number("batch_size", "Batch size", 64, 8, "the number of examples in one update"),
+    parameters_number(
+        "clip",
+        "Clip gradients at",
+        1.0,
+        0.1,
+        "the largest allowed gradient norm; a very large number never clips",
+    ),
+    parameters_number(
+        "weight_decay",
+        "Weight decay",
+        0.01,
+        0.01,
+        "how strongly each step pulls the weights towards zero",
+    ),
+    parameters_number(
+        "label_smoothing",
+        "Label smoothing",
+        0.0,
+        0.05,
+        "the share of the target probability spread over all tokens (Szegedy 2016)",
+    ),
+)
+WHERE = (
+    Param(
+        "precision",
+        "Precision",
+        "fp32",
+        choices=PRECISIONS,
+        labels=("float32", "bfloat16"),
+        meaning="bfloat16 is for wide models: on a CPU with AMX from a width of about 256; below, it is slower",
+    ),
+    Param(
+        "checkpointing",
+        "Gradient checkpointing",
+        False,
+        meaning="each layer is computed again in the backward pass: less memory, more time",
+    ),
+)
+
+
+def group(label: str, icon: str, key: str) -> Any:
+    """A popover whose body runs only while it is open."""
+    return st.popover(label, icon=icon, width="stretch", on_change="rerun", key=key)
+
+
+def parameters_values(params: Iterable[Param], key: str, visible: bool) -> dict[str, Value]:
+    """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link."""
+    params = tuple(params)
+    for param in params:
+        link_param(param, f"{key}:{param.key}")
+    if visible:
+        return {
+            param.key: param_widget(param, key=f"{key}:{param.key}", keep=KEEP) for param in params
+        }
+    return {
+        param.key: st.session_state.get(f"{key}:{param.key}", param.default) for param in params
+    }
+
+
+def of_model(start: ModelConfig) -> tuple[Param, ...]:
+    """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
+    kind = start.kind
+    sizes = (
+        PARAMETERS_LEVELS
+        if kind == "hierarchical"
+        else (LAYERS, *(BLOCK if kind in STACKED else CELLS))
+    )
+    params = [
+        *sizes,
+        *[POOL] * (kind == "classifier"),
+        DROPOUT,
+        *[TIED] * (kind in OUTPUTS_TOKENS),
+        *[OUTPUT_BIAS] * (kind in OUTPUTS_TEXT),
+    ]
+    return tuple(replace(param, default=getattr(start, param.key)) for param in params)
+
+
+def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
+    """The settings of a run by group, without those that do not apply to it; their defaults are the recipe's."""
+    excluded = {"label_smoothing"} if form == "series" else set()
+    excluded |= {"checkpointing"} if base.model.kind in RECURRENT else set()
+    excluded |= {"finish_early"} if form in ("text", "series") else set()
+    device = Param(
+        "device", "Device", "auto", choices=devices(), labels=("automatic",), meaning=AUTO
+    )
+    most = {"steps": most_steps(), "seconds": most_seconds()}
+    return {
+        name: tuple(
+            replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
+            for param in params
+            if param.key not in excluded
+        )
+        for name, params in (
+            ("Duration", HOW_LONG),
+            ("Optimization", HOW),
+            ("Hardware", (device, *WHERE)),
+        )
+    }
+
+
+def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
+    """The settings that differ from their defaults, as text."""
+    return [
+        f"{param.name.lower()} {_value_text(param, values[param.key])}"
+        for param in params
+        if values[param.key] != param.default
+    ]
+
+
+def _value_text(param: Param, value: Value) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return param.label(value) if isinstance(value, str) else f"{value:g}"
+
+
+# The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig.
+
+
+BY_INPUT = {
+    ("transformer", "patches"): "Image to text",
+    ("classifier", "patches"): "Vision Transformer",
+}
+TASK = "train:task"
+CONTROLS_MOST_HEADS, MOST_WIDTH = 16, 1024
+WIDE = ("task", "told", "own")
+OF_TASK = ("param", "more")
+CONTROLS_NAMES = ("model", "mechanism")  # which are long
+CONTROLS_CELLS = ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")
+
+
+def controls() -> RunConfig | None:
+    """Draw the controls; the config of the run, or None with the reason on the page."""
+    with st.container(gap="small"):
+        cells = {name: st.container() for name in WIDE}
+        cells |= (
+            _grid(OF_TASK)
+            | {name: st.container() for name in CONTROLS_NAMES}
+            | _grid(CONTROLS_CELLS)
+        )
+    keys = [entry.key for entry in TASKS]
+    link_value(
+        TASK, keys[0], one_of(keys), always="run" in st.query_params
+    )  # a run alone brings its own set-up
+    key = cells["task"].selectbox(
+        "Task",
+        keys,
+        format_func=lambda k: task_entry(k).name,
+        key=TASK,
+        **KEEP,
+        help="What the model learns. The tasks on your own data come last.",
+    )
+    entry = task_entry(key)
+    try:
+        task = task_of(_task(entry, cells))
+    except (ConfigError, ValueError) as error:
+        cells["own"].error(plain(str(error)))
+        return None
+    if task.notes:
+        cells["own"].caption(plain(" ".join(task.notes)))
+    config = None
+    try:
+        config = _run(task, cells)
+    except ConfigError as error:
+        st.error(plain(str(error)))
+    attends = config is None or config.model.attention is not None
+    cells["told"].caption(f"{entry.meaning} {entry.look if attends else ''}")
+    return config
+
+
+def _grid(names: Sequence[str]) -> dict[str, DeltaGenerator]:
+    """Cells in one column beside the pictures, in two on a phone."""
+    with st.grid(1 if presenting() else "auto", min_column_width=150, gap="small"):
+        return {name: st.container() for name in names}
+
+
+def adopt(config: RunConfig) -> None:
+    """Set the widgets to the config of a run that a link brought."""
+    config = within(config)
+    task, model = config.task, config.model
+    name = f"train:{task.key}:{model.kind}"
+    values: dict[str, Any] = {
+        TASK: task.key,
+        f"train:{task.key}:kind": model.kind,
+        "train:seed": config.seed,
+        attention_key(name): model.attention,
+        f"{name}:rate": config.learning_rate,
+        f"{name}:d_model": model.d_model,
+        f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads),
+    }
+    values |= {f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)}
+    values |= adopt_pattern(name, model)
+    for params in of_training(config, "pairs").values():
+        values |= {f"{name}:{param.key}": getattr(config, param.key) for param in params}
+    st.session_state.pop(f"train:{task.key}:first", None)
+    st.session_state.update(
+        values | {f"train:{task.key}:{key}": value for key, value in task.params}
+    )
+
+
+def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
+    """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
+    values: dict[str, Value] = {}
+    name = f"train:{entry.key}"
+    if any(param.key == data_upload.DATA for param in entry.params):
+        with cells["own"]:
+            return TaskConfig.of(entry.key, seed=0, **_own_data(entry, name))
+    with cells["param"]:
+        values |= parameters_values(entry.params[:1], name, True)
+    if entry.params[1:]:
+        with cells["more"]:
+            panel = group("Task settings", ":material/tune:", f"{name}:group")
+            with panel:
+                values |= parameters_values(entry.params[1:], name, panel.open)
+    return TaskConfig.of(entry.key, seed=0, **values)
+
+
+def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for param in entry.params:
+        key = f"{name}:{param.key}"
+        if param.key == data_upload.DATA:
+            values[param.key] = data_upload.data_widget(param, key)
+        elif param.key in data_upload.UNNAMED:
+            names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
+            link_value(key, "", one_of(["", *names]))
+            values[param.key] = data_upload.column_widget(param, names, key)
+        elif param.key == data_upload.COLUMNS:
+            texts = {name: str(value) for name, value in values.items()}
+            link_value(key, "", str)
+            values[param.key] = data_upload.columns_widget(param, texts, key)
+            link_value(key, "", str)
+        else:
+            link_param(param, key)
+            values[param.key] = param_widget(param, key=key, keep=KEEP)
+    return values
+
+
+def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
+    link_value(f"train:{task.key}:kind", next(iter(task.recommended)), one_of(task.recommended))
+    # Where other data has another first recommended model, select it, unless a person had selected another
+    state, kind_key, first_key = (
+        st.session_state,
+        f"train:{task.key}:kind",
+        f"train:{task.key}:first",
+    )
+    first = next(iter(task.recommended))
+    if state.get(first_key, first) != first and state.get(kind_key) == state[first_key]:
+        state[kind_key] = first
+    state[first_key] = first
+    kind = cells["model"].selectbox(
+        "Model",
+        list(task.recommended),
+        key=f"train:{task.key}:kind",
+        **KEEP,
+        help="The architecture that is trained. Each has settings of its own.",
+        format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]),
+    )
+    base = within(recommended(task, kind))
+    name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
+    with cells["sizes"]:
+        sizes = _sizes(base.model, name)
+    heads = _heads(base.model, sizes["d_model"], name, cells["heads"])
+    with cells["training"]:
+        training = _training(base, task.form, name)
+    link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
+    current = st.session_state.get(f"{name}:rate", base.learning_rate)
+    rates = sorted({*RATES, base.learning_rate, current})
+    rate = cells["rate"].select_slider(
+        "Learning rate",
+        rates,
+        base.learning_rate,
+        format_func=_rate_text,
+        key=f"{name}:rate",
+        **KEEP,
+        help="The size of each update of the weights.",
+    )
+    link_value("train:seed", 0, between(*BOUNDS["seed"]))
+    seed = cells["seed"].number_input(
+        "Seed",
+        0,
+        2**31 - 1,
+        0,
+        key="train:seed",
+        **KEEP,
+        help="Fixes the first weights, the data and its order: the same seed gives the same run.",
+    )
+    attention = choose_attention(
+        name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"]
+    )
+    if attention is not None and kind in STACKED:
+        attention = attention.with_(dropout=sizes["dropout"])
+    model = replace(base.model, num_heads=heads, attention=attention, **sizes)
+    pattern = layer_pattern(name, model, cells["pattern"])
+    with cells["pattern"]:
+        _show_changes(pattern_changes(pattern))
+    model = replace(model, **pattern)
+    caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
+    return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
+
+
+def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) -> int:
+    """The number of heads; 1, without a widget, for a recurrent model."""
+    if start.kind in RECURRENT and start.num_heads == 1:
+        return 1
+    options = _heads_of(d_model)
+    key, usual = f"{name}:heads:{d_model}", _nearest_heads(d_model, start.num_heads)
+    link_value(key, usual, one_of(options))
+    heads = cell.select_slider(
+        "Heads",
+        options,
+        usual,
+        key=key,
+        **KEEP,
+        help="The number of attention heads in each layer. Only numbers that divide d_model.",
+    )
+    return note_heads(f"{name}:d_model", d_model, heads)
+
+
+def _nearest_heads(d_model: int, most: int) -> int:
+    """The largest number of heads on offer up to `most`."""
+    return max(heads for heads in _heads_of(d_model) if heads <= most)
+
+
+def _heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= CONTROLS_MOST_HEADS]
+
+
+def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
+    """The popover of the model: its width, and the parameters of its type."""
+    panel = group("Model settings", ":material/layers:", f"{name}:sizes")
+    params = of_model(start)
+    link_value(f"{name}:d_model", start.d_model, between(1, MOST_WIDTH))
+    with panel:
+        width = st.session_state.get(f"{name}:d_model", start.d_model)
+        if panel.open:
+            width = st.select_slider(
+                "d_model",
+                sorted({*WIDTHS, start.d_model, width}),
+                start.d_model,
+                key=f"{name}:d_model",
+                **KEEP,
+                **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", _heads_of),
+                help="The length of each token's vector.",
+            )
+        values = parameters_values(params, name, panel.open)
+    _show_changes([f"d_model {width}"] * (width != start.d_model) + changes(values, params))
+    return {"d_model": width, **values}
+
+
+def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
+    """The popover of the training, in its groups."""
+    panel = group("Training settings", ":material/model_training:", f"{name}:training")
+    values: dict[str, Any] = {}
+    groups = of_training(base, form)
+    with panel:
+        for title, params in groups.items():
+            if panel.open:
+                st.markdown(f"**{title}**")
+            values |= parameters_values(params, name, panel.open)
+    _show_changes([change for params in groups.values() for change in changes(values, params)])
+    return values
+
+
+def _show_changes(changes: list[str]) -> None:
+    """The changed settings, which a closed popover hides."""
+    if changes:
+        st.caption(plain(f"Changed: {', '.join(changes)}."))
+
+
+def _rate_text(rate: float) -> str:
+    """0.003 → "3e-3", 0.0017 → "1.7e-3"; no two rates have the same text, by which the slider tells them apart."""
+    mantissa, exponent = f"{rate:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+# What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
+
+
+CURVES = "The records of the run: a row for each step at which it was measured. `train(config)` gives them again."
+STEP = "One step: the scores, and the attention of one head on a held-out example."
+SCRIPT_NAMES = ("loss", "train_loss", "exact", "letters", "error", "gradient", "rate")
+DRAW_CURVES = """
+import altair as alt
+
+alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
+    x="step:Q", y="value:Q", color="key:N")
+"""
+DRAW_MAP = """
+from core.show import show_maps
+
+show_maps({f"Step {step}": weights}, rows, columns)
+"""
+
+
+def script(data: RunData, moment: Moment) -> Script:
+    """The curves of the run, and the picked step with its map."""
+    names = [
+        name
+        for name in SCRIPT_NAMES
+        if any(getattr(record, name) is not None for record in data.records)
+    ]
+    config = source_of(data.required_config)
+    imports = (
+        [attention_import(config)] if "AttentionConfig" in config or "Choice" in config else []
+    )
+    imports += [
+        "from core.models import ModelConfig",
+        "from core.tasks import TaskConfig, make_task",
+        "from core.training.config import RunConfig",
+        "from core.training.record import one_a_step",
+        "from core.runs.runs import open_run",
+    ]
+    curves = (
+        "import pandas as pd\n\n"
+        + "\n".join(imports)
+        + f"""
+
+config = {config}
+task = make_task(config.task)
+# from core.training import train; records = list(train(config))  # trains it again
+run = open_run({path_code(data.run.path)})
+records = one_a_step(run.records())
+names = {names}
+table = pd.DataFrame([[getattr(record, name) for name in names] for record in records], columns=names,
+                     index=pd.Index([record.step for record in records], name="step"))
+print(table.tail(), "guessing has a loss of", task.baseline_loss)
+"""
+    )
+    results = {
+        f"table[{name!r}].to_numpy(float)": np.array(
+            [value for _, value in points(data.records, name)], dtype=float
+        )
+        for name in names
+    }
+    results |= {
+        "task.baseline_loss": np.array(data.task().baseline_loss),
+        "int(config == run.config())": np.array(1),
+    }
+    step, shown = _step(data, moment)
+    return Script((Cell(CURVES, curves, DRAW_CURVES, "train:loss"), step), {**results, **shown})
+
+
+def _step(data: RunData, moment: Moment) -> tuple[Cell, dict[str, np.ndarray]]:
+    """The record of the picked step, and where there is attention the drawn map with its tokens."""
+    record, head = data.at(moment.step), moment.head
+    code = f"""
+step = {moment.step}
+record = next(one for one in records if one.step == step)
+print(record.loss, record.exact, record.expected)
+"""
+    results = (
+        {}
+        if not record.expected
+        else {"record.expected": np.array(record.expected), "record.even": np.array(record.even)}
+    )
+    if head is None or moment.weights is None:
+        return Cell(STEP.partition(",")[0] + ".", code), results
+    key = f"{head.example}:{head.kind}"
+    code = (
+        f"from core.models import map_tokens\nfrom core.training.evaluate import axis_tokens\n{code}"
+        + f"""
+frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
+weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
+tokens = axis_tokens(task, task.held_out(config.watch)[{head.example}])
+rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
+rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
+"""
+    )
+    return Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}"), results | {
+        "weights": moment.weights
+    }
+
+
+# The page Train: the run bar and the controls on the left, the figures of the run on the right.
+
+
+HALF = 0.5
+WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
+AFTER = ("questions", "lessons")  # pages for those who have walked the path
+MEANING = (
+    "Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
+    "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
+    "nearly uniform and becomes sharp while the loss falls."
+)
+
+PAGE = "train"
+RESTART_HELP: dict[run_controls.RunState, str] = {
+    "live": "Stop this run and start a new one with these settings",
+    "paused": "Leave this run and start a new one with these settings",
+}
+
+LONG = 24  # tokens
+LONG_TABLE = 300  # pixels
+PICTURE = 48
+
+PAGE_CURVES = "train:curves"  # the panel of further curves
+
+# On a phone the run bar comes first, then the figures, then the settings; in Streamlit's order the settings are second.
+PHONE_STYLE = """<style>@media (max-width: 640px) {
+.st-key-train-board > * > [data-testid=stHorizontalBlock] {
+  > :first-child, > :first-child > [data-testid=stVerticalBlock] { display: contents }
+  > :last-child { order: 1 }
+  > :first-child > [data-testid=stVerticalBlock] > :not(:first-child) { order: 2; flex: 1 1 100% }
+}}</style>"""
+
+
+def page() -> None:
+    title(
+        "Train and watch",
+        "Attention forms while a small model trains. Drag the step to any moment.",
+    )
+    jobs.warm_up()
+    run, trouble = linked_run(linked_run_id())
+    forget_other_runs("train", run.id)
+    if trouble:
+        st.warning(trouble)
+    if (linked := config_from_link(run)) is not None and not is_new(
+        TASK
+    ):  # else the link has a set-up
+        adopt(linked)
+    data = load_run(run)
+    with st.container(key="train:board"):
+        st.html(PHONE_STYLE)
+        left, right = st.columns([0.3, 0.7], gap="medium")
+    with right:  # before the controls: the browser gets the figures first
+        poll(lambda: load_run(run), _figures, data.live, "train:figures")
+    with left:
+        first = st.container()  # on a phone Stop comes before everything else
+        config = controls()
+        st.caption("Changed settings apply to the next run.")
+        with first:
+            run_bar(data, config)
+            if config is not None:
+                # last, because it times a few steps
+                with st.spinner("Timing a few steps"):
+                    sentence = time_needed(config)
+                if sentence:
+                    st.caption(plain(sentence))
+    # A question about the run, runs to try, and what the figures mean
+    question = run_question(data) if data.config is not None and not data.live else None
+    if question is not None:
+        predict("train", question)
+    try_this("train", moves())
+    paragraph(f"**What it means.** {MEANING}")
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.caption("The path ends here. Test what you know, or read on below:", width="content")
+        for step in map(step_of, AFTER):
+            st.page_link(step.path, label=step.title, icon=step.icon, query_params={})
+    details("Equation, paper and training loop", partial(_source, config), "train:source")
+    next_page("train")
+
+
+def _source(config: RunConfig | None) -> None:
+    """Draw the equation of the score, and the training loop."""
+    if config is not None and config.model.attention is not None:
+        entries_panel([entry("score", config.model.attention.score.key)])
+    source_panel(train)
+
+
+def _figures(data: RunData) -> None:
+    """The figures of a run, or why there are none yet."""
+    if damage := damage_of(data.run):
+        st.warning(damage)
+    if data.trouble:
+        st.error(plain(data.trouble))
+        st.button("Show the example run", key="train:example-instead", on_click=select_example)
+    elif data.records:
+        draw(data)
+    else:
+        placeholder(nothing_yet(data.live, jobs.place_of(data.run) is not None))
+
+
+def draw(data: RunData) -> None:
+    """The attention over training time beside the curves; below the examples, all at one step."""
+    ink = Ink.of(theme())
+    paragraph(task_line(data.task()))
+    with st.container(gap="small"):
+        left, right = st.columns(2, gap="medium")
+        below = st.container()
+    with left, picture("train"):
+        moment = attention_over_time(data)
+        source_figures(data, moment, ink)
+    add_script(partial(script, data, moment))
+    problems = findings(data, moment.step)
+    with right:
+        loss(data, moment.step, ink, problems.get("loss", ()))
+        metric(data, moment.step, ink)
+        _fact(data, moment)
+    with below:
+        # The outputs at the step, correct and wrong, and how fast it went
+        record, decoded = data.at(moment.step), data.decoded_at(moment.step)
+        if decoded is not None:
+            examples(data, decoded, ink)
+        if record.confusion and len(record.confusion) == len(data.task().classes):
+            chart_title(f"Confusion matrix at step {record.step:,}")
+            st.html(tables.confusion(record.confusion, data.task().classes, ink))
+        if record.buckets:
+            chart_title("Accuracy by source length")
+            st.html(tables.lengths(record.buckets, ink.hairline))
+        caption(pace(record, line(data.run.metadata().get("machines"))))
+    document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
+    if problems.keys() - {"loss"}:  # what is wrong is not folded away
+        st.session_state.setdefault(PAGE_CURVES, True)
+    details(
+        WEIGHT_PANEL
+        if any(r.expected for r in data.records)
+        else "Gradients, learning rate and speed",
+        partial(charts_details, data, moment.step, ink, problems),
+        PAGE_CURVES,
+    )
+
+
+def _fact(data: RunData, moment: Moment) -> None:
+    """What the step shows; while the run trains, the way back to the latest step."""
+    record, head = data.at(moment.step), moment.head
+    index = (
+        (head.layer, head.head)
+        if head is not None and head.to_source
+        else attention_frames.best_head(record)
+    )
+    fact(fact_text(record, data.task(), index, data.baselines(record.held_out)))
+    if (
+        data.live and moment.head is not None
+    ):  # a button: a switch that the browser draws late would send its default
+        st.button(
+            "Follow the latest step",
+            key="train:follow",
+            on_click=forget_step,
+            args=(data.run.id,),
+            disabled=moment.latest,
+            help="All figures show the latest step until you pick one.",
+        )
+
+
+# A classified document with the weights of its sentences and of their words, beside what decides its class.
+
+
+def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
+    """Draw the document of the picked example; nothing for a task without sentences, or before the first maps."""
+    task, config = data.task(), data.config
+    if config is None or moment.head is None or not task.shape.sentence_end:
+        return
+    example = attention_frames.watched_examples(config.task, config.watch)[moment.head.example]
+    tokens, _ = task.display_tokens(example)
+    weights = _weights(data, config.model, moment, tokens)
+    if weights is None:
+        return
+    deciding = task.deciding(example)
+    chart_title(f"Document at step {moment.step:,}")
+    st.html(lines(weights, None if deciding is None else deciding[0], theme(), ink))
+    caption(document(weights, deciding, _classes(data, task, moment)))
+
+
+def _weights(
+    data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[str, ...]
+) -> DocumentWeights | None:
+    """Both levels of a hierarchical model; of a Transformer the row of its class, summed over each sentence."""
+    head = moment.head
+    assert head is not None
+    if model.kind == "hierarchical":
+        frame = data.run.frame(moment.step)
+        words, sentences = (frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences"))
+        if words is None or sentences is None:
+            return None
+        return DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
+    if moment.weights is None:
+        return None
+    rows, _ = attention_frames.tokens(data, head.example, head.kind)
+    named = source_weights(model, head.kind, moment.weights, rows, len(tokens))
+    return (
+        None
+        if named is None
+        else DocumentWeights.of_words(tokens, np.asarray(named[1][0], dtype=np.float32))
+    )
+
+
+def _classes(data: RunData, task: Task, moment: Moment) -> tuple[str, str] | None:
+    """The class of the document and the predicted one, at the last record with a prediction."""
+    decoded = data.decoded_at(moment.step)
+    if decoded is None or moment.head is None or moment.head.example >= len(decoded.examples):
+        return None
+    prediction = decoded.examples[moment.head.example]
+    return " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
+
+
+# Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
+
+
+def examples(data: RunData, record: Record, ink: Ink) -> None:
+    """Draw the watched examples with the model's answers in a record."""
+    task, predictions = data.task(), record.examples
+    chart_title(f"Examples at step {record.step:,}")
+    if task.form == "series":
+        st.html(
+            tables.forecasts([forecast_errors(task, each) for each in predictions], ink.hairline)
+        )
+        return
+    long = (
+        max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG
+        and task.input == "tokens"
+    )
+    # Long sentences scroll, so that the fact below them stays in sight.
+    with st.container(height=LONG_TABLE if long else "content", border=False):
+        st.html(_table(data, task, predictions, ink))
+
+
+def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
+    look = task.separator, ink.pick, ink.hairline
+    if task.input == "patches":
+        return tables.answers(_pictures(data, task, len(predictions), ink), predictions, *look)
+    if task.form == "label":
+        sources = [tables.escaped(separator(task).join(each.source)) for each in predictions]
+        return tables.answers(sources, predictions, *look)
+    return (tables.continued if task.form == "text" else tables.outputs)(predictions, *look)
+
+
+def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
+    """The first `count` watched pictures as HTML."""
+    assert data.config is not None
+    grid, images = task.shape.grid, []
+    for example in watched_examples(data.config.task, data.config.watch)[:count]:
+        pixels = grids.tinted(grids.picture(example.source, grid), grid, None, theme(), ink.text)
+        images.append(grids.image(pixels, "the picture", PICTURE))
+    return images
+
+
+# The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
+
+
+def run_bar(data: RunData, config: RunConfig | None) -> None:
+    """Draw the buttons of the run, and its progress; `config` is what Train would start."""
+    if config is not None and run_controls.pressed(PAGE, config):
+        # Start a run; the one before it is stopped if it is still live
+        if data.live:
+            run_controls.end_run(data.run)
+        run_controls.start_run(PAGE, config, lambda: jobs.start(config), select_run)
+        st.rerun()
+    run = data.run
+    own = not data.is_example and people.mine(run)
+    state = run_controls.state_of(run, data.status) if own else "ended"
+    row = st.container(horizontal=True, gap="small")
+    run_controls.run_buttons(
+        row,
+        run,
+        PAGE,
+        state,
+        start="Train",
+        start_key="train:train",
+        config=config,
+        proceed=_continue,
+        restart_help=RESTART_HELP,
+    )
+    if state == "ended" and own and run.checkpoint_steps():
+        with row:
+            _train_longer(data)
+    if run_controls.anothers_note(run) and data.config is not None:
+        st.button(
+            "Copy to my runs",
+            icon=":material/content_copy:",
+            key="train:copy",
+            on_click=_copy,
+            args=(run,),
+            help="The copy is yours: continue it, name it or download it.",
+        )
+    run_controls.limits_line()
+    if is_small() and state == "ended":
+        st.caption(SLOW_START)
+    run_controls.show_flash(PAGE)
+    poll(lambda: load_run(run), _progress, data.live, "train:progress")
+    if (
+        state == "ended"
+        and not data.is_example
+        and data.records
+        and data.config is not None
+        and data.config.task.key == EXAMPLE_RUN.config().task.key
+    ):
+        st.page_link(
+            step_of("compare_runs").path,
+            label="Compare with the example run",
+            icon=step_of("compare_runs").icon,
+            query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"},
+        )
+
+
+def _train_longer(data: RunData) -> None:
+    """A popover for more steps, from the last checkpoint."""
+    if data.config is None:
+        return
+    panel = st.popover(
+        "Train longer",
+        icon=":material/forward:",
+        width="stretch",
+        on_change="rerun",
+        key="train:longer",
+        help="Continue training for more steps.",
+    )
+    if not panel.open:
+        return
+    reached, most = data.run.checkpoint_steps()[-1], most_steps()
+    with panel:
+        if reached >= most:
+            st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
+            return
+        default = min(most - reached, max(100, reached))
+        key = f"train:more:{data.run.id}"
+        link_value(key, default, between(1, most - reached))
+        more = st.number_input(
+            "More steps",
+            1,
+            most - reached,
+            default,
+            100,
+            key=key,
+            help="Training continues from the last saved weights.",
+        )
+        st.caption(
+            f"From step {reached:,} to {reached + more:,}, for at most {data.config.seconds:g} more seconds. "
+            f"The learning rate schedule ({data.config.schedule}) covers all steps."
+        )
+        st.button(
+            "Continue training",
+            icon=":material/resume:",
+            key="train:go-on",
+            on_click=_continue,
+            args=(data.run, more),
+        )
+
+
+def _copy(run: Run) -> None:
+    """Copy a run of another person, and show the copy."""
+    flash_errors(
+        PAGE,
+        "The run could not be copied: ",
+        lambda: select_run(copy_run(run, run.name)),
+        LimitReached,
+        OSError,
+    )
+
+
+def _continue(run: Run, more: int = 0) -> None:
+    """Continue a run for `more` steps and as many seconds again; a paused run (0) as it was."""
+    changes: dict[str, Any] = {}
+    if more:
+        data = load_run(run)
+        if data.config is None:
+            return
+        spent = data.records[-1].elapsed if data.records else 0.0
+        changes = {
+            "steps": run.checkpoint_steps()[-1] + more,
+            "finish_early": False,
+            "patience": 0,
+            "seconds": min(most_seconds(), spent + data.config.seconds),
+        }
+    if run_controls.continue_run(PAGE, run, **changes):
+        forget_step(run.id)
+
+
+def _progress(data: RunData) -> None:
+    if data.is_example:
+        st.caption("This is an example run. Press Train to start your own.")
+    elif data.config is not None or not data.live:
+        ending = plain(ending_text(data.status, data.records, data.config))
+        run_controls.show_progress(
+            data.run,
+            data.status,
+            ending=ending,
+            progress=lambda: progress(data.records, data.required_config),
+        )
+
+
+# What Train offers a learner: a question that its run answers, and runs to try.
+
+
+def run_question(data: RunData) -> Question | None:
+    """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
+    and for a class, of which guessing may reach one half.
+
+    The curve of that weight is one click away on the page, so that it does not tell the answer.
+    """
+    unit = data.task().unit
+    values = {
+        f"{unit.capitalize()} accuracy": [(r.step, r.letters) for r in data.records],
+        "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records],
+    }
+    steps = {
+        name: next((step for step, value in points if value is not None and value >= HALF), None)
+        for name, points in values.items()
+    }
+    if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:
+        return None
+    order = sorted(steps, key=lambda name: steps[name] or 0)
+    first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
+    options = tuple(steps)
+    return Question(
+        "Which reaches one half first while this model trains?",
+        options,
+        options.index(order[0]),
+        (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",)
+        * len(options),
+    )
+
+
+def _best(expected: Sequence[Sequence[float]] | None) -> float | None:
+    """The largest weight on the expected position among all heads."""
+    return max(map(max, expected)) if expected else None
+
+
+@lru_cache(maxsize=1)
+def moves() -> tuple[Move, ...]:
+    """Runs to try on the first task; each sets the controls, and Train starts it."""
+    task = make_task(TaskConfig.of("reverse"))
+    base = recommended(task, "transformer")
+    name = "train:reverse:transformer"
+    start = {
+        TASK: "reverse",
+        "train:reverse:kind": "transformer",
+        f"{name}:rate": base.learning_rate,
+        attention_key(name): base.model.attention,
+    }
+    assert base.model.attention is not None
+    longer = recommended(task, "recurrent").steps
+    unordered = base.model.attention.with_(position=Choice.of("none"))
+    return (
+        Move(
+            "Remove the positions",
+            {**start, attention_key(name): unordered},
+            "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
+            "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
+        ),
+        Move(
+            "Remove the attention",
+            {
+                TASK: "reverse",
+                "train:reverse:kind": "recurrent",
+                attention_key("train:reverse:recurrent"): None,
+            },
+            "A Transformer cannot compute without attention, so the model is now a recurrent one, whose decoder reads "
+            f"only the last state of the encoder. It may take {longer:,} steps instead of {base.steps:,}. Press "
+            "**Train**. When it has ended, open **Compare with the example run** and compare how many each needs.",
+        ),
+        Move(
+            "Increase the learning rate tenfold",
+            {**start, f"{name}:rate": 10 * base.learning_rate},
+            "Every update is ten times as large. Press **Train**, then watch the loss and the gradient norm.",
+        ),
+        Move(
+            "Translate number words",
+            {TASK: "numbers"},
+            "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
+            "under the task, which says what its attention should look like.",
+        ),
+    )
+
+
+if __name__ == "__main__":
+    page()

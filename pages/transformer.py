@@ -1,5 +1,617 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
-from dashboard.views.transformer.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from core.attention import ConfigError
+from core.interpret.trace import AttentionTrace, Kind
+from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
+from core.models.model_summary import Part
+from core.training.sweeps import SAME
+from dashboard.draw.attention_view import attention_view
+from dashboard.draw.curves import Curve, legend, step_chart
+from dashboard.draw.formats import byte_size, number, operations, percent
+from dashboard.draw.glossary import explain_markdown
+from dashboard.draw.model_diagram import (
+    Block,
+    block_diagram,
+    diagram,
+    is_attention,
+    kind_and_layer,
+    paths_of,
+    picked,
+    stacks_of,
+)
+from dashboard.draw.palette import Ink
+from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.runtime.link_values import (
+    fragment,
+    one_of,
+    read_linked,
+    take_link,
+    write_link,
+    write_linked,
+)
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.rendering import render_before_widgets, reruns_alone
+from dashboard.runtime.run_data import path_code
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached, shared
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.presentation import draw_chart
+from dashboard.views.transformer.compute import (
+    BATCH,
+    SEEDS,
+    Depth,
+    Measurements,
+    by_depth,
+    measurements,
+    outline,
+)
+from dashboard.views.transformer.controls import (
+    NORMS,
+    Controls,
+    draw_controls,
+    read_controls,
+    run_of,
+)
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# What the page computes as Python.
+
+
+TRAINED = "A trained model from a checkpoint of its run."
+RANDOM = "A model with random weights from a seed."
+SUMMARY = "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples."
+ATTENTION = (
+    "The attention of every layer and head on the first example, and what the model predicts there."
+)
+MEASURE = f"""
+from core.models.model_summary import summarize
+from core.training.evaluate import objective
+
+examples, losses = task.held_out({BATCH})[:{BATCH}], []
+batch, goal = task.collate(examples), objective(task)
+
+
+def loss(logits):
+    losses.append(goal.loss(logits, batch))
+    return losses[-1]
+
+
+tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
+print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", losses[0].item())
+for part in tree.children:
+    print(part.title, part.parameters)
+"""
+
+
+def script(controls: Controls, result: Measurements, kind: Kind, layer: int, head: int) -> Script:
+    """The model of the controls, its size, and the picked kind of attention."""
+    read = f"""
+from core.training.evaluate import read_example
+
+reading = read_example(model, config, task, examples[0])
+trace = reading.trace.of({kind!r})
+print(reading.predicted)
+"""
+    draw = f"""
+from core.show import show
+
+show(trace, layer={layer}, head={head})
+"""
+    results = {
+        f"trace.map({index}).weights": item.weights
+        for index, item in enumerate(result.trace.of(kind).maps)
+    }
+    results |= {
+        "tree.parameters": np.array(result.tree.parameters),
+        "tree.flops": np.array(result.tree.flops),
+        "losses[0].item()": np.array(result.loss),
+        "[share for _, share in reading.predicted]": np.array(
+            [share for _, share in result.predicted]
+        ),
+    }
+    return Script(
+        (
+            Cell(RANDOM if controls.seeded else TRAINED, _model(controls)),
+            Cell(SUMMARY, MEASURE),
+            Cell(ATTENTION, read, draw, f"transformer:grid:{kind}"),
+        ),
+        results,
+    )
+
+
+def _model(controls: Controls) -> str:
+    run = None if controls.seeded else run_of(controls.run)
+    if run is not None:
+        return f"""
+from core.runs.runs import open_run
+
+run = open_run({path_code(run.path)})  # core.training.train(run.config()) trains it again
+config = run.config().model
+model, task = run.model({controls.step})
+"""
+    made = source_of(controls.config)
+    imports = f"{attention_import(made)}\n" if "AttentionConfig" in made or "Choice" in made else ""
+    return f"""
+{imports}from core.models import ModelConfig, build_model
+from core.seeding import seeded_rng
+from core.tasks import TaskConfig, make_task
+
+task = make_task({source_of(controls.task)})
+config = {made}
+with seeded_rng({controls.seed}):
+    model = build_model(config, task.shape).eval()
+"""
+
+
+# Sentences of the page The Transformer.
+
+
+def of_model(whole: Part) -> str:
+    """The shares of attention and feed-forward in the parameters and the FLOPs."""
+    parts = [part for part in whole.walk() if part.children and is_attention(part.path)]
+    forward = [part for part in whole.walk() if part.path.endswith("feed_forward")]
+    share = {
+        name: (
+            sum(part.parameters for part in group) / whole.parameters,
+            sum(part.flops for part in group) / whole.flops,
+        )
+        for name, group in (("attention", parts), ("feed-forward", forward))
+    }
+    return (
+        f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
+        f"**{percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
+        f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}."
+    )
+
+
+def of_memory(result: Measurements) -> str:
+    """The conditions, and the memory that training takes."""
+    whole = result.tree
+    return (
+        f"Measured on one forward and backward pass over {BATCH} held-out examples; loss {number(result.loss)}. "
+        "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
+        f"needs of this batch, {byte_size(whole.bytes)} in all. The weights take {byte_size(4 * whole.parameters)} "
+        f"in fp32; training with AdamW takes {byte_size(16 * whole.parameters)} with gradients and two moments. "
+        "A bar is the part's share of the model."
+    )
+
+
+def of_depth(after: Depth, before: Depth, layers: int) -> str:
+    """The effect of the norms on the first layer's gradient."""
+    return (
+        f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
+        f"**{number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
+        f"**{number(before.ratio)} ×**."
+    )
+
+
+def of_depth_conditions(after: Depth, before: Depth) -> str:
+    return (
+        f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
+        f"{number(after.mean[0])} ± {number(after.std[0])} after, {number(before.mean[0])} ± "
+        f"{number(before.std[0])} before."
+    )
+
+
+ABOUT = {
+    "source": "Each input token becomes a vector of d_model numbers, looked up in a learned table: a network "
+    "computes with numbers.",
+    "Linear map of the input": "A linear map turns the numbers of each patch of the image, or of each value of the "
+    "series, into a vector of d_model numbers.",
+    "Column embedding": "Each column of the table becomes a vector of d_model numbers: a number by a linear map, a "
+    "category by a learned table.",
+    "target": "Each output token so far becomes a vector of d_model numbers, looked up in a learned table. This "
+    "example has its right output, which begins with a start mark: at each position the model predicts the "
+    "token that follows (teacher forcing). A model in use gets its own outputs here, one after the other.",
+    "both": "Each token becomes a vector of d_model numbers, looked up in a learned table. Input and output are one "
+    "sequence: the input, a start mark, then the right output so far (teacher forcing). From the start mark on "
+    "the model predicts the token that follows.",
+    "places": "A vector that depends only on the position is added: attention itself ignores the order of tokens.",
+    "attention": "Every token attends to every token of the same sequence, so its vector can take in what the "
+    "others say. Each head has its own weights.",
+    "causal": "Each token attends to itself and to the tokens before it. The causal mask removes those after "
+    "it, which the model must predict.",
+    "cross": "Each output token attends to the whole input and takes in the part that it needs: queries come from the "
+    "decoder, keys and values from the encoder.",
+    "feed_forward": "Attention moves information between tokens. Here each token’s vector is processed on its own: two "
+    "linear maps with an activation between them compute new features.",
+    "add": "The residual connection: the sublayer's input is added to its output, so that it is passed on and "
+    "gradients reach the first layers.",
+    "norm": "Each token's vector is normalized before the sublayer reads it, so that its numbers keep one range.",
+    "add_norm": "The sublayer's input is added to its output (the residual connection), so that it is passed on. Then "
+    "each token's vector is normalized, so that its numbers keep one range in every layer.",
+    "last_norm": "Each token's vector is normalized once more after the last layer, so that the output layer reads one "
+    "range.",
+    "output": "A linear map turns each vector into one logit for each possible answer. Softmax turns logits into "
+    "probabilities.",
+    "layer": "One layer: attention between the tokens, then the same feed-forward network for each token.",
+}
+
+
+def about(part: Part) -> str:
+    """What a part does, in a sentence."""
+    path, last = part.path, part.path.rpartition(".")[2]
+    if last.isdecimal():
+        return ABOUT["layer"]
+    if last.endswith("places"):
+        return ABOUT["places"]
+    if path == "target" and part.title == "Word embedding":
+        return ABOUT["both"]
+    if last.startswith("around_"):
+        return ABOUT["add_norm"]
+    if path in ("norm", "encoder.norm"):
+        return ABOUT["last_norm"]
+    return ABOUT.get(part.title, ABOUT.get(last, ""))
+
+
+def of_cross_rows(tokens: tuple[str, ...]) -> str:
+    """Why the rows of cross-attention have other names than the decoder's input: it is shifted by one."""
+    return (
+        f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
+        f"input is the output shifted by one, with {plain('<bos>')} in front, so row 0 reads {plain('<bos>')} and "
+        f"predicts {plain(tokens[0])}."
+    )
+
+
+def predictions(result: Measurements) -> tuple[str, ...]:
+    """What the model predicts for the example, with the probability of each answer."""
+    if not result.predicted:
+        return ()
+    shown = " · ".join(f"{token} {percent(share)}" for token, share in result.predicted[:24])
+    return (f"Most probable at each position: {shown}",)
+
+
+# The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
+
+
+FRESH = {"transformer:weights": "seeded", "transformer:pattern": SAME}
+TRANSLATOR = {**FRESH, "transformer:task": "reverse", "transformer:kind": "transformer"}
+DECODER = {**FRESH, "transformer:task": "reverse", "transformer:kind": "decoder"}
+NORMS_PANEL = "transformer:norms"  # the panel that compares both norms
+MOVES = (
+    Move(
+        "Decoder only",
+        DECODER,
+        "One stack is left: the input and the output are one sequence, and there is no cross-attention. GPT is "
+        "built like this.",
+    ),
+    Move(
+        "Classifier of images",
+        {**FRESH, "transformer:task": "digits", "transformer:kind": "classifier"},
+        "The model is only an encoder. Patches of an image take the place of words. The Vision Transformer is built "
+        "like this.",
+    ),
+    Move(
+        "Norm before",
+        {**TRANSLATOR, "transformer:norm": "pre", NORMS_PANEL: True},
+        "The norm moves into each sublayer, so no norm is on the path from the input to the output. The last "
+        "panel compares both in deep models: a first layer whose gradient is near 0 hardly learns.",
+    ),
+    Move(
+        "Twelve layers",
+        {**TRANSLATOR, "transformer:layers": 12},
+        "All layers have the same shape, so attention’s share of the parameters hardly changes.",
+    ),
+    Move(
+        "Layers of Gemma 3",
+        {**DECODER, "transformer:pattern": "gemma3", "transformer:layers": 6},
+        "Five layers attend to a short window and one to the whole text: a coloured bar marks the kind. Open layers 0 "
+        "and 5 and compare their maps. A long text then takes little memory in five layers of six.",
+    ),
+)
+OPTIONS = ("All tokens", "The tokens before it", "Only the token at its own position")
+
+BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
+HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
+PAGE_ATTENTION = {
+    "self": "self-attention",
+    "causal": "causal self-attention",
+    "cross": "cross-attention",
+}
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    _explore()
+    details("Papers and the code that just ran", _sources, "transformer:source")
+    next_page("transformer")
+
+
+@fragment
+def _explore() -> None:
+    """Draw the page above the sources; a control reruns nothing else."""
+    begin_before_title()
+    controls, result = render_before_widgets("transformer:ready", read_controls, _header, _show)
+    if controls is None or result is None:
+        return
+    fact(of_model(result.tree))
+    predict("transformer", question(result.mixes))
+    try_this("transformer", MOVES)
+    path = _attention_path(result.tree)
+    _maps(result, controls, path)
+    details("Every part and its numbers", partial(_numbers, result, path), "transformer:numbers")
+    if DEPTH in st.query_params:
+        st.session_state.setdefault(NORMS_PANEL, True)
+    details("The norm before or after each sublayer", partial(_depth, controls), NORMS_PANEL)
+
+
+def _header() -> Controls | None:
+    """Draw the title and the controls; None where they are of no model."""
+    title(
+        "The Transformer",
+        "Press **Next** to follow one example through a whole model, from bottom to top.",
+        first=False,
+    )
+    return draw_controls()
+
+
+def _show(controls: Controls | None) -> Measurements | None:
+    """Draw the diagram; of a new model first its parts, then, measured, also its vectors and maps."""
+    if controls is None:
+        return None
+    try:
+        with one_thread():
+            new = outline(controls) if reruns_alone() else None
+            if new is not None:
+                _diagram(new, None, controls)
+            result = shared(measurements, controls)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return None
+    if new is not None:
+        st.rerun(scope="fragment")
+    _diagram(result.tree, result, controls)
+    return result
+
+
+def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
+    path, pre_norm = _attention_path(tree), controls.config.norm == "pre"
+    with picture("transformer"):
+        block_diagram(
+            stacks_of(tree),
+            blocks(tree, result, pre_norm),
+            key=BLOCKS,
+            pre_norm=pre_norm,
+            chosen=path if st.session_state.get(PICK) == path else "",
+            on_pick=partial(_store_pick, BLOCKS),
+            label=of_model(tree),
+            pending=result is None,
+        )
+
+
+def _numbers(result: Measurements, path: str) -> None:
+    """Draw every part of the model as a table, and the gradient and output of each layer."""
+    caption(of_memory(result))
+    diagram(
+        result.tree,
+        key=DIAGRAM,
+        chosen=path,
+        on_pick=partial(_store_pick, DIAGRAM),
+        fact=of_model(result.tree),
+    )
+    # Draw gradient and output of each layer of this model
+    stacks: dict[str, list] = {}
+    for part in result.tree.layers():
+        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(
+            part
+        )
+    if max(map(len, stacks.values())) > 1:
+        _two_charts(
+            {
+                name: ([part.gradient for part in parts], [part.std for part in parts])
+                for name, parts in stacks.items()
+            },
+            "along",
+        )
+
+
+def _store_pick(key: str) -> None:
+    st.session_state[PICK] = picked(key)
+
+
+def _attention_path(tree: Part) -> str:
+    """The attention whose maps are drawn: the picked one, where this model has it, else the first cross-attention."""
+    paths = [part.path for part in tree.walk() if is_attention(part.path)]
+    default = next((path for path in paths if path.endswith("cross")), paths[0])
+    take_link(PICK, one_of(paths))
+    path = st.session_state.get(PICK, default)
+    path = path if path in paths else default
+    write_link(PICK, None if path == default else path)
+    return path
+
+
+def _maps(result: Measurements, controls: Controls, path: str) -> None:
+    """Draw every layer and head of the picked kind of attention, and the picked head large."""
+    kind, layer = kind_and_layer(path)
+    trace: AttentionTrace = result.trace.of(kind)
+    usual, item = (layer, 0), trace.map(0)
+    layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
+    pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]
+    weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
+    paragraph(f"**{PAGE_ATTENTION[kind].capitalize()}, every layer and head**")
+    columns = st.columns([1, 2], gap="large")
+    with columns[0]:
+        state = attention_view(
+            trace,
+            key=f"transformer:grid:{kind}",
+            layer=layer,
+            head=head,
+            layout="grid",
+            link=f"transformer:{kind}",
+            caption=f"Weights {weights}.",
+        )
+    with columns[1]:
+        state = attention_view(
+            trace,
+            key=f"transformer:map:{kind}",
+            layer=state.layer,
+            head=state.head,
+            link=f"transformer:{kind}",
+            pin=pin,
+            show="matrix",
+            height=360,
+            title=f"Layer {state.layer}, head {state.head}",
+        )
+    add_script(partial(script, controls, result, kind, state.layer, state.head))
+    if kind == "cross":
+        caption(of_cross_rows(item.queries))
+    write_linked(
+        "transformer",
+        HEAD,
+        None if (state.layer, state.head) == usual else (state.layer, state.head),
+    )
+    write_linked("transformer", CELL, state.pin)
+
+
+def _depth(controls: Controls) -> None:
+    """Draw the same model with its norms after and before, at a chosen depth."""
+    row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
+    layers = row[0].slider(
+        "Depth of both models, in layers",
+        2,
+        12,
+        12,
+        key=DEPTH,
+        help="How many layers each of the two models has.",
+        **BOUND,
+    )
+    row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
+    row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
+    with one_thread():
+        depths: dict[str, Depth] = {
+            norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
+        }
+    names = {"post": "after", "pre": "before"}
+    _two_charts(
+        {names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
+    )
+    fact(of_depth(depths["post"], depths["pre"], layers))
+    caption(of_depth_conditions(depths["post"], depths["pre"]))
+
+
+def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
+    """Draw side by side the gradient in each layer's weights, and the std of each layer's output."""
+    headings = "Gradient norm of each layer's weights", "Std of each layer's output"
+    ink, last = Ink.of(theme()), max(len(pair[0]) for pair in series.values()) - 1
+    for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
+        curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
+        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180)
+        column.markdown(
+            f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True
+        )
+        draw_chart(
+            column, chart, key=f"transformer:{key}:{i}", alt=f"{heading}, post-norm and pre-norm"
+        )
+
+
+def _sources() -> None:
+    """Draw the papers and the classes that just ran."""
+    st.markdown(
+        "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
+        "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
+        "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
+        "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
+        "[Shazeer 2020](https://arxiv.org/abs/2002.05202)."
+    )
+    for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
+        source_panel(built)
+
+
+# What a reader predicts and tries on The Transformer.
+
+
+def question(mixes: dict[str, bool]) -> Question:
+    """What an output depends on without attention; `mixes` says whether feed_forward mixes tokens, as measured."""
+    why = (
+        "One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
+        "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
+        "connections process each token alone, too, so only attention moves information between tokens."
+    )
+    return Question(
+        "Take all attention blocks away. On which tokens could the output at one position still depend?",
+        OPTIONS,
+        0 if mixes["feed_forward"] else 2,
+        (why,) * 3,
+    )
+
+
+# The blocks of the diagram: what each part is, its numbers, and the first example's vectors and maps in it.
+
+
+def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str, Block]:
+    """A block for every part of the diagram, by its path; with pre-norm, "…+" is the sum after a sublayer.
+
+    Without a result they have no vectors and no maps yet.
+    """
+    made, shown = {}, paths_of(stacks_of(whole))
+    for part in whole.walk():
+        if part.path not in shown:
+            continue
+        last = part.path.rpartition(".")[2]
+        if last.startswith("around_") and pre_norm:
+            made[f"{part.path}+"] = Block("Add", ABOUT["add"])
+            made[part.path] = Block(
+                "Norm", ABOUT["norm"], _axis_numbers(part, whole), *_vectors(result, part.path)
+            )
+            continue
+        tokens, vectors = _vectors(result, part.path)
+        maps = None
+        if result and is_attention(part.path):
+            kind, layer = kind_and_layer(part.path)
+            maps = result.trace.of(kind).map(layer).weights
+        lines = predictions(result) if result and part.path == "output" else ()
+        made[part.path] = Block(
+            part.title, about(part), _axis_numbers(part, whole), tokens, vectors, maps, lines
+        )
+    return made
+
+
+def _vectors(result: Measurements | None, path: str) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """The tokens and vectors (T, C) of the first example after a part; of a norm around a sublayer, the norm's."""
+    vectors = result.outputs.get(path, result.outputs.get(f"{path}.norm")) if result else None
+    if result is None or vectors is None or vectors.ndim != 2:
+        return (), None
+    kind: Kind = "self" if path.startswith(("source", "encoder", "places")) else "causal"
+    tokens = result.tokens.get(kind) or next(iter(result.tokens.values()))
+    return (tokens if len(tokens) == len(vectors) else ()), vectors
+
+
+def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
+    """Shape, parameters and FLOPs of a part, with its shares of the model's."""
+    rows = []
+    if part.shape is not None:
+        axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(
+            len(part.shape), "the batch first"
+        )
+        rows.append((f"output, {axes}", " × ".join(map(str, part.shape))))
+    if part.parameters:
+        rows.append(
+            ("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})")
+        )
+    if part.flops:
+        rows.append(("FLOPs", f"{operations(part.flops)} ({percent(part.flops / whole.flops)})"))
+    return tuple(rows)
+
+
+if __name__ == "__main__":
+    page()

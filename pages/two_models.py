@@ -1,5 +1,1241 @@
 """Two models, two texts: attention held against attention, head by head and token by token."""
 
-from dashboard.views.two_models.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import streamlit as st
+
+from core.interpret import map_transform as difference
+from core.interpret import patching
+from core.interpret.map_transform import NOTHING, Aligned, HeadChange
+from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair, ranked
+from core.interpret.trace import Kind
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
+from core.pretrained.answers import Answer, output_id, output_name, top_candidates
+from core.pretrained.attention_recorder import numbers_by_layer
+from dashboard.draw.attention_view import READS
+from dashboard.draw.formats import cell, number, percent, signed
+from dashboard.draw.grids import effect_grid
+from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
+from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
+from dashboard.runtime.link_values import Pair, read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import shared
+from dashboard.ui.presentation import draw_chart, pressed_point, room
+from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
+from dashboard.ui.tables import table
+from dashboard.views.two_models import compute
+from dashboard.views.two_models.compute import (
+    EXAMPLE,
+    FINE_TUNED,
+    Comparison,
+    Side,
+    second_models,
+    untrained_inputs,
+)
+from dashboard.widgets.guide import Move, picture, try_this
+from dashboard.widgets.model_picker import (
+    ModelChoice,
+    ModelRef,
+    choose_model,
+    input_errors,
+    load_model,
+)
+from dashboard.widgets.model_picker.code import import_block, inputs_lines, model_cell, model_lines
+from dashboard.widgets.model_picker.head_choice import (
+    KIND_HELP,
+    KINDS,
+    choose_head,
+    current_head_of,
+    head_field,
+)
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# Sentences and figures of the page.
+
+
+MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
+
+
+def modes(pretrained: Pretrained | None) -> dict[str, str]:
+    """What can be compared, by name: of a model of pictures or sounds two of these, not two texts."""
+    other = {"picture": "Two pictures", "sound": "Two sounds"}.get(
+        pretrained.reads if pretrained else ""
+    )
+    return {**MODES, "texts": other} if other else MODES
+
+
+def fact_text(comparison: Comparison, head: HeadChange) -> str:
+    """The difference of the picked head, the median of all heads, and the cell that differs most."""
+    pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
+    usual = float(np.median([item.moved for item in heads]))
+    if comparison.in_place:
+        out = f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
+    else:
+        out = (
+            f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
+            f"**{number(head.moved)}** of their weight on different tokens"
+        )
+    out += f"; the median of {len(heads)} heads is {number(usual)}."
+    cell = most_different_cell(pair, head)
+    if cell is None:
+        return out
+    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
+    row, column = cell
+    query, key = plain(pair.queries[row]), plain(pair.keys[column])
+    sides_text = [
+        f"the {side.name.lower()} model"
+        if side.name in ("Trained", "Untrained")
+        else side.name[0].lower() + side.name[1:]
+        for side in sides
+    ]
+    return (
+        f"{out} In it, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
+        f"{sides_text[0]} and **{number(second[row, column])}** in {sides_text[1]}."
+    )
+
+
+def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
+    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
+    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
+    rows, columns = (
+        [index for index, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
+        for line in (pair.rows, pair.columns)
+    )
+    if not rows or not columns:
+        return None
+    shared = np.abs(second - first)[np.ix_(rows, columns)]
+    row, column = np.unravel_index(shared.argmax(), shared.shape)
+    return rows[int(row)], columns[int(column)]
+
+
+def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
+    """Name, number and meaning of the three summary figures."""
+    moved = [item.moved for item in heads]
+    return [
+        (
+            "Overlap",
+            number(1 - float(np.mean(moved))),
+            "The share of the weight on the same tokens, the mean of "
+            "all heads; 1 where nothing differs.",
+        ),
+        (
+            "Mean difference",
+            number(float(np.mean([item.difference for item in heads]))),
+            "The mean absolute difference of a weight, over all cells of all heads.",
+        ),
+        (
+            "Heads that differ",
+            f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
+            "Heads with at least a quarter of their weight on other tokens.",
+        ),
+    ]
+
+
+def conditions(comparison: Comparison, mode: str) -> str:
+    """The conditions under which the numbers hold."""
+    pair, sides = comparison.pair, comparison.sides
+    shared, rows = len(pair.rows.both), len(pair.rows.pairs)
+    models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
+    out = [plain(models), f"{shared} of {rows} rows are in both and are compared"]
+    if comparison.merged:
+        out.append(
+            "the models split words differently, so pieces are merged into words: summed over keys, "
+            "averaged over queries"
+        )
+    if any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys)):
+        out.append("words that differ are paired by position")
+    if shared < rows:
+        out.append("a token that is absent on one side is hatched there")
+    text = "; ".join(out) + "."
+    if not comparison.in_place:
+        text += (
+            " The position of a head means nothing across two models, so each head of A is compared with the most "
+            "similar head of B."
+        )
+    if mode == "untrained":
+        text += " Untrained weights are drawn as the model's family draws them before training."
+    return text
+
+
+DIRECTIONS: dict[Direction, str] = {
+    "denoise": "Bring back: from A into B",
+    "noise": "Take away: from B into A",
+}
+SCALE = {"denoise": "brought back", "noise": "taken away"}
+
+
+def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]:
+    """The session's values for two texts of a model; `language` is that of its examples ("": English)."""
+    return {
+        "inside:model": model,
+        "inside:language": language,
+        "inside:text": first,
+        "two_models:mode": "texts",
+        f"two_models:text:{model}": second,
+    }
+
+
+PAIRS = (
+    Move(
+        "Another word to copy",
+        _texts("induction", "induction", "the old king saw the old", "the old queen saw the old"),
+        "The last “old” is followed by what followed it before. Only the state at the word that differs carries the "
+        "answer, until the heads of the last layer move it to the end.",
+    ),
+    Move(
+        "A word that is not repeated",
+        _texts("induction", "induction", "the old king saw the old", "the young king saw the old"),
+        "In text B the last word occurs only once, so nothing can be copied. The attention of layer 0 brings the "
+        "answer back at “king”: it tells each word which word came before it. Layer 1 then finds “king”.",
+    ),
+    Move(
+        "Which word came before",
+        _texts(
+            "only-attention",
+            "only-attention",
+            "the dark river and the cold house . we saw the dark",
+            "the cold river and the dark house . we saw the dark",
+        ),
+        "“dark” and “cold” are swapped, so only what came before “river” and “house” differs. One head of layer 0, "
+        "which attends to the word before, brings back most; the heads of layer 1 share the rest. What a head can do "
+        "names the same heads by their weights alone.",
+    ),
+    Move(
+        "Which of two names",
+        _texts(
+            "names",
+            "names",
+            "when ann and ben went to the shop , ben gave the book to",
+            "when ann and ben went to the shop , ann gave the book to",
+        ),
+        "Only who gives differs. One head of layer 1 brings back all of the difference: it attends to the name that "
+        "gives, and lowers it. The heads of layer 0 raise both names, in both texts.",
+    ),
+    Move(
+        "Singular or plural",
+        _texts("names", "names", "the dogs near the tree", "the dog near the tree"),
+        "Another head, of layer 0, brings back most: at the word before the verb it attends to the subject and passes "
+        "over the noun between them.",
+    ),
+    Move(
+        "One number",
+        _texts(
+            "numbers",
+            "numbers",
+            "nine thousand three hundred and twelve",
+            "nine thousand four hundred and twelve",
+        ),
+        "The answer is the first word of the two translations that differs. In the encoder the state at the changed "
+        "word carries all of it; cross-attention moves it to the decoder.",
+    ),
+    Move(
+        "One word of a sentence",
+        _texts("all-MiniLM-L6-v2", "", "The cat sat on the mat.", "The dog sat on the mat."),
+        "An embedding has no answer; the cosine with the embedding of text A is brought back instead. No single head "
+        "does it: a sentence’s embedding is the mean of all its tokens.",
+    ),
+)
+
+
+def share(value: float) -> str:
+    """What a part recovers, as a number without a unit: 1 is all of the difference."""
+    return signed(value) if value < 0 else number(value)
+
+
+def patched(
+    pair: TextPair,
+    direction: str,
+    effects: Mapping[LayerKey, LayerEffect],
+    best: Sequence[tuple[LayerKey, int, float]],
+    names: Mapping[LayerKey, str],
+    agree: float | None,
+) -> str:
+    """The two runs, the head and the layer with the largest effect, and how well one gradient foretells the heads."""
+    quantity = (
+        "The cosine with the embedding of text A"
+        if pair.clean.id is None
+        else f"The logit of **{plain(str(pair.clean.word))}** minus that of **{plain(str(pair.clean.other))}**"
+    )
+    out = f"{quantity} is **{signed(pair.clean.value)}** for text A and **{signed(pair.corrupted.value)}** for text B. "
+    key, head, value = best[0]
+    whole = (max if direction == "denoise" else min)(
+        effects, key=lambda one: effects[one].attention
+    )
+    attention = effects[whole].attention
+    if direction == "denoise":
+        out += (
+            f"From A into B, head **{names[key]}·H{head}** brings back **{percent(value)}** of the difference, and "
+            f"all heads of {names[whole]} together **{percent(attention)}**."
+        )
+    else:
+        out += (
+            f"From B into A, head **{names[key]}·H{head}** takes away **{percent(1 - value)}** of the difference, "
+            f"and all heads of {names[whole]} together **{percent(1 - attention)}**."
+        )
+    return (
+        out
+        if agree is None
+        else f"{out} Estimates from one gradient correlate with the heads’ effects by "
+        f"{number(agree)}."
+    )
+
+
+# The controls: what is compared, the second side, the kind of attention, how heads are paired, and the head.
+
+
+TEXT_B = "two_models:text"
+GRID, HEAD = "two_models:grid", "two_models:head"
+OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
+SECOND = {
+    "numbers": "nine thousand three hundred and twelve ; forty-eight",
+    "induction": "the old king walked to the dark house . the old king walked to the dark",
+    "only-attention": "the cold river and the dark house . we saw the dark",
+    "names": "when ann and ben went to the shop , ann gave the book to",
+    "": "The animal didn't cross the street because it was too wide.",
+}
+Second = int | tuple[str, ModelRef] | ModelInputs
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The mode, a key of `text.MODES`, and the second side: a seed of untrained weights, a named model, or inputs."""
+
+    mode: str
+    second: Second
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the mode and the control of the second side; PretrainedError where this model cannot be compared so."""
+    row = st.columns([1.4, 1.6], vertical_alignment="bottom")
+    mode = (
+        row[0].segmented_control(
+            "Compare",
+            list(MODES),
+            default="texts",
+            required=True,
+            format_func=modes(choice.pretrained).__getitem__,
+            key="two_models:mode",
+            wrap=True,
+            help="One model on two inputs, two models on one text, or a model "
+            "and its untrained copy.",
+            **BOUND,
+        )
+        or "texts"
+    )
+    with row[1]:
+        second = {"untrained": _seed, "models": _model, "texts": _inputs}[mode](choice)
+    return Controls(mode, second)
+
+
+def _seed(choice: ModelChoice) -> Second:
+    return int(
+        st.number_input(
+            "Seed of the untrained weights",
+            0,
+            9999,
+            0,
+            key="two_models:seed",
+            **BOUND,
+            help="Each seed gives other random weights.",
+        )
+    )
+
+
+def _model(choice: ModelChoice) -> Second:
+    assert choice.pretrained is not None
+    if not choice.pretrained.reads_text:
+        raise PretrainedError(
+            f"{choice.ref.name} reads a {choice.pretrained.reads}, and two models are compared on "
+            "one text. Compare it trained and untrained, or choose a model that reads text."
+        )
+    models, key = second_models(choice), f"two_models:model:{choice.ref.name}"
+    if (
+        linked := st.query_params.get(key, "").removesuffix(OLD_EXAMPLE) + f", {EXAMPLE}"
+    ) in models and (st.query_params[key].endswith(OLD_EXAMPLE)):
+        st.session_state[key] = linked
+    name = str(
+        st.selectbox(
+            "Model B",
+            list(models),
+            key=key,
+            **BOUND,
+            help="Also lists the models of the hub that were loaded in the field above.",
+        )
+    )
+    return name, models[name]
+
+
+def _inputs(choice: ModelChoice) -> Second:
+    assert choice.pretrained is not None
+    if choice.pretrained.reads == "picture":
+        names = example_inputs.pictures(
+            int(getattr(choice.pretrained.model.config, "num_channels", 3))
+        )
+        name = st.selectbox(
+            "Picture B",
+            list(names),
+            min(1, len(names) - 1),
+            key="two_models:picture",
+            help="The picture that is compared with the one above.",
+            **BOUND,
+        )
+        return ModelInputs(picture=example_inputs.picture(str(name)))
+    if choice.pretrained.reads == "sound":
+        raise PretrainedError(f"{choice.ref.name} reads sound; compare it trained and untrained.")
+    default = SECOND.get(choice.ref.name, SECOND[""])
+    return ModelInputs(
+        st.text_input(
+            "Text B",
+            default,
+            key=f"{TEXT_B}:{choice.ref.name}",
+            **BOUND,
+            help="Words that both texts share are aligned; the others are shown side by side.",
+        )
+        or ""
+    )
+
+
+def draw_kind(kinds: Sequence[Kind]) -> Kind:
+    """Draw the choice of the kind of attention, where both sides have several."""
+    if len(kinds) == 1:
+        return kinds[0]
+    names = [kind for kind in KINDS if kind in kinds]
+    return (
+        st.segmented_control(
+            "Attention",
+            names,
+            default=kinds[0],
+            required=True,
+            format_func=KINDS.__getitem__,
+            key=f"two_models:kind:{len(kinds)}",
+            label_visibility="collapsed",
+            help=KIND_HELP,
+            **BOUND,
+        )
+        or kinds[0]
+    )
+
+
+def draw_nearest(second: Side) -> bool:
+    """Draw whether each head is paired with its nearest; the heads of a fine-tuned model keep their positions."""
+    fine_tuned = second.note.startswith(FINE_TUNED)
+    return st.toggle(
+        "Compare with the most similar head",
+        not fine_tuned,
+        key="two_models:nearest",
+        **BOUND,
+        help="Off: with the head at the same position, for a model that was trained from the other.",
+    )
+
+
+def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Kind) -> HeadChange:
+    """The head of the link, else the one picked on another page, else the first in rank."""
+    if st.session_state.setdefault("two_models:of", (ref, mode)) != (ref, mode):
+        st.session_state["two_models:of"] = ref, mode
+        write_pair("head", None)  # another comparison is about other heads
+    by_index = {(item.layer, item.head): item for item in heads}
+    shape = max(layer for layer, _ in by_index) + 1, max(head for _, head in by_index) + 1
+    linked, error = read_pair("head", shape)
+    if error:
+        st.warning(error)
+    if linked in by_index:
+        choose_head(ref, kind, linked)
+        return by_index[linked]
+    stored = current_head_of(ref, kind, shape)
+    if stored in by_index:
+        write_pair("head", stored)
+        return by_index[stored]
+    return heads[0]
+
+
+def draw_head(heads: Sequence[HeadChange], head: HeadChange, ref: ModelRef, kind: Kind) -> None:
+    """Draw the field of the head."""
+    head_field(
+        {item.name: item for item in heads},
+        head,
+        lambda item: _choose(item, ref, kind),
+        HEAD,
+        order=", sorted by their difference",
+    )
+
+
+def pick_pressed_head(heads: Sequence[HeadChange], ref: ModelRef, kind: Kind) -> None:
+    """Pick the head that was pressed in the grid; for a callback."""
+    point = pressed_point(GRID)
+    if head := next((item for item in heads if point and item.name == point["name"]), None):
+        _choose(head, ref, kind)
+
+
+def _choose(head: HeadChange, ref: ModelRef, kind: Kind) -> None:
+    choose_head(ref, kind, (head.layer, head.head))
+    write_pair("head", (head.layer, head.head))
+
+
+# What the page computes as Python.
+
+
+OTHER = {
+    "texts": "The same model on the other input.",
+    "models": "The other model on the same text.",
+    "untrained": "The same model with random weights.",
+}
+HEADS = "The tokens of both aligned, and how far every head moved, beside its partner."
+SCRIPT_HEAD = "One head in both, and their difference."
+PATCHED = (
+    "Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
+    "first."
+)
+
+
+def script(
+    choice: ModelChoice, controls: Controls, comparison: Comparison, head: HeadChange
+) -> Script:
+    """Both readings, every head's change, and the picked head's two maps."""
+    kind, other_kind = (
+        trace.map(0).kind for trace in (comparison.pair.first, comparison.pair.second)
+    )
+    inputs = untrained_inputs(choice) if controls.mode == "untrained" else choice.inputs
+    partner = (
+        "in_place()  # each beside the head of the same position"
+        if comparison.in_place
+        else "nearest()  # each beside the most similar head"
+    )
+    heads = f"""
+import numpy as np
+
+from core.interpret.map_transform import Aligned
+{_merge(comparison)}
+one, two = {_trace("reading", kind, comparison)}, {_trace("other", other_kind, comparison)}
+pair = Aligned.of(one, two)
+heads = pair.{partner}
+moved = np.array([each.moved for each in heads])  # share of the weight on other tokens
+print("most apart:", max(heads, key=lambda each: each.moved).name, "median:", np.median(moved))
+"""
+    maps = f"""
+head = next(each for each in heads if (each.layer, each.head) == {(head.layer, head.head)})
+first, _ = pair.on_grid(0, head.layer, head.head)  # (T, S) on the aligned tokens
+second, _ = pair.on_grid(1, *head.to)
+print(head.name, "and", head.other, head.moved)
+"""
+    draw = """
+from core.show import show_maps
+
+show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
+"""
+    results = {
+        "moved": np.array([one.moved for one in comparison.heads]),
+        "[each.difference for each in heads]": np.array(
+            [one.difference for one in comparison.heads]
+        ),
+        "first": comparison.pair.on_grid(0, head.layer, head.head)[0],
+        "second": comparison.pair.on_grid(1, *head.to)[0],
+        "second - first": comparison.pair.on_grid(1, *head.to)[0]
+        - comparison.pair.on_grid(0, head.layer, head.head)[0],
+        "head.moved": np.array(head.moved),
+    }
+    return Script(
+        (
+            model_cell(choice.ref, inputs),
+            Cell(OTHER[controls.mode], _other(choice, controls, inputs)),
+            Cell(HEADS, heads, _CHART, "two_models:grid"),
+            Cell(SCRIPT_HEAD, maps, draw, f"two_models:maps:{kind}"),
+        ),
+        results,
+    )
+
+
+def _other(choice: ModelChoice, controls: Controls, inputs: ModelInputs) -> str:
+    """The reading of the second side."""
+    second = controls.second
+    if isinstance(second, int):
+        return f"""
+from core.pretrained.load import untrained
+
+random = untrained(model, seed={second})
+other = read(random, inputs)
+"""
+    if isinstance(second, tuple):
+        imports, load = model_lines(second[1], "second_model")
+        more, made = inputs_lines(second[1], replace(inputs, target=None))
+        return f"{import_block(imports | more)}\n\n{load}\nother = read(second_model, {made})"
+    second = (
+        second if second.picture is not None else replace(inputs, text=second.text, target=None)
+    )
+    imports, made = inputs_lines(choice.ref, second)
+    return f"{import_block(imports)}\n\nother = read(model, {made})"
+
+
+def _merge(comparison: Comparison) -> str:
+    return (
+        ""
+        if not comparison.merged
+        else """from core.interpret.map_transform import transform_trace
+from core.interpret.map_transform import token_transform
+
+
+def of_words(reading, kind):
+    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
+    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
+
+"""
+    )
+
+
+def _trace(reading: str, kind: str, comparison: Comparison) -> str:
+    return (
+        f"of_words({reading}, {kind!r})" if comparison.merged else f"{reading}.trace.of({kind!r})"
+    )
+
+
+def patch_script(
+    choice: ModelChoice,
+    second: ModelInputs,
+    answers: Sequence[int | None],
+    direction: Direction,
+    effects: Mapping[LayerKey, LayerEffect],
+    estimates: Mapping[LayerKey, np.ndarray],
+) -> Script:
+    """What each part of the layers that were patched recovers of the answer."""
+    imports, made = inputs_lines(choice.ref, second)
+    more = "".join(
+        f", {name}={value}"
+        for name, value in zip(("output", "contrast"), answers, strict=True)
+        if value is not None
+    )
+    code = f"""
+{
+        import_block(
+            imports
+            | {
+                f"from core.interpret.patching import {name}"
+                for name in ("estimate_heads", "pair_of", "patch_source", "ranked")
+            }
+        )
+    }
+
+texts = pair_of(model, inputs, {made}{more})
+source = patch_source(texts, {direction!r})
+effects = {{key: source.effect(key) for key in source.calls}}  # by (kind, layer)
+estimates = estimate_heads(source)  # of heads, to first order
+best = ranked(effects, {direction!r})  # (kind, layer), head, share
+print(*best[:6], sep="\\n")
+"""
+    results = {
+        "[share for *_, share in best]": np.array(
+            [share for *_, share in ranked(effects, direction)]
+        )
+    }
+    for name in ("heads", "residual"):
+        results[f"np.concatenate([one.{name} for one in effects.values()])"] = np.concatenate(
+            [getattr(one, name) for one in effects.values()]
+        )
+    results["[one.attention for one in effects.values()]"] = np.array(
+        [one.attention for one in effects.values()]
+    )
+    if estimates:
+        results["np.concatenate(list(estimates.values()))"] = np.concatenate(
+            list(estimates.values())
+        )
+    return Script((Cell(PATCHED, code, _PATCH_CHART, "two_models:patch:heads"),), results)
+
+
+_CHART = """
+import altair as alt
+import pandas as pd
+
+cells = pd.DataFrame([{"layer": each.number, "head": each.head, "moved": each.moved} for each in heads])
+alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
+"""
+_PATCH_CHART = """
+import altair as alt
+import pandas as pd
+
+cells = pd.DataFrame([{"layer": str(key), "head": index, "share": share} for key, index, share in best])
+alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
+"""
+
+
+# The section on patching: which part of one text's run, put into the other's, brings the answer back.
+
+
+PATCHING_HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
+PARTS = {"all": "all heads", "FF": "feed-forward"}  # the columns after the heads
+WHOLE, INNER = PARTS
+LIKELIEST = "the most likely"
+OFFERED, ROWS = 10, 6
+Answers = tuple[int | None, int | None]
+LayerNames = dict[LayerKey, str]
+
+
+def section(choice: ModelChoice, second: ModelInputs) -> None:
+    """Draw the section for the two texts of the page; what cannot be patched is said."""
+    st.markdown("## Which part carries the difference?")
+    caption(
+        "Text A and text B get different answers. One part of a model’s run on one text is put into its run on the "
+        "other: if the answer changes back, that part carries the difference. 0 is the answer to text B, 1 that to "
+        "text A."
+    )
+    model = choice.pretrained
+    assert model is not None
+    try:
+        with one_thread():
+            answers, direction = _controls(choice, second)
+            about = (choice.ref, choice.inputs, second, answers, direction)
+            pair, names = shared(_pair_and_layers, *about)
+            effects = measure_with_progress(
+                "two_models:patch", about, tuple(names), partial(_effect, about), "layers"
+            )
+            estimates = shared(_estimates, *about)
+    except PretrainedError as error:
+        st.info(plain(str(error)))
+    else:
+        if effects:
+            add_script(
+                partial(patch_script, choice, second, answers, direction, effects, estimates),
+                "patching",
+            )
+            with picture("two_models"):
+                measured = {key: names[key] for key in effects}
+                _figures(choice.ref, _attach(pair, model), measured, direction, effects, estimates)
+    try_this("two_models", PAIRS)
+    details("How parts are patched: source", _sources, "two_models:patching")
+
+
+def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direction]:
+    """Draw the two answers and the direction; PretrainedError for a text that has no answer."""
+    model = choice.pretrained
+    assert model is not None
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    with row:
+        direction: Direction = (
+            st.segmented_control(
+                "Direction",
+                list(DIRECTIONS),
+                default="denoise",
+                required=True,
+                key="two_models:direction",
+                format_func=DIRECTIONS.__getitem__,
+                wrap=True,
+                **BOUND,
+                help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
+                "without.",
+            )
+            or "denoise"
+        )
+    sides = [shared(_top, choice.ref, inputs) for inputs in (choice.inputs, second)]
+    if model.head == "none":
+        return (None, None), direction
+    first, other = (
+        _answer(row, choice.ref, name, *side) for name, side in zip("AB", sides, strict=True)
+    )
+    return (first, other), direction
+
+
+def _top(ref: ModelRef, inputs: ModelInputs) -> tuple[Answer, tuple[str, ...]]:
+    """The answer to a text, and the names of its most likely outputs."""
+    model = load_model(ref)
+    answer = patching.ask(model, patching.Question(inputs)).answer
+    return answer, tuple(
+        output_name(model, answer, one.id) for one in top_candidates(model, answer, OFFERED)
+    )
+
+
+def _answer(
+    row: st.delta_generator.DeltaGenerator,
+    ref: ModelRef,
+    side: str,
+    answer: Answer,
+    names: tuple[str, ...],
+) -> int | None:
+    """Draw the field of one answer; None for the likeliest of its text."""
+    with row:
+        name = st.selectbox(
+            f"Answer of text {side}",
+            [LIKELIEST, *names],
+            accept_new_options=True,
+            width=room(200),
+            key=f"two_models:answer:{side}:{ref.name}",
+            **BOUND,
+            help="One of the two answers whose logits are compared. You can type another one.",
+        )
+    return None if name in (None, LIKELIEST) else output_id(load_model(ref), answer, str(name))
+
+
+def _pair_and_layers(ref: ModelRef, *about: Any) -> tuple[TextPair, LayerNames]:
+    """The two texts without their model, and L0, L1 …, the model's own numbers, with the kind where there are several."""
+    source = shared(_source, ref, *about)
+    numbers = numbers_by_layer(load_model(ref).model, source.calls.values())
+    several = len({kind for kind, _ in numbers}) > 1
+    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if several else {}
+    return source.pair, {key: f"{kinds.get(key[0], '')}L{numbers[key]}" for key in source.calls}
+
+
+def _source(
+    ref: ModelRef,
+    clean: ModelInputs,
+    corrupted: ModelInputs,
+    answers: Answers,
+    direction: Direction,
+) -> patching.PatchSource:
+    """Without its model, which a cached result would keep in memory; PretrainedError for texts that cannot be compared."""
+    pair = patching.pair_of(load_model(ref), clean, corrupted, *answers)
+    return _with_pair(patching.patch_source(pair, direction), _attach(pair, None))
+
+
+def _attach(pair: TextPair, model: Pretrained | None) -> TextPair:
+    """The two texts with that model."""
+    clean, corrupted = (
+        replace(one, pretrained=cast(Pretrained, model)) for one in (pair.clean, pair.corrupted)
+    )
+    return TextPair(clean, corrupted)
+
+
+def _with_pair(source: patching.PatchSource, pair: TextPair) -> patching.PatchSource:
+    return replace(
+        source, pair=pair, base=pair.clean if source.base is source.pair.clean else pair.corrupted
+    )
+
+
+def _loaded(ref: ModelRef, *about: Any) -> patching.PatchSource:
+    source = shared(_source, ref, *about)
+    return _with_pair(source, _attach(source.pair, load_model(ref)))
+
+
+def _effect(about: tuple[Any, ...], key: LayerKey) -> LayerEffect:
+    return _loaded(*about).effect(key)
+
+
+def _estimates(*about: Any) -> dict[LayerKey, np.ndarray]:
+    return patching.estimate_heads(_loaded(*about))
+
+
+def _figures(
+    ref: ModelRef,
+    pair: TextPair,
+    names: LayerNames,
+    direction: Direction,
+    effects: Mapping[LayerKey, LayerEffect],
+    estimates: Mapping[LayerKey, np.ndarray],
+) -> None:
+    """Draw layers × heads and layers × tokens, and say which heads carry most."""
+    best = patching.ranked(effects, direction)
+    has_inner = any(effect.feed_forward is not None for effect in effects.values())
+    fact(patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
+    left, right = st.columns(2, gap="medium")
+    with left:
+        paragraph(
+            "**Each head, all heads of a layer, and its feed-forward network (FF)**"
+            if has_inner
+            else "**Each head, and all heads of a layer**"
+        )
+        _heads(ref, effects, names, best, direction)
+    with right:
+        paragraph("**The state after each layer, at one token**")
+        _tokens(pair, effects, names, direction)
+    rows = [
+        [
+            f"{names[key]}·H{head}",
+            share(value),
+            share(float(estimates[key][head])) if key in estimates else "–",
+        ]
+        for key, head, value in best[:ROWS]
+    ]
+    details(
+        f"The {len(rows)} heads with the largest effect, and their estimates",
+        partial(
+            table, ["head", "measured", "estimate"], rows, caption="Heads with the largest effect"
+        ),
+        "two_models:patched",
+    )
+
+
+def _heads(
+    ref: ModelRef,
+    effects: Mapping[LayerKey, LayerEffect],
+    names: Mapping[LayerKey, str],
+    best: list[tuple[LayerKey, int, float]],
+    direction: Direction,
+) -> None:
+    rows, most = [], max(len(effect.heads) for effect in effects.values())
+    for key, effect in effects.items():
+        cells = {
+            **{str(head): float(value) for head, value in enumerate(effect.heads)},
+            WHOLE: effect.attention,
+        }
+        if effect.feed_forward is not None:
+            cells[INNER] = effect.feed_forward
+        rows += [
+            _cell(
+                names[key],
+                column,
+                value,
+                f"{names[key]}·H{column}"
+                if column.isdecimal()
+                else f"{PARTS[column]} of {names[key]}",
+                direction,
+            )
+            for column, value in cells.items()
+        ]
+    has_inner = any(effect.feed_forward is not None for effect in effects.values())
+    columns = [*map(str, range(most)), WHOLE, *([INNER] if has_inner else [])]
+    picked = (names[best[0][0]], str(best[0][1]))
+    keys = {name: key for key, name in names.items()}
+    draw_chart(
+        st,
+        effect_grid(
+            rows,
+            list(names.values()),
+            columns,
+            picked,
+            theme(),
+            title=SCALE[direction],
+            tips=(("name", "part"), ("by", "recovered")),
+        ),
+        key=PATCHING_HEADS,
+        on_select=lambda: _pick(ref, keys),
+        selection_mode=[PICKED],
+        alt="What each patched part recovers of the answer",
+    )
+
+
+def _cell(
+    layer: str, column: str, value: float, name: str, direction: Direction
+) -> dict[str, object]:
+    """A cell by what the part changes: what it brings back, or takes away."""
+    return {
+        "layer": layer,
+        "head": column,
+        "change": value if direction == "denoise" else value - 1,
+        "name": name,
+        "by": share(value),
+    }
+
+
+def _pick(ref: ModelRef, keys: Mapping[str, LayerKey]) -> None:
+    """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
+    point = pressed_point(PATCHING_HEADS)
+    if point and str(point["head"]).isdecimal():
+        kind: Kind
+        kind, layer = keys[point["layer"]]
+        choose_head(ref, kind, (layer, int(point["head"])))
+        st.query_params["head"] = f"{layer}.{point['head']}"
+
+
+def _tokens(
+    pair: TextPair,
+    effects: Mapping[LayerKey, LayerEffect],
+    names: Mapping[LayerKey, str],
+    direction: Direction,
+) -> None:
+    rows, columns = [], dict[str, None]()
+    for key, effect in effects.items():
+        line = pair.clean.target if key[0] == "causal" and pair.clean.target else pair.clean.source
+        for token, value in enumerate(effect.residual):
+            column = f"{token} {line.tokens[token]}"
+            columns[column] = None
+            rows.append(
+                _cell(
+                    names[key],
+                    column,
+                    float(value),
+                    f"after {names[key]}, at {line.tokens[token]}",
+                    direction,
+                )
+            )
+    if not rows:
+        st.caption("The layers of this model are one module, so their states cannot be told apart.")
+        return
+    largest = max(rows, key=lambda row: abs(float(str(row["change"]))))
+    layers = [name for key, name in names.items() if len(effects[key].residual)]
+    draw_chart(
+        st,
+        effect_grid(
+            rows,
+            layers,
+            list(columns),
+            (str(largest["layer"]), str(largest["head"])),
+            theme(),
+            title=SCALE[direction],
+            across="token",
+            tips=(("name", "state"), ("by", "recovered")),
+        ),
+        key=TOKENS,
+        alt="What the residual stream at each token recovers of the answer",
+    )
+
+
+def _sources() -> None:
+    for function in (
+        patching.pair_of,
+        patching.patch_source,
+        patching.PatchSource.effect,
+        patching.estimate_heads,
+    ):
+        source_panel(function)
+
+
+# The page Two models, two texts: every head by how far it is apart, one head in both, and their difference.
+
+
+TALL = 24  # pixels of a row
+MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
+
+LINK = "two_models:pin"
+HIGH = 380
+ABSENT = "absent"
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Two models, two texts",
+        "Compare attention head by head: change a word, take another model, or the same model untrained.",
+    )
+    choice = choose_model("two_models", needs=("model",))
+    if choice is not None:
+        fragment_unless_measuring(partial(_view, choice))
+    details("How heads are compared: definitions and source", _definitions, "two_models:how")
+    next_page("two_models")
+
+
+def _view(choice: ModelChoice) -> None:
+    """Draw the controls and all that they change."""
+    with input_errors():
+        _comparison(choice)
+
+
+def _comparison(choice: ModelChoice) -> None:
+    controls = draw_controls(choice)
+    sides = compute.read_sides(choice, controls.second)
+    if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
+        st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
+    with st.container(
+        horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
+    ):
+        pair, merged = compute.align_sides(sides, draw_kind(compute.kinds(*sides)))
+        in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
+    comparison = Comparison(sides, pair, merged, in_place)
+    head = current_head(comparison.heads, choice.ref, controls.mode, pair.first.map(0).kind)
+    add_script(partial(script, choice, controls, comparison, head))
+    of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
+    pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
+    _grid_and_figures(comparison, head, choice.ref)
+    _maps(comparison, head, pin)
+    left, right = st.columns([0.42, 0.58], gap="medium")
+    with left:
+        write_linked("two_models", "pin", _difference(comparison, head, pin))
+    with right:
+        fact(fact_text(comparison, head))
+        st.caption(conditions(comparison, controls.mode))
+    if (
+        isinstance(controls.second, ModelInputs)
+        and choice.pretrained is not None
+        and choice.pretrained.reads_text
+    ):
+        section(choice, replace(choice.inputs, text=controls.second.text))
+
+
+def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -> None:
+    heads, kind = comparison.heads, comparison.pair.first.map(0).kind
+    left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
+    with left:
+        draw_head(heads, head, ref, kind)
+        draw_chart(
+            st,
+            apart(heads, head, comparison.in_place, theme()),
+            key=GRID,
+            selection_mode=[PICKED],
+            on_select=lambda: pick_pressed_head(heads, ref, kind),
+            alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
+        )
+    with right:
+        for name, value, meaning in figures(heads):
+            st.metric(name, value, help=meaning)
+
+
+def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
+    tiles = []
+    indices, names = ((head.layer, head.head), head.to), (head.name, head.other)
+    for which, side in enumerate(comparison.sides):
+        weights, allowed = comparison.pair.on_grid(which, *indices[which])
+        name = f"{side.name}, {names[which]}"
+        tiles.append(Tile(name, side.note, weights, None if allowed.all() else allowed, which))
+    return tiles
+
+
+def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> None:
+    pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
+    kind = pair.first.map(0).kind
+    row, column = most_different_cell(pair, head) or (None, None)
+    tiles, frames = _tiles(comparison, head), None
+    if fits(len(heads), tiles):
+        frames = Frames(
+            HEAD,
+            heads.index(head),
+            [_tiles(comparison, each) for each in heads],
+            [each.name for each in heads],
+        )
+    multiples(
+        tiles,
+        pair.queries,
+        pair.keys,
+        key=f"two_models:maps:{kind}",
+        link=LINK,
+        pin=pin,
+        frames=frames,
+        query=row,
+        column=column,
+        reads=READS[kind],
+        height=HIGH,
+        absent=ABSENT,
+        fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}",
+    )
+
+
+def _difference(comparison: Comparison, head: HeadChange, pin: Pair | None) -> Pair | None:
+    """Draw the second map minus the first, where both have a token; returns the pinned cell."""
+    pair = comparison.pair
+    first, second = _tiles(comparison, head)
+    both = (pair.on_grid(0, head.layer, head.head)[1]) & (pair.on_grid(1, *head.to)[1])
+    mask = None if both.all() else both
+    row, column = most_different_cell(pair, head) or (None, None)
+    return difference_map(
+        Tile(second.name, "", second.weights, mask),
+        Tile(first.name, "", first.weights, mask),
+        pair.queries,
+        pair.keys,
+        key=f"two_models:apart:{pair.first.map(0).kind}",
+        link=LINK,
+        height=HIGH,
+        query=row,
+        column=column,
+        pin=pin,
+        reads=READS[pair.first.map(0).kind],
+        absent=ABSENT,
+        fact=f"{second.name} minus {first.name}",
+    )
+
+
+def _definitions() -> None:
+    st.markdown(
+        "Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988). The "
+        "difference of two heads is the total variation between their rows, averaged:"
+    )
+    st.latex(
+        r"\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)"
+    )
+    st.markdown(
+        "A head that changed need not matter for the answer: the page Evidence switches heads off to test it. "
+        "On the changes by fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the "
+        "difference between trained and random queries and keys [Trockman "
+        "2023](https://arxiv.org/abs/2305.09828)."
+    )
+    source_panel(difference.align)
+    source_panel(difference.weight_moved)
+
+
+# Layers × heads by how far each head is apart, as a Vega-Lite figure; makes no st call.
+
+
+def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme: Theme) -> Spec:
+    """A cell a head of the first reading, in blue ink from 0 (the same) to 1 (nothing shared); a click picks one."""
+    ink = Ink.of(theme)
+    numbers = sorted({item.number for item in heads})
+    across = max(item.head for item in heads) + 1
+    rows = [
+        {
+            "layer": item.number,
+            "head": item.head,
+            "moved": item.moved,
+            "name": item.name,
+            "to": item.name if in_place else item.other,
+            "text": number(item.moved),
+            "short": cell(number(item.moved)),
+        }
+        for item in heads
+    ]
+    at = {
+        "x": _band("head", list(range(across)), ink, "top"),
+        "y": _band("layer", numbers, ink, "left"),
+    }
+    colour = {
+        "field": "moved",
+        "type": "quantitative",
+        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
+        "legend": {
+            "title": "share of the weight on other tokens",
+            "orient": "bottom",
+            "direction": "horizontal",
+            "gradientLength": 160,
+            "gradientThickness": 8,
+            "tickCount": 2,
+            "labelColor": ink.quiet,
+            "titleColor": ink.quiet,
+            "titleFontWeight": "normal",
+            "titleLimit": 300,
+        },
+    }
+    tips = [
+        {"field": name, "title": title}
+        for name, title in (("name", "head"), ("to", "compared with"), ("text", "difference"))
+    ]
+    layers = [
+        layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)
+    ]
+    if across <= MOST_NUMBERS:
+        text = {
+            "condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
+            "value": ink.text,
+        }
+        layers.append(
+            layer(
+                "text",
+                rows,
+                {**at, "text": {"field": "short"}, "color": text},
+                fontSize=11,
+                tooltip=False,
+            )
+        )
+    return picking_grid(
+        layers, {"layer": picked.number, "head": picked.head}, at, ink, TALL, ["name"]
+    )
+
+
+def _band(name: str, values: Sequence[int], ink: Ink, orient: str) -> Spec:
+    return {
+        "field": name,
+        "type": "ordinal",
+        "title": name if orient == "top" else None,
+        "scale": {"domain": list(values), "paddingInner": 0.06},
+        "axis": {
+            **axis_style(ink),
+            "orient": orient,
+            "labelAngle": 0,
+            "titleAnchor": "start",
+            "titlePadding": 2,
+        },
+    }
+
+
+if __name__ == "__main__":
+    page()

@@ -1,5 +1,841 @@
 """Use a model: fill a mask, classify, compare sentences, go on, translate, read a picture, beside the attention."""
 
-from dashboard.views.use_model.page import page
+from __future__ import annotations
 
-page()
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+import torch
+
+from core.interpret.evidence import Effect, Question, ablate_heads
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
+from core.pretrained.answers import (
+    MODEL_TASKS,
+    Candidate,
+    ModelTask,
+    answer_of,
+    mask_word,
+    maskable_words,
+    most_similar,
+    task_of,
+    top_candidates,
+)
+from core.pretrained.generate import decode_text
+from dashboard.draw import palette
+from dashboard.draw.attention_view import Patches, attention_view
+from dashboard.draw.formats import byte_size, distinct, number
+from dashboard.draw.palette import SIGNED, Ink, Theme
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
+from dashboard.navigation import step_of
+from dashboard.runtime.link_values import (
+    fragment,
+    link_value,
+    one_of,
+    read_linked,
+    write_link,
+    write_linked,
+)
+from dashboard.runtime.page_pictures import add_script, begin_fragment
+from dashboard.ui.presentation import draw_chart
+from dashboard.views.use_model import compute
+from dashboard.views.use_model.compute import (
+    AT_ONCE,
+    Answer,
+    Head,
+    first_crossing,
+    seconds,
+    sentences,
+)
+from dashboard.widgets.model_picker import (
+    ModelChoice,
+    ModelRef,
+    choose_model,
+    input_errors,
+    read_inputs,
+)
+from dashboard.widgets.model_picker.allowed import is_allowed
+from dashboard.widgets.model_picker.code import (
+    import_block,
+    inputs_lines,
+    model_cell,
+    question_code,
+)
+from dashboard.widgets.model_picker.resolve import select_model
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    plain,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.params import BOUND
+
+# The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
+
+
+MORE = "\n".join(
+    (
+        "The dog was too exhausted to walk over the road.",
+        "Because it was raining, she took an umbrella.",
+        "He forgot his umbrella and got wet.",
+        "The bank raised its interest rates again.",
+        "Money costs more to borrow this year.",
+    )
+)
+MORE_SIGNS = 6_000
+LONG_WORD = 4
+MOST_BUTTONS = 40
+WORD = "use_model:word"
+PICK_HELP = "The page shows the answer for this word and the head that it depends on most."
+Compared = tuple[tuple[str, ModelInputs], ...]
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The inputs that the model answers, the position of the answer if one is picked, and the inputs to compare."""
+
+    inputs: ModelInputs
+    position: int | None = None
+    compared: Compared = ()
+
+
+def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Controls:
+    """Draw the controls of a task, a key of MODEL_TASKS; PretrainedError for too many sentences."""
+    if task == "embed":
+        return Controls(choice.inputs, compared=_compared_inputs(choice, pretrained))
+    if task == "fill":
+        return Controls(_masked_inputs(choice, pretrained))
+    if task == "translate":
+        return Controls(choice.inputs, _produced_position(choice))
+    return Controls(choice.inputs)
+
+
+def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
+    if pretrained.reads == "picture":
+        names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[
+            :8
+        ]
+        others = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
+        return (
+            ("This picture", choice.inputs),
+            *(pair for pair in others if pair[1] != choice.inputs),
+        )
+    more = (
+        st.text_area(
+            "Other sentences, one per line",
+            MORE,
+            key="use_model:more",
+            max_chars=MORE_SIGNS,
+            height=150,
+            help="Each is compared with the text above and with the others.",
+            **BOUND,
+        )
+        or ""
+    )
+    names = sentences(choice.inputs.text, more)
+    return tuple(
+        zip(names, (choice.inputs, *map(ModelInputs, names[1:])), strict=False)
+    )  # there may be no sentence
+
+
+def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
+    """The inputs if they hold a mask, else with the picked word masked."""
+    line = choice.reading.source
+    if pretrained.tokenizer.mask_token_id in line.ids:
+        return choice.inputs
+    maskable = maskable_words(line)
+    numbers, words = list(maskable), list(maskable.values())
+    default = next(
+        (
+            i
+            for i in reversed(range(len(words)))
+            if words[i].isalpha() and len(words[i]) >= LONG_WORD
+        ),
+        0,
+    )
+    picked = _pick("Masked word", words, default, f"use_model:masked:{choice.inputs.text[:80]}")
+    return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, numbers[picked]))
+
+
+def _produced_position(choice: ModelChoice) -> int:
+    produced = choice.reading.produced
+    assert produced is not None
+    words = [position for position, special in enumerate(produced.special) if not special] or [0]
+    key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
+    tokens = [produced.tokens[position] for position in words]
+    return words[_pick("Word of the output", tokens, first_crossing(choice.reading, words), key)]
+
+
+def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
+    """The index of the picked token; the link holds it, for the text that it was made with."""
+    names = [plain(name) for name in distinct(tokens)]
+    indices, name_of = range(len(names)), names.__getitem__
+    if st.session_state.setdefault(WORD, key) != key:
+        st.session_state[WORD] = key
+        write_link(WORD, None)
+    st.session_state.setdefault(key, default)
+    link_value(key, default, one_of(indices), name=WORD)
+    if len(names) > MOST_BUTTONS:
+        return st.selectbox(label, indices, format_func=name_of, key=key, help=PICK_HELP)
+    choice = st.segmented_control(
+        label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP
+    )
+    return default if choice is None else int(choice)
+
+
+def draw_measure(ref: ModelRef, answer: Answer) -> bool:
+    """Whether to measure every head; a long measurement first needs a press of the button drawn here."""
+    requested = f"use_model:measured:{ref.written}"
+    if answer.work > AT_ONCE and not st.session_state.get(requested):
+        st.button(
+            f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s",
+            key="use_model:measure",
+            help="The model runs once for each head, without it.",
+            icon=":material/play_arrow:",
+            on_click=st.session_state.update,
+            args=({requested: True},),
+        )
+        return False
+    return True
+
+
+# What the page computes as Python.
+
+
+SIMILARITY = "The cosine of the embeddings of each pair."
+ANSWER = "The model's answer, and the likeliest tokens or classes."
+HEAD = "The answer without each head, and the map of one of them."
+BARS = """
+import altair as alt
+import pandas as pd
+
+alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y("word:N", sort=None))
+"""
+PAIRS = """
+import altair as alt
+import pandas as pd
+
+pairs = pd.DataFrame([{"row": names[i], "column": names[j], "cosine": float(table[i, j])}
+                      for i in range(len(names)) for j in range(len(names))])
+alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row:N", sort=None), color="cosine:Q")
+"""
+
+
+def embed_script(
+    choice: ModelChoice, compared: Compared, table: np.ndarray, answer: Answer, head: Head
+) -> Script:
+    """The similarity of all pairs, and the head on which that of one pair depends most."""
+    imports = {"from core.pretrained.answers import similarities"}
+    others = "*map(ModelInputs, names[1:])"
+    if choice.inputs.picture is not None:
+        parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
+        imports, others = (
+            imports.union(*(more for more, _ in parts)),
+            ", ".join(line for _, line in parts),
+        )
+    code = f"""
+{import_block(imports)}
+
+names = {source_of([name for name, _ in compared])}
+table = similarities(model, [inputs, {others}])  # (N, N)
+print(table)
+"""
+    cell, results = _head(choice, answer, head)
+    return Script(
+        (
+            model_cell(choice.ref, answer.baseline.question.inputs),
+            Cell(SIMILARITY, code, PAIRS, "Similarity of each pair of sentences"),
+            _ask(answer.baseline.question, "print(baseline.value)"),
+            cell,
+        ),
+        {"table": table, "baseline.value": np.array(answer.baseline.value), **results},
+    )
+
+
+def answer_script(
+    choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head
+) -> Script:
+    """The likeliest answers, and the head on which the first one depends most."""
+    more = """
+likeliest = top_candidates(model, baseline.answer, 8)  # id, word, probability
+for one in likeliest:
+    print(f"{one.word} {one.probability:.3f}")
+"""
+    cell, results = _head(choice, answer, head)
+    picture = (
+        "The likeliest next tokens"
+        if answer.baseline.question.position is not None
+        else "The likeliest answers"
+    )
+    return Script(
+        (
+            model_cell(choice.ref, answer.baseline.question.inputs),
+            _ask(answer.baseline.question, more, BARS, picture),
+            cell,
+        ),
+        {
+            "[one.probability for one in likeliest]": np.array(
+                [one.probability for one in predictions]
+            ),
+            "[one.id for one in likeliest]": np.array([one.id for one in predictions]),
+            **results,
+        },
+    )
+
+
+def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
+    imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
+    if draw:
+        imports.add("from core.pretrained.answers import top_candidates")
+    code = f"""
+{import_block(imports)}
+
+baseline = ask(model, {question_code(question)})
+{more.strip()}
+"""
+    return Cell(
+        ANSWER if draw else "What is measured: the cosine of one pair.", code, draw, picture
+    )
+
+
+def _head(choice: ModelChoice, answer: Answer, head: Head) -> tuple[Cell, dict[str, np.ndarray]]:
+    """The map of the shown head, and where it was measured what the answer loses without each head."""
+    kind = answer.trace.kinds[0]
+    code = f"""
+trace = reading.trace.of({kind!r})
+weights = trace.head({head.index}, {head.head})  # (T, S)
+"""
+    results = {"weights": answer.trace.head(head.index, head.head)}
+    if head.effect is not None:
+        known = compute.effects(choice.ref, answer.baseline.question)
+        results["changes"] = np.array([effect.change for effect in known.values()])
+        code = f"""
+import numpy as np
+
+from core.interpret.evidence import ablate_heads
+{code}
+heads = [(item.kind, item.layer, head) for item in trace.maps for head in range(len(item.weights))]
+changes = np.array([ablate_heads(baseline, frozenset({{head}})).change for head in heads])
+print("depends most on", heads[abs(changes).argmax()], changes[abs(changes).argmax()])
+"""
+    draw = f"""
+from core.show import show
+
+show(trace, layer={head.index}, head={head.head}, query={head.row})
+"""
+    return Cell(
+        HEAD if head.effect is not None else "The map of one head.", code, draw, "use_model:head"
+    ), results
+
+
+# Sentences of the page: the fact of each job, the conditions, and the jobs of other models.
+
+
+LONGEST_SENTENCE = 90  # signs of a sentence
+NOTHING = 5e-4  # a change of the answer that is none
+SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
+
+
+def short(text: str, most: int) -> str:
+    """A text cut to at most `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
+    """The answer, the second likeliest, and the answer without the head that matters most."""
+    first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
+    next_best = ""
+    if len(predictions) > 1:
+        next_best = (
+            f", ahead of **{plain(predictions[1].word)}** with {number(predictions[1].probability)}"
+        )
+    subject = SUBJECT[answer.baseline.answer.kind]
+    return (
+        f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
+        f"is 1 in {count:,}. {head_fact(answer, head, first.word)}"
+    )
+
+
+def translation_fact(answer: Answer, whole: str, head: Head) -> str:
+    """The translation, or the given target, and the attention to the source by which one of its words is produced."""
+    keys, weights = _row(answer, head)
+    best, word = int(weights.argmax()), answer.baseline.word or ""
+    verb = (
+        "The model reads your target"
+        if answer.baseline.question.inputs.target
+        else "The model writes"
+    )
+    return (
+        f"{verb} **{plain(whole)}**. For :primary[**{plain(word)}**], head **{head.name}** puts "
+        f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
+        f"{number(1 / len(keys))} there. {_without(answer, head, word)}"
+    )
+
+
+def head_fact(answer: Answer, head: Head, word: str) -> str:
+    """The key with the head's largest weight, and the answer without the head."""
+    keys, weights = _row(answer, head)
+    best = int(weights.argmax())
+    attends = (
+        f"Head **{head.name}** attends most to **{plain(keys[best])}**, with {number(weights[best])} of its "
+        f"weight (uniform attention: {number(1 / len(keys))})"
+    )
+    return f"{attends}. {_without(answer, head, word)}"
+
+
+def _without(answer: Answer, head: Head, word: str) -> str:
+    if head.effect is None:
+        return "The effect of each head on the answer is not measured yet."
+    quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
+    if abs(head.effect.change) < NOTHING and head.before:
+        return f"Without it {quantity} stays at {number(answer.baseline.value)}: {_rank(answer, head)}."
+    if abs(head.effect.change) < NOTHING:
+        return (
+            f"T{quantity[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: "
+            "other heads make up for it."
+        )
+    return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
+
+
+def _instead(answer: Answer, effect: Effect) -> str:
+    """A value and the full model's; their difference, where both have the same text."""
+    value, was = number(effect.value), number(answer.baseline.value)
+    more = "more" if effect.change > 0 else "less"
+    return (
+        f"{value} instead of {was}"
+        if value != was
+        else f"{number(abs(effect.change))} {more} than {was}"
+    )
+
+
+def _rank(answer: Answer, head: Head) -> str:
+    if not head.before:
+        return f"none of {_heads(answer)} changes it more"
+    return (
+        f"{head.before} of {_heads(answer)} {'changes' if head.before == 1 else 'change'} it more"
+    )
+
+
+def _heads(answer: Answer) -> str:
+    cross = " of cross-attention" if answer.trace.kinds == ("cross",) else ""
+    return f"{answer.heads} heads{cross}"
+
+
+def pair_fact(
+    table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head
+) -> str:
+    """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
+    others = table[np.triu_indices(len(names), 1)]
+    first, second = (plain(short(names[index], LONGEST_SENTENCE)) for index in pair)
+    out = (
+        f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
+        f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}."
+    )
+    if head.effect is None:
+        return out
+    value = number(head.effect.value)
+    if value == number(answer.baseline.value):
+        value = _instead(answer, head.effect)
+    if not answer.baseline.question.against:  # a vector is compared with itself before
+        return (
+            f"{out} Without head **{head.name}** the cosine of its vector with the original one is {value}; "
+            f"{_rank(answer, head)}."
+        )
+    return f"{out} Without head **{head.name}** it would be {value}; {_rank(answer, head)}."
+
+
+def _row(answer: Answer, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
+    item, keys = answer.trace.maps[head.index], list(answer.trace.maps[head.index].keys)
+    if answer.baseline.source.grid is not None and answer.trace.kinds != ("causal",):
+        rows, columns = answer.baseline.source.grid
+        first = len(answer.baseline.source) - rows * columns
+        for index in range(rows * columns):
+            keys[first + index] = f"the patch in row {index // columns}, column {index % columns}"
+    return tuple(keys), item.weights[head.head, head.row]
+
+
+def conditions(answer: Answer, head: Head) -> str:
+    """The conditions under which the numbers hold."""
+    name = answer.baseline.pretrained.name
+    method = (
+        f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
+        if head.effect is not None
+        else "No head was switched off."
+    )
+    return plain(
+        f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A weight shows where a head "
+        "attends; only switching the head off shows what it contributes to the answer."
+    )
+
+
+def own_job(own: ModelTask, name: str) -> str:
+    """What this model is for."""
+    return f"**{own.name}**: {plain(name)} {own.does}."
+
+
+def other_jobs(own: ModelTask, name: str) -> str:
+    """What this model has, and that other tasks need other models."""
+    return plain(f"{name} has {own.needs}. Other tasks need other models.")
+
+
+# The page Use a model: its task, its answer, the head that the answer depends on most, and other tasks' models.
+
+
+LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the pointer
+
+PAGE = "use_model"
+GENERATE = step_of("generate")
+BEFORE = 6  # words of the text that are repeated before its continuation
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Use a model",
+        "Let a model do the task it was trained for, and see the head that its answer depends on "
+        "most.",
+    )
+    _view()
+    next_page(PAGE)
+
+
+@fragment
+def _view() -> None:
+    begin_fragment()
+    choice = choose_model(PAGE, needs=("model",), at_once=False)
+    if choice is not None and choice.pretrained is not None:
+        pretrained, own = choice.pretrained, None
+        with input_errors():
+            job = task_of(pretrained)
+            st.markdown(own_job(job, pretrained.name))
+            SECTIONS[job.key](choice, pretrained)
+            own = job
+        details("Other tasks and source", lambda: _others(own, pretrained.name), "use_model:others")
+
+
+def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the similarity of all pairs, and the head on which the similarity of one pair depends most."""
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        chart = st.container()
+        compared = draw_controls("embed", choice, pretrained).compared
+    if len(compared) < 2:
+        raise PretrainedError(
+            "There is nothing to compare with: write one more sentence, in a new line."
+        )
+    names = tuple(name for name, _ in compared)
+    table = compute.similarity_matrix(choice.ref, tuple(inputs for _, inputs in compared))
+    pair = most_similar(torch.from_numpy(table), 0)
+    question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
+    with chart:
+        st.markdown("**Similarity of each pair** (cosine)")
+        spec = similarity_chart(table, names, pair, theme())
+        draw_chart(
+            st,
+            spec,
+            drawn=split_data(spec),
+            width="stretch",
+            alt="Similarity of each pair of sentences",
+        )
+    with right:
+        read_inputs(choice)
+        answer, head = head_map(choice, question, "this similarity")
+        add_script(partial(embed_script, choice, compared, table, answer, head))
+    fact(pair_fact(table, names, pair, answer, head))
+    st.latex(
+        rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
+        rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}"
+    )
+    caption(conditions(answer, head))
+
+
+def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the likeliest words for a mask."""
+    read_inputs(choice)
+    inputs = draw_controls("fill", choice, pretrained).inputs
+    question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
+    best = compute.answer_question(choice.ref, question).baseline.word or ""
+    _answer(choice, question, pretrained, plain(inputs.text).replace(mask, f"**{plain(best)}**", 1))
+
+
+def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the likeliest classes of a text or a picture, or the likeliest next tokens."""
+    read_inputs(choice)
+    more = ""
+    if pretrained.head == "next":
+        before = " ".join(choice.inputs.text.split()[-BEFORE:])
+        more = (
+            f"… {plain(before)} **{plain(compute.continuation_text(choice.ref, choice.inputs))}** …"
+        )
+    _answer(choice, Question(choice.inputs), pretrained, more)
+
+
+def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
+    """Draw the likeliest answers with `more` text below, the head's map, and the fact about both."""
+    answer = compute.answer_question(choice.ref, question)
+    predictions = top_candidates(pretrained, answer.baseline.answer, 8)
+    left, right = st.columns([0.8, 1.2], gap="large")
+    with left:
+        draw_chart(
+            st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest answers"
+        )
+        if more:
+            st.markdown(more)
+        if pretrained.head == "next":
+            st.page_link(GENERATE.path, label="Generate: continue this text", icon=GENERATE.icon)
+    with right:
+        _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
+        add_script(partial(answer_script, choice, answer, predictions, head))
+    fact(answer_fact(answer, predictions, head))
+    caption(conditions(answer, head))
+
+
+def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the translation, and the head of cross-attention on which the picked word depends most."""
+    read_inputs(choice)
+    produced = choice.reading.produced
+    assert produced is not None
+    position = draw_controls("translate", choice, pretrained).position
+    assert position is not None
+    question = Question(choice.inputs, position=position)
+    answer = compute.answer_question(choice.ref, question)
+    left, right = st.columns([1.2, 0.8], gap="large")
+    with right:
+        predictions = top_candidates(pretrained, answer.baseline.answer, 8)
+        draw_chart(
+            st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens"
+        )
+        st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
+    with left:
+        _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
+        add_script(partial(answer_script, choice, answer, predictions, head))
+    fact(translation_fact(answer, decode_text(pretrained, produced.ids), head))
+    caption(conditions(answer, head))
+
+
+SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
+    "embed": embed,
+    "fill": fill,
+    "classify": probabilities,
+    "next": probabilities,
+    "translate": translate,
+    "picture": probabilities,
+}
+
+
+def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
+    """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
+    answer = compute.answer_question(choice.ref, question)
+    known = _effects(choice, question, answer)
+    patches, first = (
+        Patches.of(choice.inputs.picture, answer.baseline.source),
+        compute.default_head(answer, known),
+    )
+    st.markdown(
+        f"**Head {first.name}**, "
+        + (f"on which {noun} depends most" if first.effect else "with the largest weight")
+    )
+    maps, usual, of = answer.trace.maps, (first.index, first.head), (choice.ref, question)
+    linked = read_linked(PAGE, "head", (len(maps), max(len(item.weights) for item in maps)), of)
+    layer, head = linked if linked and linked[1] < len(maps[linked[0]].weights) else usual
+    pin = read_linked(PAGE, "pin", maps[layer].weights.shape[1:], of)  # type: ignore[arg-type]
+    view = attention_view(
+        answer.trace,
+        key="use_model:head",
+        layer=layer,
+        head=head,
+        pin=pin,
+        query=first.row,
+        patches=patches,
+        show="matrix" if patches is None else "both",
+        height=420 if patches is None else 260,
+        fact=f"Head {first.name}: its row of {answer.trace.maps[first.index].queries[first.row]} is picked",
+    )
+    write_linked(
+        PAGE, "head", None if (view.layer, view.head) == usual else (view.layer, view.head)
+    )
+    write_linked(PAGE, "pin", view.pin)
+    return answer, compute.head_at(answer, known, view.layer, view.head)
+
+
+def _effects(choice: ModelChoice, question: Question, answer: Answer) -> compute.Effects | None:
+    """The answer without each head; None while that waits for a press, or where heads cannot be switched off."""
+    if not answer.baseline.pretrained.recordable or not draw_measure(choice.ref, answer):
+        return None
+    with st.spinner(f"Switching off each of {answer.heads} heads"):
+        return compute.effects(choice.ref, question)
+
+
+def _others(own: ModelTask | None, name: str) -> None:
+    if own is not None:
+        st.markdown(other_jobs(own, name))
+    for job in MODEL_TASKS:
+        if own is None or job.name != own.name:
+            _other(job)
+    source_panel(answer_of)
+    source_panel(ablate_heads)
+
+
+def _other(job: ModelTask) -> None:
+    description, buttons = st.columns([1.2, 1], vertical_alignment="center")
+    description.markdown(f"**{job.name}**: {job.does}. It needs {job.needs}.")
+    with buttons.container(horizontal=True):
+        if job.lab_model:
+            st.button(
+                job.lab_model,
+                key=f"use_model:use:{job.key}",
+                on_click=select_model,
+                args=(job.lab_model,),
+                help="One of the lab's own models; no download.",
+            )
+        if not is_allowed(job.hub):
+            return
+        label = f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}"
+        st.button(
+            label,
+            key=f"use_model:hub:{job.key}",
+            on_click=select_model,
+            args=(job.hub,),
+            help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "
+            "downloaded.",
+        )
+
+
+# Figures of the page Use a model: the similarity of all pairs of inputs, and the likeliest answers as bars.
+
+
+def similarity_chart(
+    table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme
+) -> Spec:
+    """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined.
+
+    The names are marks, so that another sentence changes the rows alone, and no figure is built anew.
+    """
+    ink = Ink.of(theme)
+    labels = [f"{i}" for i in range(len(names))]
+    tipped = [short(name, TIP) for name in names]
+    rows = [
+        {
+            "row": labels[i],
+            "column": labels[j],
+            "value": float(table[i, j]),
+            "text": number(float(table[i, j])),
+            "one": tipped[i],
+            "other": tipped[j],
+            "dark": bool(abs(table[i, j]) > 0.55),
+        }
+        for i in range(len(names))
+        for j in range(len(names))
+    ]
+    across = {
+        **axis_style(ink),
+        "orient": "top",
+        "labelAngle": 0,
+        "labelFontSize": 13,
+        "labelColor": ink.text,
+    }
+    at: dict[str, Any] = {
+        "y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": None},
+        "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across},
+    }
+    words = [
+        {"row": label, "name": f"{label}  {short(name, LONGEST)}"}
+        for label, name in zip(labels, names, strict=True)
+    ]
+    tips = [
+        {"field": name, "type": "nominal", "title": title}
+        for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))
+    ]
+    colour = {
+        "field": "value",
+        "type": "quantitative",
+        "legend": None,
+        "scale": {"domain": [-1, 1], "range": list(SIGNED[theme]), "interpolate": "rgb"},
+    }
+    pair = [
+        row
+        for row in rows
+        if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
+        and row["row"] != row["column"]
+    ]
+    numbers = {
+        **at,
+        "text": {"field": "text", "type": "nominal"},
+        "color": {
+            "condition": {"test": "datum.dark", "value": palette.PAGE[theme]},
+            "value": ink.text,
+        },
+    }
+    return figure(
+        [
+            layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
+            layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
+            layer("text", rows, numbers, fontSize=11),
+            layer(
+                "text",
+                words,
+                {"y": at["y"], "text": {"field": "name", "type": "nominal"}},
+                x=0,
+                dx=-6,
+                align="right",
+                fontSize=13,
+                color=ink.text,
+                tooltip=False,
+            ),
+        ],
+        height=max(150, 40 * len(names)),
+    )
+
+
+def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
+    """The likeliest answers, the first one in the accent."""
+    names = distinct([one.word for one in predictions])
+    rows = [
+        {"word": name, "p": one.probability, "text": number(one.probability), "first": rank == 0}
+        for rank, (name, one) in enumerate(zip(names, predictions, strict=True))
+    ]
+    axis = {
+        **axis_style(ink),
+        "labelColor": ink.text,
+        "labelFontSize": 13,
+        "labelLimit": 220,
+        "labelFlush": False,
+    }
+    at: dict[str, Any] = {
+        "y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
+        "x": {
+            "field": "p",
+            "type": "quantitative",
+            "title": None,
+            "axis": None,
+            "scale": {"domain": [0, 1.15]},
+        },
+    }
+    colour = {"condition": {"test": "datum.first", "value": ink.pick}, "value": ink.series[0]}
+    return figure(
+        [
+            layer("bar", rows, {**at, "color": colour}, cornerRadius=2),
+            layer(
+                "text",
+                rows,
+                {**at, "text": {"field": "text", "type": "nominal"}},
+                align="left",
+                dx=4,
+                fontSize=12,
+                color=ink.quiet,
+            ),
+        ],
+        height=27 * len(rows),
+    )
+
+
+if __name__ == "__main__":
+    page()

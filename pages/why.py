@@ -1,5 +1,946 @@
 """Why attention: the bottleneck of one vector, measured, and trained again on request."""
 
-from dashboard.views.why.page import page
+from __future__ import annotations
 
-page()
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention.config import entry
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.models.recurrent import RecurrentSeq2Seq
+from core.training.record import Prediction
+from core.training.seed_stats import SeedStats
+from dashboard.draw.attention_view import attention_view
+from dashboard.draw.formats import duration, latex, number, percent, plain, score
+from dashboard.draw.palette import CATEGORIES, Ink, Theme
+from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.tables import marked, missing, wrong_tokens
+from dashboard.draw.vega import (
+    Spec,
+    filtered_layer,
+    right_margin,
+    separate,
+    series_encoding,
+    titled_figure,
+)
+from dashboard.navigation import PAGES
+from dashboard.runtime import jobs
+from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime.polling import poll
+from dashboard.runtime.run_data import path_code
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import pop_flash
+from dashboard.ui.tables import table
+from dashboard.views.why.bottleneck import Result
+from dashboard.views.why.compute import Comparison, PairedRun, load_comparison, saved_measurement
+from dashboard.views.why.controls import (
+    EVERY,
+    FEW,
+    FEW_STEPS,
+    PAGE,
+    SCORES,
+    Controls,
+    Model,
+    controls,
+    forget_pair,
+    linked_pair,
+)
+from dashboard.views.why.trained_models import (
+    METRICS,
+    Sentence,
+    TrainedModel,
+    by_length,
+    models,
+    over_time,
+)
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
+from dashboard.widgets.panels import (
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    placeholder,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.widgets.run_controls import limits_line, show_progress
+
+# What the page computes as Python.
+
+
+EXACT = "Exact match in percent by the words in the source: the mean over the seeds of each model."
+ALIGNMENT = "The attention of one long sentence at the last step: a row for each output word."
+SAVED = """
+import json
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import load_file
+
+saved = lab_path("dashboard/views/why/kept")  # `make bottleneck` trains all of these models again
+data = json.loads((saved / "result.json").read_text("utf-8"))
+rows = pd.DataFrame([
+    {"model": f"{score or 'one vector'} {size}", "words": bucket["lengths"], "exact": 100 * bucket["exact"]}
+    for one in data["learned"] for score, size in [one["model"]] for bucket in one["buckets"]])
+exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
+print(exact.round(1))
+"""
+RUNS = """
+import pandas as pd
+
+from core.runs.runs import open_run
+
+runs = [open_run(path) for path in [{paths}]]
+# core.training.train(runs[0].config()) trains one again, a record after the other
+names = [attention.score.key if (attention := run.config().model.attention) else "one vector" for run in runs]
+decoded = [[record for record in run.records() if record.examples] for run in runs]
+rows = pd.DataFrame([{{"model": name, "words": bucket.lengths, "exact": 100 * bucket.exact}}
+                     for name, records in zip(names, decoded) for bucket in records[-1].buckets])
+exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
+print(exact.round(1))
+"""
+DRAW_EXACT = """
+import altair as alt
+
+alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="mean(exact)", color="model")
+"""
+SAVED_ALIGNMENT = """
+frames = load_file(saved / "alignment.safetensors")
+step = max(frames, key=int)
+weights = frames[step].astype(np.float32)  # (T, S)
+source, target = data["sentence"]["source"], [*data["sentence"]["target"], "<eos>"]
+"""
+RUNS_ALIGNMENT = """
+run, records = runs[-1], decoded[-1]  # the model with attention
+examples = records[0].examples
+longest = max(range(len(examples)), key=lambda index: len(examples[index].source))
+step = {step}
+weights = run.frame(step)[f"{{longest}}:cross"][-1, 0]  # (T, S)
+source, target = examples[longest].source, [*examples[longest].target, "<eos>"]
+"""
+DRAW_ALIGNMENT = """
+from core.show import show_maps
+
+show_maps({f"Step {step}": weights}, target, source)
+"""
+
+
+def script(data: Comparison) -> Script:
+    """The chart by length, and the alignment once there is one: of the saved measurement, or of the two runs."""
+    exact = [
+        by_length(data.learned, model, "exact")
+        for model in dict.fromkeys(one.model for one in data.learned)
+    ]
+    cells = [
+        Cell(
+            EXACT,
+            RUNS.format(paths=", ".join(path_code(part.run.path) for part in data.parts))
+            if data.parts
+            else SAVED,
+            DRAW_EXACT,
+            "why:exact",
+        )
+    ]
+    results = {
+        "exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])
+    }
+    if data.sentence is not None and data.sentence.frames:
+        step, weights = data.sentence.frames[-1]
+        cells.append(
+            Cell(
+                ALIGNMENT,
+                RUNS_ALIGNMENT.format(step=step) if data.parts else SAVED_ALIGNMENT,
+                DRAW_ALIGNMENT,
+                f"why:map:{data.name}",
+            )
+        )
+        results["weights"] = weights
+    return Script(tuple(cells), results)
+
+
+# The page's facts, conditions, equations and tables, as Markdown, LaTeX or escaped HTML.
+
+
+NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
+PERCENT = "\u00a0%"
+MOST_TERMS = 3  # of a sum, written out
+LEAD = 10.0  # BLEU by which attention leads clearly
+COMPARED = (
+    "Two models translate English number words into German. One writes the whole translation from **one vector**. With "
+    "**attention**, each word that is written attends to all words of the sentence."
+)
+BLEU = (
+    "**BLEU**, 0 to 100: how many word sequences of the translation also occur in the right one, so that a part of "
+    "a sentence counts, too. **general** multiplies the states of the encoder by a learned matrix before they are "
+    "compared with the state of the decoder."
+)
+EQUATIONS = (
+    "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
+    "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "
+    "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with "
+    "attention, each reads its own weighted sum. Pick a cell to change the output word."
+)
+SENTENCE = (
+    "This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
+    "that is better over all of them can be worse here."
+)
+
+
+def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
+    """The name of every model; one that is larger than the first has its size in it."""
+    ordered = models(learned)
+    return {model: model.name(with_size=model.d_model != ordered[0].d_model) for model in ordered}
+
+
+def stats_text(stats: SeedStats, unit: str = "") -> str:
+    """40 ± 2 %, without a line break, and without a standard deviation that rounds to 0."""
+    more = f"\u00a0±\u00a0{stats.std:.0f}" if stats.std and stats.std >= 0.5 else ""
+    return f"{stats.mean:.0f}{more}{unit}"
+
+
+def fact_text(data: Comparison) -> str:
+    """The longest and the shortest sentences: with attention, without, and with a larger vector where there is one."""
+    ordered = models(data.learned)
+    attention = next((model for model in ordered if model.score is not None), None)
+    if attention is None or ordered[0].score is not None:
+        return ""
+    scores = {model: by_length(data.learned, model, "exact") for model in ordered}
+    lengths = [length for length in scores[attention] if length in scores[ordered[0]]]
+    if not lengths:
+        return ""
+    long, short = lengths[-1], lengths[0]
+
+    def exact(model: Model, length: str = long) -> str:
+        return stats_text(scores[model][length], PERCENT)
+
+    sentence = (
+        f"Of sentences of {long} words, the model with attention translates **{exact(attention)}** without a "
+        f"mistake; the model with one vector of {ordered[0].d_model} numbers **{exact(ordered[0])}**"
+    )
+    for model in ordered[1:]:
+        if model.score is None and long in scores[model]:
+            sentence += f", with {model.d_model} numbers {exact(model)}"
+    return f"{sentence}. For {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
+
+
+def before_prediction(data: Comparison) -> str:
+    """The shortest sentences alone."""
+    without, attention = (by_length(data.learned, model, "exact") for model in data.setting.pair)
+    short = next(iter(attention))
+    return (
+        f"Of sentences of {short} words, the model with attention translates "
+        f"**{stats_text(attention[short], PERCENT)}** without a mistake, the model with one vector "
+        f"**{stats_text(without[short], PERCENT)}**. Pick an answer to see longer sentences."
+    )
+
+
+def simple_names(learned: Sequence[TrainedModel]) -> list[str]:
+    """The names of the models without attention, and of the first one with it."""
+    labels, scores = (
+        names(learned),
+        [model.score for model in models(learned) if model.score is not None],
+    )
+    return [label for model, label in labels.items() if model.score in (None, *scores[:1])]
+
+
+def measures(learned: Sequence[TrainedModel]) -> str:
+    """What the chart by length measures, and how its lines differ."""
+    labels = names(learned)
+    lines = [
+        f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
+        for model, label in labels.items()
+        if label != model.name()
+    ]
+    return " ".join(
+        [
+            "**Exact match**: the share of held-out sentences that are translated without a mistake.",
+            *lines,
+        ]
+    )
+
+
+def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
+    """What the charts show; of runs, only where the controls differ. `steps` are those of the saved measurement."""
+    if values == shown and steps is None:
+        return ""
+    what = (
+        f"runs of {shown.planned}" if steps is None else f"the saved measurement of {steps:,} steps"
+    )
+    return (
+        f"The charts show {what}, with {shown.d_model} numbers and up to {shown.longest} words. **Run it** "
+        "trains both models on this machine with the settings above."
+    )
+
+
+def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
+    """The first step from which attention leads by LEAD BLEU in all later measurements; None where it never does."""
+    without, attention = (
+        dict(over_time(learned, model, "bleu", "step")) for model in Controls().pair
+    )
+    steps = sorted(set(without) & set(attention))
+    clear = None
+    for step in reversed(steps):
+        if attention[step].mean - without[step].mean < LEAD:
+            break
+        clear = int(step)
+    return clear
+
+
+def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
+    """Why two ended runs show no advantage of attention, and what to do; empty where they show one."""
+    if data.live or len(data.parts) != 2:
+        return ""
+    without, attention = (
+        part.learned.points[-1] if part.learned.points else None for part in data.parts
+    )
+    if without is None or attention is None:
+        return ""
+    clear = clear_lead(saved)
+    leads = (
+        ""
+        if clear is None
+        else (f"In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step {clear:,} on. ")
+    )
+    if (few := min(without.step, attention.step)) < EVERY:
+        return (
+            f"This machine reached only {_count(few)} of a model: too few to compare, since attention must first "
+            f"learn which words belong together. {leads}Take more seconds of training."
+        )
+    if attention.bleu > without.bleu:
+        return ""
+    shown = (
+        f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
+        f"{score(without.bleu)}."
+    )
+    if clear is None or attention.step >= clear:
+        return (
+            f"{shown} One run varies with its seed and size: take another seed or longer sentences."
+        )
+    return (
+        f"{shown} The reason is too few steps: it was trained for {attention.step:,}, and attention must first "
+        f"learn which words belong together. {leads}Take more seconds of training, or a smaller vector, "
+        "which trains faster."
+    )
+
+
+def until_measured(data: Comparison) -> str:
+    """Which result is shown while two runs have none."""
+    return f"This is still the saved measurement. The result of your runs comes {_first_result(data.setting)}."
+
+
+def _first_result(setting: Controls) -> str:
+    """When a model has its first result."""
+    return f"at step {FEW}" + (
+        "" if setting.seconds == FEW_STEPS else f", or after {setting.planned} of training"
+    )
+
+
+def conditions(data: Comparison, result: Result | None) -> str:
+    """The conditions of the measurement; `result` is the saved one, if it is that."""
+    task = (
+        f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
+        "bidirectional GRU in each model, AdamW, batches of 64"
+    )
+    held = max((one.held_out for one in data.learned), default=0)
+    scored = f"Each model is scored on {held:,} held-out sentences, which it translates word by word without help."
+    labels = names(data.learned)
+    if result is None:
+        spent = ", ".join(
+            f"{label} {_steps(data.learned, model)}" for model, label in labels.items()
+        )
+        return (
+            f"Trained on this machine: {task}. Training, {data.setting.planned} planned for each: {spent}. "
+            f"{scored}"
+        )
+    seeds = len({one.seed for one in data.learned})
+    ends = sorted({one.points[-1].step for one in data.learned})
+    steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
+    spent = ", ".join(
+        f"{labels[model]} {duration(seconds)}" for model, seconds in result.seconds.items()
+    )
+    over = (
+        f"Lines are means of {seeds} seeds, bands and ± their standard deviation."
+        if seeds > 1
+        else ""
+    )
+    return (
+        f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over} Processor time of a run, with "
+        f"measuring: {spent}; {result.machine}."
+    )
+
+
+def _steps(learned: Sequence[TrainedModel], model: Model) -> str:
+    last = [one.points[-1] for one in learned if one.model == model and one.points]
+    return f"{_count(last[0].step)} in {duration(last[0].seconds)}" if last else "not yet measured"
+
+
+def _count(steps: int) -> str:
+    return f"{steps:,} step{'' if steps == 1 else 's'}"
+
+
+def ended(part: PairedRun) -> str:
+    """How a run ended; of one that finished, its steps and its seconds without measuring."""
+    name = part.learned.model.name().capitalize()
+    if part.status.state != "finished":
+        return f"{name}: {part.status.message}"
+    return f"{name}: Finished after {_count(part.step)} in {duration(part.seconds)} of training."
+
+
+def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
+    """How far a run is, 0 to 1, and a line of text."""
+    if controls.seconds == FEW_STEPS:
+        return min(
+            1.0, part.step / FEW
+        ), f"{part.learned.model.name().capitalize()}: step {part.step} of {FEW}"
+    spent = min(part.seconds, controls.seconds)  # the last step may end later
+    reached = (
+        f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s"
+        if part.step
+        else (f"starts; its result comes {_first_result(controls)}")
+    )
+    return min(
+        1.0, part.seconds / controls.seconds
+    ), f"{part.learned.model.name().capitalize()}: {reached}"
+
+
+def equations(
+    setting: Controls, sentence: Sentence, weights: np.ndarray, row: int
+) -> tuple[str, str]:
+    """The context of an output without attention and with it, its largest weights written out."""
+    last, outputs = len(sentence.source) - 1, len(sentence.target)
+    without = (
+        rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
+        rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
+    )
+    top = np.argsort(-weights[row])[:MOST_TERMS]
+    terms = [
+        rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{_safe(sentence.source[key])}}}}}"
+        for key in sorted(top)
+    ]
+    if (rest := 1 - float(weights[row, top].sum())) >= 0.005:
+        terms.append(rf"{latex(rest)}\,(\text{{rest}})")
+    word = _safe((*sentence.target, "end")[row])
+    context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
+    summed = r" \\ &\quad + ".join(terms)  # one a line: the column is narrow
+    return without, rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
+
+
+def _safe(word: str) -> str:
+    return "".join(sign for sign in word if sign.isalnum() or sign == ";")
+
+
+def default_row(sentence: Sentence) -> int:
+    """The first word of the last number: the farthest from where the sentence began."""
+    ends = [i for i, word in enumerate(sentence.target) if word == ";"]
+    return ends[-1] + 1 if ends else 0
+
+
+def reading(sentence: Sentence, weights: np.ndarray, row: int) -> str:
+    """How to read the map, on its picked row."""
+    most = int(weights[row].argmax())
+    word = (*sentence.target, "<eos>")[row]
+    return (
+        f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
+        f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
+        f"**{plain(sentence.source[most])}**."
+    )
+
+
+def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
+    """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
+    cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
+    rows = [
+        ("source", html.escape(" ".join(sentence.source)), ""),
+        ("target", html.escape(" ".join(sentence.target)), ""),
+    ]
+    for model, output in sentence.outputs.items():
+        wrong = sum(wrong_tokens(sentence.target, output)) + missing(sentence.target, output)
+        prediction = Prediction(sentence.source, sentence.target, output)
+        rows.append((labels[model], marked(prediction, " ", pick), f"{wrong}"))
+    head = "".join(
+        f'<th scope="col" style="{cell};opacity:.75">{text}</th>'
+        for text in ("", "sentence", "wrong or missing")
+    )
+    body = "".join(
+        f'<tr><th scope="row" style="{cell};white-space:nowrap">{name}</th><td style="{cell}">{text}</td>'
+        f'<td style="{cell};text-align:right">{count}</td></tr>'
+        for name, text, count in rows
+    )
+    return (
+        f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[list[str]]:
+    """A row a model: BLEU / exact match in percent for each range of lengths."""
+    rows = []
+    for model, label in names(learned).items():
+        bleu, exact = (by_length(learned, model, metric) for metric in METRICS)
+        rows.append(
+            [
+                label,
+                *(
+                    f"{stats_text(bleu[length])} / {stats_text(exact[length])}"
+                    if length in exact
+                    else "–"
+                    for length in lengths
+                ),
+            ]
+        )
+    return rows
+
+
+# The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers.
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEIGHT, TOP = 200, 104.0  # pixels of the plot, and the top of its axis in percent
+SHAPES = ("circle", "square", "triangle-up", "diamond")
+
+OPTIONS = ("The model with one vector", "The model with attention", "Both lose the same")
+EQUAL = 5.0  # percentage points; losses closer than this are the same
+
+CELL = "why:cell"  # the pinned cell, in the link
+
+
+def page() -> None:
+    """Draw the question and the result by length, then the next two runs; polled while they train."""
+    title(
+        "Why attention",
+        "A sentence is squeezed into one vector, or stays readable through attention.",
+    )
+    paragraph(COMPARED)
+    pair, trouble = linked_pair()
+    live, saved = (
+        pair is not None and not all(run.status().ended for run in pair),
+        saved_measurement(),
+    )
+    shown = (
+        predict("why", question(saved.learned)) or pair is not None
+    )  # the charts tell the answer
+    with picture("why"):
+        poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
+    try_this("why", moves(saved.learned))
+    values = controls(pair if live else None)
+    limits_line()
+    for message in filter(None, (trouble, pop_flash(PAGE))):
+        st.warning(message)
+    measured = saved.setting, saved.learned[0].points[-1].step
+    source = measured if pair is None else (Controls.of(pair[1].config()), None)
+    if not live and (note := shown_text(values, *source)):
+        st.caption(note)
+    if st.session_state.setdefault("why:seen", False):
+        jobs.warm_up()  # not on the first run, which has enough to load
+    st.session_state["why:seen"] = True
+    poll(lambda: load_comparison(pair), partial(_board, shown), live, "why:figures")
+    details("Papers, equations and the code of the model", _sources, "why:sources")
+    next_page("why")
+
+
+def _results(shown: bool, data: Comparison) -> None:
+    """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
+    waiting = until_measured(data) if _waits(data) else ""
+    data = load_comparison(None) if waiting else data
+    lengths = _lengths(data)
+    left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
+    simple = [
+        line for line in _lines(data.learned, "exact") if line.name in simple_names(data.learned)
+    ]
+    if not shown:
+        simple = [replace(line, points=line.points[:1]) for line in simple]
+    _length_chart(left, "exact", lengths, simple)
+    with right:
+        if sentence := fact_text(data) if shown else before_prediction(data):
+            fact(sentence)
+        caption(measures(data.learned))
+        if waiting:
+            caption(waiting)
+
+
+def _waits(data: Comparison) -> bool:
+    """Whether the runs have no result yet, so that the saved one stays."""
+    return data.live and not data.measured
+
+
+def _length_chart(
+    place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]
+) -> None:
+    name = NAMES[metric]
+    draw_chart(
+        place,
+        length_axes(f"{name}, by the length of the source", name, lengths, theme()),
+        rows(lines),
+        theme=None,
+        key=f"why:{metric}",
+        width="stretch",
+        alt=f"{name} against words in the source, one line a model",
+    )
+
+
+def _lengths(data: Comparison) -> list[str]:
+    """The ranges of lengths, shortest first."""
+    return sorted(
+        {b.lengths for one in data.learned for b in one.buckets},
+        key=lambda name: int(name.split("–")[0]),
+    )
+
+
+def _board(shown: bool, data: Comparison) -> None:
+    """The progress of the two runs, if there are any, and the figures."""
+    if data.parts:
+        for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
+            with column:
+                name = part.learned.model.name().capitalize()
+                show_progress(
+                    part.run,
+                    part.status,
+                    ending=ended(part),
+                    progress=partial(progress, part, data.setting),
+                    name=f"{name}: waits",
+                )
+                st.page_link(
+                    PAGES / "train.py",
+                    label="Open this run in Train",
+                    icon=":material/play_circle:",
+                    query_params={"run": part.run.id},
+                )
+        if not data.live and st.button("Back to the saved measurement", key="why:kept"):
+            forget_pair()
+            st.rerun()  # the whole page: this stands in a fragment
+        if explanation := too_few_steps(data, saved_measurement().learned):
+            st.info(explanation, icon=":material/lightbulb:")
+    _figures(shown, load_comparison(None) if _waits(data) else data)
+
+
+def _figures(shown: bool, data: Comparison) -> None:
+    """The alignment, beside it the curves over training once they are `shown`; one click further all numbers."""
+    add_script(partial(script, data))
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        weights, row = _alignment(data)
+    with right:
+        if weights is not None and data.sentence is not None:
+            paragraph(reading(data.sentence, weights, row))
+        if shown:
+            _learning(data)
+        if weights is not None:
+            details(
+                "What an output word reads, as an equation",
+                partial(_equations, data, weights, row),
+                "why:equation",
+            )
+    if data.parts:
+        caption(conditions(data, None))
+    details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
+
+
+def _equations(data: Comparison, weights: np.ndarray, row: int) -> None:
+    """What an output word reads without attention and with it."""
+    assert data.sentence is not None
+    for equation in equations(data.setting, data.sentence, weights, row):
+        st.latex(equation)
+    caption(EQUATIONS)
+
+
+def _numbers(data: Comparison) -> None:
+    """A sentence as each model translates it, BLEU by the length of the source, and both measures as a table."""
+    ink, lengths = Ink.of(theme()), _lengths(data)
+    if data.sentence is not None:
+        st.html(sentence_table(data.sentence, names(data.learned), ink.pick, ink.hairline))
+        caption(SENTENCE)
+    _length_chart(st.container(), "bleu", lengths, _lines(data.learned, "bleu"))
+    caption(BLEU)
+    table(
+        ["words: BLEU / exact match, %", *lengths],
+        numbers(data.learned, lengths),
+        caption="Quality by the length of the source",
+    )
+    if not data.parts:
+        caption(conditions(data, saved_measurement()))
+
+
+def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
+    """A metric of every model, by the length of the source or, with a `clock`, over training."""
+    return [
+        Line(
+            name,
+            index,
+            over_time(learned, model, metric, clock)
+            if clock
+            else list(by_length(learned, model, metric).items()),
+        )
+        for index, (model, name) in enumerate(names(learned).items())
+    ]
+
+
+def _learning(data: Comparison) -> None:
+    """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
+    clock = "seconds" if data.parts else "step"
+    reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
+    figure = time_axes(
+        "BLEU during training",
+        "BLEU",
+        clock,
+        max(reached, data.setting.seconds if data.live else 0),
+        theme(),
+    )
+    draw_chart(
+        st,
+        figure,
+        rows(_lines(data.learned, "bleu", clock)),
+        theme=None,
+        key="why:learning",
+        width="stretch",
+        alt=f"BLEU against {clock}, one line a model",
+    )
+    caption(BLEU)
+
+
+def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
+    """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
+    sentence = data.sentence
+    if sentence is None or not sentence.frames:
+        placeholder("These runs ended before their first measurement.", 380)
+        return None, 0
+    row = default_row(sentence)
+    steps = dict(sentence.frames)
+    last, weights = sentence.frames[-1]
+    most = int(weights[row].argmax())
+    trace = AttentionTrace(
+        (AttentionMap("cross", 0, weights[None], (*sentence.target, "<eos>"), sentence.source),),
+        data.name,
+    )
+    state = attention_view(
+        trace,
+        key=f"why:map:{data.name}",
+        layout="frames",
+        frames=list(sentence.frames),
+        query=row,
+        live=data.live,
+        height=420,
+        pin=read_linked("why", CELL, weights.shape),
+        fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
+        title=f"A held-out sentence of {len(sentence.source)} words",
+        reads="output (row) attends to → input (column)",
+    )
+    pin = write_linked("why", CELL, state.pin)
+    return steps[state.frame if state.frame in steps else last], row if pin is None else pin[0]
+
+
+def _sources() -> None:
+    """Draw the papers, and the model that just ran."""
+    st.markdown(
+        "Without attention: [Sutskever et al. 2014](https://arxiv.org/abs/1409.3215). The first "
+        "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
+        "[Luong et al. 2015](https://arxiv.org/abs/1508.04025), equation 5."
+    )
+    entries_panel([entry("score", score) for score in SCORES])
+    source_panel(RecurrentSeq2Seq)
+
+
+# What a reader predicts and tries on Why attention.
+
+
+def question(learned: Sequence[TrainedModel]) -> Question:
+    """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
+    ends = {model: list(by_length(learned, model, "exact").items()) for model in Controls().pair}
+    without, attention = ends.values()
+    losses = [points[0][1].mean - points[-1][1].mean for points in ends.values()]
+    gap = losses[0] - losses[1]
+    answer = 2 if abs(gap) < EQUAL else 0 if gap > 0 else 1
+    (short, _), (long, _) = attention[0], attention[-1]
+    counts = "; ".join(
+        f"{name} translates {percent(points[0][1].mean / 100)} of sentences of {short} words without a "
+        f"mistake and {percent(points[-1][1].mean / 100)} of those of {long} words"
+        for name, points in (("one vector", without), ("attention", attention))
+    )
+    reason = (
+        f"Measured: {counts}. A vector has the same size for every sentence, while attention has one vector for "
+        "each word."
+    )
+    return Question(
+        "Sentences grow from 10 to 60 words. Which model loses more exact translations?",
+        OPTIONS,
+        answer,
+        (reason,) * len(OPTIONS),
+    )
+
+
+def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
+    """Runs to try; `learned` are the models of the saved measurement, with which a run is compared."""
+    return (
+        Move(
+            "A smaller vector",
+            {"why:d_model": 32, "why:longest": 60, "why:seconds": 45},
+            "**Run it** trains with a vector of 32 numbers. Compare the two lines at short sentences: how long may a "
+            "sentence be before the vector fails?",
+        ),
+        Move(
+            "Short sentences",
+            {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
+            _short_sentences(learned),
+        ),
+        Move(
+            "Too little training",
+            {"why:d_model": 128, "why:longest": 60, "why:seconds": FEW_STEPS},
+            f"**Run it** trains each model for {FEW} steps: attention must first learn which words belong together, "
+            "so its lead is small or does not show yet. Then press **Back to the saved measurement**, whose models "
+            "were trained longer, and compare.",
+        ),
+    )
+
+
+def _short_sentences(learned: Sequence[TrainedModel]) -> str:
+    """The lead of attention at the shortest and the longest sentences, and how far both are half-way; all as saved."""
+    pair = Controls().pair
+    without, attention = (list(by_length(learned, model, "exact").items()) for model in pair)
+    ends = (
+        f"{percent(attention[at][1].mean / 100)} against {percent(without[at][1].mean / 100)} of sentences of "
+        f"{attention[at][0]} words"
+        for at in (0, -1)
+    )
+    slow, fast = (over_time(learned, model, "bleu", "step") for model in pair)
+    step, half = slow[len(slow) // 2]
+    return (
+        f"In the saved measurement attention translates {' and '.join(ends)} without a mistake. **Run it** trains "
+        "on sentences of at most 20 words: compare the two lines there. After few steps the lead can be larger, "
+        f"because the model with one vector learns more slowly: at step {step:,.0f} of the saved measurement "
+        f"its BLEU is {score(half.mean)}, with attention {score(dict(fast)[step].mean)}."
+    )
+
+
+# Quality against the source's length and against training time, as Vega-Lite whose rows alone change.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model: its name, its index in the series, and its (x, percent) points."""
+
+    name: str
+    index: int
+    points: Sequence[tuple[Any, SeedStats]]
+
+
+def length_axes(title: str, unit: str, lengths: Sequence[str], theme: Theme) -> Spec:
+    """Percent against ranges of the source's length in words."""
+    x = {
+        "field": "name",
+        "type": "nominal",
+        "title": "words in the source",
+        "scale": {"domain": list(lengths)},
+        "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
+    }
+    return _figure(title, x, {"field": "name", "title": "words"}, unit, theme)
+
+
+def time_axes(title: str, unit: str, clock: str, last: float, theme: Theme) -> Spec:
+    """Percent against training: `clock` is "seconds" or "step"."""
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": "seconds of training" if clock == "seconds" else "step",
+        "scale": {"domain": [0, max(1.0, last)], "nice": False},
+        "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
+    }
+    return _figure(title, x, {"field": "x", "title": clock, "format": ",.0f"}, unit, theme)
+
+
+def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
+    indices = [str(index) for index in range(len(SHAPES))]
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": [0, TOP], "nice": False},
+        "axis": {"values": [0, 25, 50, 75, 100]},
+    }
+    shape = series_encoding("place", indices, SHAPES)
+    both = {
+        "x": x,
+        "y": y,
+        "color": series_encoding("place", indices, CATEGORIES[theme][: len(SHAPES)]),
+    }
+    tips = [
+        {"field": "model", "title": " "},
+        x_tip,
+        {"field": "y", "title": unit, "format": ".0f"},
+        {"field": "spread", "title": "± std between seeds", "format": ".0f"},
+    ]
+    label = {"align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
+    layers = [
+        filtered_layer(
+            "point",
+            "errorband",
+            {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+            opacity=0.16,
+            interpolate="linear",
+        ),
+        filtered_layer("point", "line", both, strokeWidth=2),
+        filtered_layer("point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1),
+        filtered_layer("point", "point", {**both, "tooltip": tips}, opacity=0, size=200),
+        filtered_layer(
+            "label", "text", {**both, "x": {"value": "width"}, "text": {"field": "model"}}, **label
+        ),
+    ]
+    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
+
+
+def rows(lines: Sequence[Line]) -> pa.Table:
+    """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
+    import pyarrow as pa
+
+    lines = [line for line in lines if line.points]
+    cells = [
+        (
+            "point",
+            line.name,
+            str(line.index),
+            *_x_cells(x),
+            stats.mean,
+            max(0.0, stats.mean - std),
+            min(100.0, stats.mean + std),
+            std,
+        )
+        for line in lines
+        for x, stats in line.points
+        for std in [stats.std or 0.0]
+    ]
+    heights = separate([line.points[-1][1].mean / TOP for line in lines])
+    cells += [
+        (
+            "label",
+            line.name,
+            str(line.index),
+            *_x_cells(line.points[-1][0]),
+            height * TOP,
+            0.0,
+            0.0,
+            0.0,
+        )
+        for line, height in zip(lines, heights, strict=True)
+    ]
+    names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
+    columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
+    return pa.table(dict(zip(names, columns, strict=True)))
+
+
+def _x_cells(x: Any) -> tuple[float, str]:
+    return (0.0, x) if isinstance(x, str) else (float(x), "")
+
+
+if __name__ == "__main__":
+    page()

@@ -21,7 +21,7 @@ from core.runs.runs import Run, create_run
 from core.training import Record
 from dashboard.runtime import jobs
 from dashboard.runtime.jobs import node_text
-from dashboard.views.runs.text import cluster as cluster_text
+from pages.runs import cluster_text
 from tests.training.small import small_run
 
 # What goes to a node and comes back, without a cluster: two folders on one disk.

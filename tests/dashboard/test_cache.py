@@ -8,8 +8,10 @@ from core.models import cards as sizes
 from core.models.cards import card
 from core.models.decoding import write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
-from dashboard.views.cache import compute, measurement, page, paging
+from core.studies import cache
+from dashboard.views.cache import compute, measurement
 from dashboard.views.cache.decoding import MOST, PROMPT, measure
+from pages import cache as page
 from tests.cases import each
 
 LENGTHS = (1, 4095, 4096, 4097, 131072)
@@ -163,7 +165,7 @@ def test_a_step_by_hand():
 
 
 def test_pages_are_taken_in_turn_and_hold_every_token():
-    ours = paging.paging((20, 5, 33), 16)
+    ours = cache.paging((20, 5, 33), 16)
     assert [(page.sequence, page.filled) for page in ours.pages] == [
         (0, 16),
         (1, 5),
@@ -179,8 +181,8 @@ def test_pages_are_taken_in_turn_and_hold_every_token():
 @each("text", ["", "0", "3, x", "1, 257", "1,2,3,4,5,6,7,8,9", "−3", "²"])
 def test_lengths_that_cannot_be_read_are_refused(text):
     with pytest.raises(ValueError, match=r"type"):
-        paging.parse_lengths(text)
+        cache.parse_lengths(text)
 
 
 def test_lengths_are_read():
-    assert paging.parse_lengths(" 3, 40 ,5,") == (3, 40, 5)
+    assert cache.parse_lengths(" 3, 40 ,5,") == (3, 40, 5)

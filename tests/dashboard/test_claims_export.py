@@ -17,8 +17,8 @@ from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.shipped import ship
 from core.entries import Param
-from dashboard.views.claims import export
-from dashboard.views.claims.compute import ClaimResult
+from core.studies.claims import ClaimResult
+from pages import claims
 from tests.claims.made_up import results
 from tests.claims.test_scaling import world
 
@@ -35,7 +35,7 @@ def test_every_file_of_a_claim_opens():
         {"device": "abacus"},
         shipped.command(CLAIM, settings),
     )
-    files = zipfile.ZipFile(io.BytesIO(export.archive(result, measured)))
+    files = zipfile.ZipFile(io.BytesIO(claims.archive(result, measured)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
     assert len([name for name in folder if name.endswith((".svg", ".pdf"))]) == 2 * len(
         CLAIM.figures

@@ -5,8 +5,8 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from dashboard.views.claims import cards, charts
-from dashboard.views.claims.compute import ClaimResult
+from core.studies.claims import ClaimResult
+from pages import claims
 from tests.claims.made_up import World, results
 from tests.claims.test_run import TINY
 
@@ -18,18 +18,18 @@ def measured(seeds: int) -> ClaimResult:
 
 
 def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
-    html = cards.card(TINY, measured(5), "light")
+    html = claims.card(TINY, measured(5), "light")
     (source,) = re.findall(r'base64,([^"]+)"', html)
     marks = list(ElementTree.fromstring(base64.b64decode(source)))
     places = [float(mark.get("d").removeprefix("M").split()[0]) for mark in marks]
     assert len(marks) == 10 and max(places[:5]) < min(places[5:]), "b is more than a in each seed"
     assert "✓ holds" in html and "of 1 parts" not in html and "●" in html
-    assert "✓" not in cards.card(TINY, measured(5), "light", hidden=True)
-    assert "Not measured yet" in cards.card(TINY, None, "dark")
+    assert "✓" not in claims.card(TINY, measured(5), "light", hidden=True)
+    assert "Not measured yet" in claims.card(TINY, None, "dark")
 
 
 def test_two_results_stand_in_one_figure_in_the_colours_of_their_conditions():
-    spec = charts.results_figure(
+    spec = claims.results_figure(
         TINY.figures[0], {"yours": measured(3), "the lab's": measured(5)}, "light"
     )
     points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
@@ -42,7 +42,7 @@ def test_two_results_stand_in_one_figure_in_the_colours_of_their_conditions():
 
 def test_an_interval_that_reaches_below_zero_is_cut_on_a_logarithmic_axis():
     figure = replace(TINY.figures[0], log="y")
-    spec = charts.results_figure(
+    spec = claims.results_figure(
         figure,
         {"yours": ClaimResult(TINY, TINY.settle({"seeds": 2}), results(WORLD, 0.2, 2))},
         "light",

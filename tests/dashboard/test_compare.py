@@ -19,7 +19,7 @@ from core.attention.cost import (
 from core.pretrained import read
 from dashboard.draw.formats import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.views.compare import controls, page, text
+from dashboard.views.compare import controls
 from dashboard.views.compare.compute import (
     MapResult,
     Tokens,
@@ -28,7 +28,6 @@ from dashboard.views.compare.compute import (
     shared_weights,
     tokens_of,
 )
-from dashboard.views.compare.control_row import addable, mechanism_of
 from dashboard.views.compare.controls import (
     SEEDED,
     Controls,
@@ -36,9 +35,10 @@ from dashboard.views.compare.controls import (
     from_query,
     to_query,
 )
-from dashboard.views.compare.page import Measurements, measure_costs
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
+from pages import compare
+from pages.compare import Measurements, addable, measure_costs, mechanism_of
 from tests.attention import drawing
 from tests.cases import each
 
@@ -49,7 +49,7 @@ SETUP = Controls((DOT, ALIBI), source=SEEDED, text="one two three four five")
 def test_what_stands_at_first_sight_needs_no_words_in_the_link():
     assert to_query(default_controls()) == {}
     assert from_query({}) == (default_controls(), [])
-    named = [text.name_of(config) for config in default_controls().mechanisms]
+    named = [compare.name_of(config) for config in default_controls().mechanisms]
     assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
 
 
@@ -147,7 +147,7 @@ def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
         result = compute_map(setup, config)
         assert result.error or np.isfinite(result.weights).all()
         assert result.error or result.weights.shape == (len(tokens_of(setup).names),) * 2
-        assert text.name_of(config) and text.heading_note(config)
+        assert compare.name_of(config) and compare.heading_note(config)
     assert not compute_map(SETUP, item.config()).error, "the seeded layer draws every preset"
 
 
@@ -160,9 +160,9 @@ def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
             continue
         result = compute_map(SETUP, config)
         assert result.error.endswith(".") or result.weights.shape == (5, 5), item.key
-        assert text.heading_note(config) and "{" not in text.heading_note(config)
+        assert compare.heading_note(config) and "{" not in compare.heading_note(config)
         name = item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product"
-        assert item.parts or text.name_of(config) == name
+        assert item.parts or compare.name_of(config) == name
 
 
 def test_equal_names_are_equal_weights():
@@ -170,7 +170,7 @@ def test_equal_names_are_equal_weights():
     shared, own = shared_weights(SETUP, [DOT, config])
     assert "projection.query.weight" in shared
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
-    sentence = text.shared_weights_text(shared, own, ["Dot", "Gated"], True)
+    sentence = compare.shared_weights_text(shared, own, ["Dot", "Gated"], True)
     assert (
         plain("projection.query") in sentence
         and "Only one mechanism has these parameters: Gated: " in sentence
@@ -198,16 +198,16 @@ def test_the_cell_worth_reading_is_no_neighbour_and_no_special_token():
 def test_the_fact_is_what_is_measured():
     setup = default_controls()
     results = [compute_map(setup, config) for config in setup.mechanisms]
-    names = text.names_of(setup.mechanisms)
+    names = compare.names_of(setup.mechanisms)
     tokens = tokens_of(setup)
     cell = default_cell(results[0].weights, tokens.special)
-    sentence = text.fact(setup, names, results, tokens, cell)
+    sentence = compare.fact_text(setup, names, results, tokens, cell)
     assert sentence == (
         "ALiBi puts **0.52** of its weight within two tokens, the dot product **0.33**; uniform "
         "weights would put 0.29 there. :primary[**it**] still gives animal its largest weight: 0.41 "
         "instead of 0.68."
     )
-    hidden = text.fact(replace(setup, minus=(2, 0)), names, results, tokens, cell)
+    hidden = compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     assert (
         "cannot attend to animal under the local window; under the other, it gives animal 0.68."
         in hidden
@@ -217,21 +217,23 @@ def test_the_fact_is_what_is_measured():
 def test_mechanisms_that_weigh_alike_are_said_to():
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
     results = [compute_map(setup, config) for config in setup.mechanisms]
-    sentence = text.fact(setup, ["Dot product", "Gated output"], results, tokens_of(setup), (0, 2))
+    sentence = compare.fact_text(
+        setup, ["Dot product", "Gated output"], results, tokens_of(setup), (0, 2)
+    )
     assert sentence.startswith("Gated output and the dot product give the same weights")
     assert sentence.endswith("in both.")
 
 
 def test_two_of_a_kind_are_told_apart_by_name():
     configs = [DOT, ALIBI, DOT, DOT]
-    assert text.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
+    assert compare.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
 
 
 def test_names_say_what_is_special():
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=1)))
-    assert text.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
+    assert compare.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
     both = AttentionConfig(16, 2, score=Choice("dot"), position=Choice("alibi"))
-    assert text.name_of(both) == "Dot product + ALiBi"
+    assert compare.name_of(both) == "Dot product + ALiBi"
 
 
 def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
@@ -241,13 +243,13 @@ def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
         except ConfigError as error:
             assert str(error).endswith(".")
         else:
-            assert text.name_of(config)
+            assert compare.name_of(config)
 
 
 def test_a_caption_names_what_is_implied_and_what_is_signed():
     tokens = Tokens(("a", "b"), (False, False))
     results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
-    caption = text.caption(SETUP, tokens, results, ["Linear", "Diff"])
+    caption = compare.caption_text(SETUP, tokens, results, ["Linear", "Diff"])
     assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
     assert "seed 126" in caption
 
@@ -267,14 +269,14 @@ def test_a_mechanism_is_credited_to_the_paper_of_its_entry_alone(axis, key):
     """A rule that a person types, draws or joins is nobody's paper."""
     item = entry(axis, key)
     try:
-        note = text.heading_note(AttentionConfig(24, 3, **{axis: drawing.plain(axis, key)}))
+        note = compare.heading_note(AttentionConfig(24, 3, **{axis: drawing.plain(axis, key)}))
     except ConfigError:
         return
     own = not item.paper
     assert own == (key in ("formula", "drawn", "and", "or", "not"))
     if own:
         assert str(item.year) not in note and not any(
-            other.paper and text.citation(other) in note for other in AXES[axis]
+            other.paper and compare.citation(other) in note for other in AXES[axis]
         )
 
 
@@ -325,9 +327,9 @@ def test_nothing_is_measured_beside_another_measurement():
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
     result = MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
-    line = page.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
+    line = compare.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert page.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
+    assert compare.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():
@@ -335,15 +337,17 @@ def test_the_equation_of_a_cell_has_its_own_numbers():
     dot, alibi, window, linear = (compute_map(setup, config) for config in setup.mechanisms)
     tokens = tokens_of(setup)
     i, j = cell = default_cell(dot.weights, tokens.special)
-    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in text.equation(dot, "it", "animal", cell)
+    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in compare.equation(
+        dot, "it", "animal", cell
+    )
     apart = dot.scores[i, j] - alibi.scores[i, j]
     assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), (
         "the second of twelve slopes is a quarter"
     )
     assert (
         f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41"
-        in (text.equation(alibi, "it", "animal", cell))
+        in (compare.equation(alibi, "it", "animal", cell))
     )
-    assert text.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
-    assert text.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
-    assert text.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")
+    assert compare.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
+    assert compare.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
+    assert compare.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")

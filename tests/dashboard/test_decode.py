@@ -12,8 +12,8 @@ from dashboard.draw import drawings
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import Ink
-from dashboard.views.decode import text
 from dashboard.views.decode.compute import Score
+from pages import decode
 from tests.cases import each
 
 NAMES = [f"w{i}" for i in range(11)]
@@ -77,11 +77,11 @@ def test_equations_have_the_paths_own_numbers():
     path = tree.path(tree.hypotheses[0].leaf)
     total = tree.candidates[path[-1]].total
     beam_search = SearchSettings("beam", length_penalty=0.7)
-    assert number(total / ((5 + len(path)) / 6) ** 0.7) in text.equation(beam_search, tree, path)
+    assert number(total / ((5 + len(path)) / 6) ** 0.7) in decode.equation(beam_search, tree, path)
     own = number(math.exp(tree.candidates[path[-1]].logp))
-    assert f"p = {own}" in text.equation(SearchSettings("greedy"), tree, path)
+    assert f"p = {own}" in decode.equation(SearchSettings("greedy"), tree, path)
     tree.candidates[path[-1]].chance = 0.4321
-    equation = text.equation(SearchSettings("sampling", temperature=0.5, top_k=7), tree, path)
+    equation = decode.equation(SearchSettings("sampling", temperature=0.5, top_k=7), tree, path)
     assert equation.endswith(r"\to 0.43") and "top-k 7" in equation and "T = 0.5" in equation
 
 
@@ -98,7 +98,7 @@ def test_equations_have_the_paths_own_numbers():
     ],
 )
 def test_likelier_is_not_called_better(exact, logp, says):
-    fact = text.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
+    fact = decode.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
     assert says in fact
     assert ("higher" in fact) == (exact > 0.5) and ("lower" in fact) == (exact < 0.5)
 

@@ -9,11 +9,11 @@ from core.models.decoding import Candidate, Hypothesis, Tree
 from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
-from dashboard.views.generate import text
 from dashboard.views.generate.compute import Search, outputs, run
 from dashboard.views.generate.controls import Controls
-from dashboard.views.generate.page import picked_path, strip
 from dashboard.widgets.model_picker import EMBEDDED
+from pages import generate
+from pages.generate import picked_path, strip
 from tests.cases import each
 from tests.tiny_models import tiny
 
@@ -124,13 +124,13 @@ def test_a_stopped_search_takes_no_step():
 def test_sentences_tell_first_and_other_choices_with_their_numbers():
     names = {0: "zero", 1: "one", 2: "two*"}
     logits = torch.tensor([0.7, 0.2, 0.1]).log()
-    assert text.token_fact(logits, 0, names, 2) == (
+    assert generate.token_fact(logits, 0, names, 2) == (
         "At step 3 the model gives **zero** 0.70; the next most likely, “one”, has 0.20."
     )
-    assert text.token_fact(logits, 2, names, 0) == (
+    assert generate.token_fact(logits, 2, names, 0) == (
         "At step 1 the model gives **two\\*** 0.10, its third choice; its first is “zero”, with 0.70."
     )
-    assert [text.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
+    assert [generate.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
         "second",
         "third",
         "4th",
@@ -148,20 +148,22 @@ def test_a_beam_that_prefers_the_longer_says_so():
     long, short = Hypothesis(1, (1, 2, 3), -3.0, -1.0), Hypothesis(0, (1,), -2.0, -2.0)
     assert (
         "although another output is more likely (log-probability −2.00, here −3.00)"
-        in text.outputs_fact(settings, [long, short], ["a b c", "a"])
+        in generate.outputs_fact(settings, [long, short], ["a b c", "a"])
     )
-    assert "ranks the most likely of its 2" in text.outputs_fact(
+    assert "ranks the most likely of its 2" in generate.outputs_fact(
         settings, [short, long], ["a", "a b c"]
     )
-    assert text.outputs_fact(SearchSettings(), [short], ["a"]) == ""
+    assert generate.outputs_fact(SearchSettings(), [short], ["a"]) == ""
 
 
 def test_equations_hold_the_path_s_numbers():
     tree = grown()
-    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in text.equation(
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in generate.equation(
         SearchSettings("beam", length_penalty=0.5), tree, [0, 2], 0
     )
-    assert "p = 0.37" in text.equation(SearchSettings(), tree, [0, 2], 1)
+    assert "p = 0.37" in generate.equation(SearchSettings(), tree, [0, 2], 1)
     tree.candidates[2].chance = 0.25
-    sampled = text.equation(SearchSettings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
+    sampled = generate.equation(
+        SearchSettings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1
+    )
     assert r"0.37 \to 0.25" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dashboard.draw.glossary import TERMS, explain, explain_markdown
 from dashboard.navigation import STEPS
-from dashboard.views.glossary.page import matching
+from pages.glossary import matching
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "dashboard"
 NUMBER, CHOICE, TEXT, SWITCH = "number", "choice", "text", "switch"

@@ -21,10 +21,11 @@ from dashboard.draw.step_view import (
     top_of,
     window,
 )
-from dashboard.views.one_query import equations, facts, matrices, text
+from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source, measure_scaling, projected, run
-from dashboard.views.one_query.page import entries_of
 from dashboard.widgets.params import D_MODELS
+from pages import one_query
+from pages.one_query import draw_entries_of as entries_of
 from tests.cases import each
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
@@ -46,9 +47,11 @@ def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=1044, real=None,
 
 def shown(config=CONFIG, stage=5, real=None, **more):
     r = reading(config, real=real, **more)
-    whys = text.reasons(r, real)
-    sentence = facts.fact(r, config, stage, whys)
-    return payload(r, text.stage_words(config, r, real, False), stage, r.best, whys, sentence, "")
+    whys = one_query.reasons_text(r, real)
+    sentence = one_query.facts_fact(r, config, stage, whys)
+    return payload(
+        r, one_query.stage_words(config, r, real, False), stage, r.best, whys, sentence, ""
+    )
 
 
 def joined_text(parts):
@@ -192,7 +195,7 @@ def test_the_signed_scale_ends_on_a_plain_number():
 
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
-    sentence = joined_text(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
+    sentence = joined_text(one_query.facts_fact(r, CONFIG, 5, one_query.reasons_text(r, None)))
     assert sentence == (
         "tired gives 0.60 to animal. The full stop has the highest score, 3.67, but comes later, "
         "so the mask removes it."
@@ -204,7 +207,7 @@ def test_the_opening_sentence_says_what_the_numbers_say():
 @each("stage", range(1, 7))
 def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
     r = reading(CONFIG.with_(mask=Choice("padding")), real=0)
-    sentence = joined_text(facts.fact(r, CONFIG, stage, {}))
+    sentence = joined_text(one_query.facts_fact(r, CONFIG, stage, {}))
     assert sentence == "tired may attend to no key: every weight is 0 and its output is 0."
     assert np.array_equal(r.out, np.zeros_like(r.out))
 
@@ -216,21 +219,23 @@ def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, sen
     real = 1 if mask == "padding" else None
     config = CONFIG.with_(mask=BOTH if mask == "both" else Choice(mask))
     r = reading(config, sentence, query=0, real=real)
-    latex = "".join(equations.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
+    latex = "".join(one_query.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
     assert latex.count("{") == latex.count("}")
     assert "−" not in latex  # LaTeX sets its own minus
-    assert joined_text(facts.fact(r, config, stage, text.reasons(r, real))).endswith((".", "…"))
+    assert joined_text(
+        one_query.facts_fact(r, config, stage, one_query.reasons_text(r, real))
+    ).endswith((".", "…"))
 
 
 def test_the_equation_holds_the_live_numbers():
     r = reading()
-    line = "".join(equations.equation(r, CONFIG, 5, 1, "#B8430F"))
+    line = "".join(one_query.equation(r, CONFIG, 5, 1, "#B8430F"))
     assert rf"\mathbf{{{number(r.weights[4, 1])}}}" in line
     assert r"\text{tired},\,\text{animal}" in line
     total = sum(math.exp(r.scores[4, m]) for m in range(5))
     assert number(total) in line
     assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(
-        equations.equation(r, CONFIG, 3, 1, "#B8430F")
+        one_query.equation(r, CONFIG, 3, 1, "#B8430F")
     )
 
 
@@ -241,7 +246,7 @@ def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
     config = AttentionConfig(d_model, heads if d_model % heads == 0 else 1, position="alibi")
     r = reading(config)
     line = (
-        "".join(equations.equation(r, config, 2, 1, "#B8430F")[1:])
+        "".join(one_query.equation(r, config, 2, 1, "#B8430F")[1:])
         .replace("(", "")
         .replace(")", "")
     )
@@ -254,9 +259,9 @@ def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():
-    assert text.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
+    assert one_query.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
     plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
-    assert text.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
+    assert one_query.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
 
 
 def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts():
@@ -292,8 +297,8 @@ def test_root_d_keeps_variance_and_entropy_where_they_are():
     assert last.variance == pytest.approx(512, rel=0.1)
     assert last.scaled_variance == pytest.approx(1, rel=0.1)
     assert last.entropy < 0.2 * last.scaled_entropy
-    assert str(round(last.variance)) in facts.scaling_fact(points)
+    assert str(round(last.variance)) in one_query.scaling_fact(points)
     assert (
         last.largest > 0.9 > 0.2 > last.scaled_largest
-        and f"{last.largest:.2f}" in facts.largest_fact(points)
+        and f"{last.largest:.2f}" in one_query.largest_fact(points)
     )

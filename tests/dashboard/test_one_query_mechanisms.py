@@ -7,7 +7,7 @@ import numpy as np
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.masks import COMPOSITIONS
 from dashboard.draw.formats import latex, number
-from dashboard.views.one_query import equations, facts, text
+from pages import one_query
 from tests.cases import each
 from tests.dashboard.test_one_query import CONFIG, joined_text, reading, shown
 
@@ -29,13 +29,15 @@ def test_every_entry_has_words_numbers_and_equations_in_every_stage():
         real = 4 if config.mask.key == "padding" else None
         for half in range(config.score_heads // config.num_heads):
             r = reading(config, head=1, real=real, half=half)
-            whys, name = text.reasons(r, real), repr(config)
-            assert len(text.stage_words(config, r, real, False)) == 6, name
+            whys, name = one_query.reasons_text(r, real), repr(config)
+            assert len(one_query.stage_words(config, r, real, False)) == 6, name
             for stage in range(1, 7):
-                latex = "".join(equations.equation(r, config, stage, r.best, "#B8430F"))
+                latex = "".join(one_query.equation(r, config, stage, r.best, "#B8430F"))
                 assert latex.count("{") == latex.count("}"), name
                 assert "NaN" not in latex, name
-                assert joined_text(facts.fact(r, config, stage, whys, 1)).endswith((".", "…")), name
+                assert joined_text(one_query.facts_fact(r, config, stage, whys, 1)).endswith(
+                    (".", "…")
+                ), name
             shown(config, real=real, head=1)
 
 
@@ -52,7 +54,7 @@ def test_a_rule_that_adjusts_is_shown_from_before_to_after():
     r = reading(config)
     assert r.adjusted
     np.testing.assert_allclose(2 * r.before - 1, r.scores, atol=1e-5)
-    symbols, live = equations.equation(r, config, 3, 1, "#B8430F")
+    symbols, live = one_query.equation(r, config, 3, 1, "#B8430F")
     assert "s_{ij}" in symbols
     assert rf"\frac{{{latex(r.raw[4, 1])}}}{{\sqrt{{4}}}} \;\to\;" in live
     assert latex(r.scores[4, 1]) in live
@@ -81,10 +83,10 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     np.testing.assert_allclose(
         r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5
     )  # σ = D/2 = 1
-    live = "".join(equations.equation(r, config, 5, 3, "#B8430F"))
+    live = "".join(one_query.equation(r, config, 5, 3, "#B8430F"))
     assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
     assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in joined_text(
-        facts.fact(r, config, 5, text.reasons(r, None))
+        one_query.facts_fact(r, config, 5, one_query.reasons_text(r, None))
     )
 
 
@@ -92,16 +94,18 @@ def test_what_shaw_adds_to_the_values_is_in_the_output():
     config = AttentionConfig(16, 4, position=Choice("shaw"))
     r = reading(config)
     np.testing.assert_allclose(r.weights @ r.v + r.position_values, r.out, atol=1e-5)
-    assert r"+ p_i" in equations.equation(r, config, 6, 1, "#B8430F")[0]
+    assert r"+ p_i" in one_query.equation(r, config, 6, 1, "#B8430F")[0]
 
 
 def test_a_row_that_does_not_sum_to_one_says_what_it_sums_to():
     config = CONFIG.with_(normalizer=Choice("sink"))
     r = reading(config)
     assert r.sum < 0.99
-    assert f"Its row sums to {number(r.sum)}." in joined_text(facts.fact(r, config, 5, {}))
+    assert f"Its row sums to {number(r.sum)}." in joined_text(
+        one_query.facts_fact(r, config, 5, {})
+    )
     assert rf"\sum_m w_{{im}} = {number(r.sum)}" in "".join(
-        equations.equation(r, config, 5, 1, "#B8430F")
+        one_query.equation(r, config, 5, 1, "#B8430F")
     )
 
 
@@ -109,11 +113,11 @@ def test_heads_that_share_keys_are_named():
     config = AttentionConfig(16, 4, Choice.of("grouped_query", kv_heads=2))
     np.testing.assert_array_equal(reading(config, head=2).k, reading(config, head=3).k)
     assert not np.allclose(reading(config, head=1).k, reading(config, head=2).k)
-    assert facts.sharing(config, 3) == " Head 3 shares key and value head 1 of 2 with head 2."
-    assert facts.sharing(config.with_(projection=Choice("multi_query")), 0).endswith(
+    assert one_query.sharing(config, 3) == " Head 3 shares key and value head 1 of 2 with head 2."
+    assert one_query.sharing(config.with_(projection=Choice("multi_query")), 0).endswith(
         "0 of 1 with heads 1, 2 and 3."
     )
-    assert facts.sharing(CONFIG, 0) == ""
+    assert one_query.sharing(CONFIG, 0) == ""
 
 
 @each(
@@ -126,4 +130,4 @@ def test_heads_that_share_keys_are_named():
     ],
 )
 def test_why_a_key_is_masked_follows_from_the_row_itself(mask, why):
-    assert text.reasons(reading(CONFIG.with_(mask=mask)), None) == why
+    assert one_query.reasons_text(reading(CONFIG.with_(mask=mask)), None) == why

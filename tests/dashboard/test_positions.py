@@ -6,13 +6,13 @@ import torch
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.seeding import seeded_layer
+from core.studies import positions
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import listed
 from dashboard.draw.page_views import MOST_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
-from dashboard.views.positions import compute
-from dashboard.views.positions.order import without_rounding
+from pages.positions import without_rounding
 from tests.cases import each
 
 TOKENS = ("the", "cat", "sat", "on", "it")
@@ -60,16 +60,16 @@ def test_a_flat_curve_still_has_a_height():
 @each("count", [2, 3, 6])
 def test_a_shuffle_is_never_the_order_itself(count):
     for times in range(1, 40):
-        order = compute.shuffle(count, 7, times)
+        order = positions.shuffle(count, 7, times)
         assert sorted(order.tolist()) == list(range(count)) and order.tolist() != list(range(count))
-    assert compute.shuffle(1, 7, 1).tolist() == [0]
+    assert positions.shuffle(1, 7, 1).tolist() == [0]
 
 
 def test_shuffling_changes_nothing_without_positions_and_something_with_any():
     """For every encoding that there is: the page's own claim."""
     for entry in AXES["position"]:
         config = AttentionConfig(16, 2, position=Choice(entry.key))
-        result = compute.shuffle_effect(config, TOKENS, 126, 1)
+        result = positions.shuffle_effect(config, TOKENS, 126, 1)
         assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
         assert (result.largest < 1e-5) is (entry.key == "none"), entry.key
         assert bool(np.abs(result.restored - result.ordered).max() < 1e-5) is (
@@ -78,7 +78,7 @@ def test_shuffling_changes_nothing_without_positions_and_something_with_any():
 
 
 def test_the_change_of_scores_is_alibis_bias():
-    result = compute.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
+    result = positions.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
     distance = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
     np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
@@ -95,21 +95,21 @@ def test_the_change_of_scores_is_alibis_bias():
     ],
 )
 def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
-    result = compute.shift_effect(AttentionConfig(16, 2, position=Choice(key)), TOKENS, 126, 4)
+    result = positions.shift_effect(AttentionConfig(16, 2, position=Choice(key)), TOKENS, 126, 4)
     assert (result.largest < 1e-4) is same and result.sinusoidal > 0.05
 
 
 def test_a_table_too_short_to_look_ahead_says_so():
     config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
-    assert compute.table_of(config, 126, 24).shape == (16, 16)
+    assert positions.table_of(config, 126, 24).shape == (16, 16)
     with pytest.raises(
         ValueError, match="16 positions, of which 2 are held out: too few for a shift of 5; take"
     ):
-        compute.linear_maps(config, 126, 5)
+        positions.linear_maps(config, 126, 5)
 
 
 def test_the_linear_map_misses_least_in_closed_form():
-    result = compute.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
+    result = positions.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
     _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
     assert closed < fitted < unseen < still and result.closed.shape == result.fitted.shape == (
         16,
@@ -134,7 +134,7 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
 @each("key", ["sinusoidal", "learned"])
 def test_what_attention_reads_is_the_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
-    words, places = compute.added_vectors(config, TOKENS, 126)
+    words, places = positions.added_vectors(config, TOKENS, 126)
     x = torch.from_numpy(words)[None]
     assert np.allclose(
         seeded_layer(config, 126).position.add(x)[0].detach().numpy(), words + places, atol=1e-6

@@ -20,7 +20,7 @@ from dashboard.views.pretrained.compute import (
     transform_of,
 )
 from dashboard.views.pretrained.controls import Controls
-from dashboard.views.pretrained.page import all_heads_fact, called, head_fact, pins_fact
+from pages.pretrained import all_heads_fact, called, head_fact, pins_fact
 from tests.cases import each
 
 # [CLS] the un ##kind [SEP] it rains [SEP]

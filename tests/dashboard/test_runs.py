@@ -22,9 +22,9 @@ from dashboard.runtime.run_data import (
     status_of,
     summarize,
 )
-from dashboard.views.runs import text
-from dashboard.views.runs.actions import longer
 from dashboard.views.runs.compute import load_board
+from pages import runs
+from pages.runs import longer
 from tests.cases import each
 from tests.training.small import small_run
 
@@ -92,7 +92,7 @@ def test_a_run_that_cannot_be_read_says_so():
     )
     item = summarize(run)
     assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
-    assert text.about(item) and text.result(item) and text.state(item)
+    assert runs.about_text(item) and runs.result_text(item) and runs.state(item)
 
 
 @each(
@@ -122,7 +122,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("worse", 0.25, seed=1)
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
-    fact = text.fact([summarize(first)], list_summaries())
+    fact = runs.fact_text([summarize(first)], list_summaries())
     assert (
         "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
     )

@@ -18,8 +18,8 @@ from core.training import recommended
 from core.training.seed_stats import SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
-from dashboard.views.sweeps import differences, page, text, values
 from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
+from pages import sweeps
 from tests.cases import each, instance
 from tests.training.small import small_run
 
@@ -54,7 +54,7 @@ def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> 
 
 
 def test_all_runs_wait_at_once_in_the_order_of_their_cells():
-    sweep = page.start(sweep_config())
+    sweep = sweeps.start(sweep_config())
     assert list(sweep.runs()) == list(sweep.config().cells)
     states = [run.status().state for run in sweep.runs().values()]
     assert states == ["starting", "queued", "queued", "queued"]
@@ -64,31 +64,31 @@ def test_all_runs_wait_at_once_in_the_order_of_their_cells():
 def test_no_room_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 3)
     with pytest.raises(jobs.QueueFull):
-        page.start(sweep_config())
+        sweeps.start(sweep_config())
     assert list_runs() == [] and list_sweeps() == []
 
 
 def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
-    sweep = page.start(sweep_config())
+    sweep = sweeps.start(sweep_config())
     first, *others = sweep.runs().values()
-    page.stop(sweep)
+    sweeps.stop(sweep)
     assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
     assert len(sweep.missing()) == 3
-    page.resume(sweep)
+    sweeps.resume(sweep)
     assert {run.status().state for run in others} == {"starting", "queued"}
     assert sweep.runs()[0, 0] == first, "what had finished is left alone"
 
 
 def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
-    sweep = page.start(sweep_config())
+    sweep = sweeps.start(sweep_config())
     first = sweep.runs()[0, 0]
     for run in sweep.runs().values():
         run.set_status(
             "finished" if run != first else "failed", "The worker ended without a message."
         )
     assert sweep.outcomes()[0, 0].state == "failed"
-    page.resume(sweep)
+    sweeps.resume(sweep)
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
 
 
@@ -98,15 +98,15 @@ def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
 )
 def test_whatever_is_offered_can_be_built(model):
     base = small_run(model=model)
-    axes = values.axes(base)
+    axes = sweeps.values_axes(base)
     assert {"d_model", "learning_rate", "task.length"} <= set(axes)
     assert ("position" in axes) == (model.kind == "transformer")
     assert ("score" in axes) == (model.attention is not None)
     generator = torch.get_rng_state()
     for axis in axes:
-        for value in values.offered(base, axis).values():
+        for value in sweeps.offered(base, axis).values():
             buildable(vary(base, axis, value))
-        assert set(values.first(base, axis)) <= set(values.offered(base, axis))
+        assert set(sweeps.first(base, axis)) <= set(sweeps.offered(base, axis))
     assert torch.equal(torch.get_rng_state(), generator), "no random number is drawn"
 
 
@@ -114,27 +114,27 @@ def test_whatever_is_offered_can_be_built(model):
 def test_tasks_of_every_form_can_be_swept(task):
     base = recommended(make_task(TaskConfig.of(task)))
     for axis in ("score", "learning_rate"):
-        chosen = tuple(values.read(base, axis, name) for name in values.first(base, axis))
+        chosen = tuple(sweeps.read(base, axis, name) for name in sweeps.first(base, axis))
         SweepConfig(base, axis, chosen).try_models()
 
 
 def test_values_are_read_as_offered_or_as_typed():
     base = small_run()
-    assert values.read(base, "score", "Cosine").key == "cosine"
-    assert values.read(base, "mask", "local(window=3)")["window"] == 3
-    assert values.read(base, "d_model", "24") == 24 and isinstance(
-        values.read(base, "d_model", "24"), int
+    assert sweeps.read(base, "score", "Cosine").key == "cosine"
+    assert sweeps.read(base, "mask", "local(window=3)")["window"] == 3
+    assert sweeps.read(base, "d_model", "24") == 24 and isinstance(
+        sweeps.read(base, "d_model", "24"), int
     )
-    assert values.read(base, "learning_rate", "1") == 1.0 and isinstance(
-        values.read(base, "learning_rate", "1"), float
+    assert sweeps.read(base, "learning_rate", "1") == 1.0 and isinstance(
+        sweeps.read(base, "learning_rate", "1"), float
     )
     for axis, name in (("score", "nonsense"), ("d_model", "wide")):
         with pytest.raises(ConfigError):
-            values.read(base, axis, name)
+            sweeps.read(base, axis, name)
 
 
 def test_the_fact_tests_the_best_against_the_worst():
-    sentence = text.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
+    sentence = sweeps.fact_text(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
     assert (
         "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence
         and "**General** reaches **12.0" in sentence
@@ -150,7 +150,7 @@ def test_the_fact_tests_the_best_against_the_worst():
 
 
 def test_the_fact_never_calls_values_equal():
-    sentence = text.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
+    sentence = sweeps.fact_text(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
     assert "is not significant, which does not prove that they are equal." in sentence
     assert sentence.endswith("The seeds of General range from 5.0 to 99.0.")
 
@@ -160,11 +160,11 @@ def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not()
         [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]],
         values=("dot", "general", "cosine"),
     )
-    sentence = text.fact(three, "exact")
+    sentence = sweeps.fact_text(three, "exact")
     most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
     assert most in sentence
     assert "3 pairs, Bonferroni's correction" in sentence
-    head, rows = differences.pairs(three, "exact")
+    head, rows = sweeps.pairs(three, "exact")
     assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
 
 
@@ -173,7 +173,7 @@ def test_nothing_is_tested_while_runs_go_on():
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
     going = SweepData(Sweep(Path("one.json")), shown.config, shown.outcomes)
     assert going.live and going.comparisons("exact") == []
-    assert "tested when all runs have ended" in text.fact(going, "exact")
+    assert "tested when all runs have ended" in sweeps.fact_text(going, "exact")
 
 
 def test_a_smaller_loss_is_the_better_one():
@@ -182,7 +182,9 @@ def test_a_smaller_loss_is_the_better_one():
         cell: replace(o, measures={"loss": o.measures["exact"]})
         for cell, o in shown.outcomes.items()
     }
-    assert text.fact(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith("**General**")
+    assert sweeps.fact_text(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith(
+        "**General**"
+    )
 
 
 def test_nothing_is_compared_on_one_seed():
@@ -191,7 +193,7 @@ def test_nothing_is_compared_on_one_seed():
         cell: o if cell[1] == 0 else replace(o, state="running")
         for cell, o in shown.outcomes.items()
     }
-    assert "**2** of 4 runs have finished" in text.fact(
+    assert "**2** of 4 runs have finished" in sweeps.fact_text(
         SweepData(EXAMPLE_SWEEP, shown.config, half), "exact"
     )
 
@@ -201,11 +203,11 @@ def test_the_table_counts_what_finished_and_what_failed():
     shown.outcomes[1, 1] = Outcome(
         "failed", "The loss is no longer a number at step 3; take a smaller rate."
     )
-    head, rows = text.table(shown)
+    head, rows = sweeps.table_text(shown)
     assert head == ["score", "sequence accuracy %", "seconds", "seeds"]
     assert rows[0] == ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"]
     assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
-    assert text.failures(shown) == [
+    assert sweeps.failures(shown) == [
         "General, seed 1: The loss is no longer a number at step 3; take a smaller rate."
     ]
 
@@ -214,7 +216,7 @@ def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_fin
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.1)})
     shown.outcomes[1, 0] = Outcome("queued")
-    assert text.progress(shown, 1) == (
+    assert sweeps.progress(shown, 1) == (
         0.625,
         "2 of 4 runs done, 1 training, about 4\u00a0s left",
     )  # 1.5 runs of 3 s
@@ -223,7 +225,7 @@ def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_fin
 def test_numbers_to_take_away():
     rows = list(
         csv.DictReader(
-            io.StringIO(text.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())
+            io.StringIO(sweeps.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())
         )
     )
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
@@ -241,8 +243,8 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 def test_figures_stay_within_their_scale():
     results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
-    scale = page.Scale.around([0.0, 99.0], 100.0)
-    spec = page.seeds("Title", ["a", "b"], results, scale, "light")
+    scale = sweeps.Scale.around([0.0, 99.0], 100.0)
+    spec = sweeps.seeds("Title", ["a", "b"], results, scale, "light")
     rules = [
         layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"
     ]

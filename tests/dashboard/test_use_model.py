@@ -8,8 +8,9 @@ from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.answers import Candidate, answer
 from dashboard.draw.formats import distinct
 from dashboard.draw.palette import LIGHT_INK
-from dashboard.views.use_model import compute, page, text
+from dashboard.views.use_model import compute
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
+from pages import use_model
 from tests.cases import each
 
 INDUCTION = ModelRef("lab", "induction")
@@ -32,7 +33,9 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     ]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
     assert head.row == len(result.baseline.source) - 1
-    fact = text.answer_fact(result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
+    fact = use_model.answer_fact(
+        result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head
+    )
     assert (
         f"**{head.name}** attends most to **house**" in fact
         and "none of 8 heads changes it more" in fact
@@ -46,8 +49,8 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
     rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
     rows[..., special] = 0
     assert rows[head.index, head.head].max() == rows.max()
-    assert "not measured yet" in text.head_fact(result, head, "mat")
-    assert "No head was switched off" in text.conditions(result, head)
+    assert "not measured yet" in use_model.head_fact(result, head, "mat")
+    assert "No head was switched off" in use_model.conditions(result, head)
 
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
@@ -63,7 +66,7 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
         compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7
     )
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
-    fact = text.head_fact(result, last, "house")
+    fact = use_model.head_fact(result, last, "house")
     assert "7 of 8 heads change it more" in fact
 
 
@@ -84,10 +87,10 @@ def test_heads_are_switched_off_unasked_where_that_is_little_work():
 def test_a_head_that_changes_nothing_is_not_praised():
     result = compute.answer_question(INDUCTION, QUESTION)
     head = compute.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
-    assert "without any one of the 8 heads" in text.head_fact(result, head, "mat")
+    assert "without any one of the 8 heads" in use_model.head_fact(result, head, "mat")
     other = compute.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
-    assert "stays at" in text.head_fact(result, other, "mat")
-    assert "1 of 8 heads changes it more" in text.head_fact(result, other, "mat")
+    assert "stays at" in use_model.head_fact(result, other, "mat")
+    assert "1 of 8 heads changes it more" in use_model.head_fact(result, other, "mat")
 
 
 def test_the_first_word_of_another_order_is_shown_first():
@@ -110,7 +113,7 @@ def test_sentences_are_lines_once_each():
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
-    spec = page.bars([Candidate(1, "a", 0.6), Candidate(2, "a", 0.3)], LIGHT_INK)
+    spec = use_model.bars([Candidate(1, "a", 0.6), Candidate(2, "a", 0.3)], LIGHT_INK)
     rows = spec["layer"][0]["data"]["values"]
     assert [row["first"] for row in rows] == [True, False]
     assert len({row["word"] for row in rows}) == 2
@@ -121,7 +124,7 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
 def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
     names = ["It's one", "two", "a \\ very long sentence that goes on and on"]
-    spec = page.similarity_chart(table, names, (0, 1), theme)
+    spec = use_model.similarity_chart(table, names, (0, 1), theme)
     cells, pair, _, words = (layer["data"]["values"] for layer in spec["layer"])
     assert len(cells) == 9 and len(pair) == 2
     assert {cell["value"] for cell in pair} == {0.7}

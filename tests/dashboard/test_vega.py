@@ -11,10 +11,10 @@ import vl_convert
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import ordered
-from dashboard.views.evidence.charts import before_after
 from dashboard.views.evidence.compute import WAYS
-from dashboard.views.inside_weight.page import row
-from dashboard.views.lens.charts import part_bars
+from pages.evidence import before_after
+from pages.inside_weight import row
+from pages.lens import part_bars
 
 WORDS = ["if", "datum", "it's", "back\\slash", "'); alert(1); ('", "</script>", "else", "a\nb"]
 INK = Ink.of("light")

@@ -6,10 +6,9 @@ import pytest
 from core.runs.runs import create_run
 from core.training import Record
 from core.training.record import Bucket, Prediction
-from dashboard.views.why import bottleneck, text
+from dashboard.views.why import bottleneck
 from dashboard.views.why.compute import Comparison
 from dashboard.views.why.controls import SCORES, SIZES, Controls, Model
-from dashboard.views.why.page import Line, rows
 from dashboard.views.why.trained_models import (
     Point,
     Sentence,
@@ -20,6 +19,8 @@ from dashboard.views.why.trained_models import (
     sentence,
     thinned,
 )
+from pages import why
+from pages.why import Line, rows
 from tests.cases import each
 
 NONE, DOT = Model(None, 8), Model("dot", 8)
@@ -79,7 +80,7 @@ def test_models_stand_in_one_order_and_the_larger_says_its_size():
         learned(Model("general", 8), 0, (1, 1), (9, 9)),
     )
     assert models(curves) == [NONE, DOT, Model("general", 8), Model(None, 16)]
-    assert list(text.names(curves).values()) == [
+    assert list(why.names(curves).values()) == [
         "one vector",
         "attention",
         "attention, general",
@@ -88,20 +89,20 @@ def test_models_stand_in_one_order_and_the_larger_says_its_size():
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    sentence = text.fact(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
+    sentence = why.fact_text(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
     assert sentence.startswith(
         "Of sentences of 11–20 words, the model with attention translates **70 ± 14 %** "
         "without a mistake; the model with one vector of 8 numbers **20 ± 14 %**."
     )
     assert sentence.endswith("For 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "with 16 numbers 50 %" in text.fact(Comparison(Controls(8), more, None)).replace(
+    assert "with 16 numbers 50 %" in why.fact_text(Comparison(Controls(8), more, None)).replace(
         "\u00a0", " "
     )
-    assert text.fact(Comparison(Controls(8), FOUR[:2], None)) == "", (
+    assert why.fact_text(Comparison(Controls(8), FOUR[:2], None)) == "", (
         "one model alone is compared with nothing"
     )
-    assert text.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
+    assert why.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
@@ -130,7 +131,7 @@ def test_an_equation_has_the_weights_of_its_row():
     weights = np.full((3, 4), 0.1, dtype=np.float32)
     weights[1] = (0.7, 0.2, 0.06, 0.04)
     shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
-    without, with_it = text.equations(Controls(8), shown, weights, 1)
+    without, with_it = why.equations(Controls(8), shown, weights, 1)
     assert (
         r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}" in without
         and "c_{2} =" in without
@@ -142,12 +143,12 @@ def test_an_equation_has_the_weights_of_its_row():
         "0.04",
     ):
         assert part in with_it
-    assert r"c_{2}^{\text{end}}" in text.equations(Controls(8), shown, weights, 2)[1]
+    assert r"c_{2}^{\text{end}}" in why.equations(Controls(8), shown, weights, 2)[1]
 
 
 def test_the_sentence_table_counts_errors_and_escapes():
     shown = Sentence(("a", "<b>"), ("x", "y"), {NONE: ("x", "<z>"), DOT: ("x", "y")})
-    drawn = text.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
+    drawn = why.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
     assert "&lt;b&gt;" in drawn and "&lt;z&gt;</b>" in drawn and "<z>" not in drawn
     assert drawn.index(">1</td>") < drawn.index(">0</td>")
 

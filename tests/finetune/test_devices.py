@@ -12,9 +12,9 @@ from core.pretrained.finetune_run import Course, about, classes, create, fine_tu
 from core.runs.machine import line, machine
 from core.training.config import resolve_device
 from dashboard.runtime.run_data import summarize
-from dashboard.views.fine_tune.text import conditions
-from dashboard.views.runs.text import about as about_run
 from dashboard.widgets.panels import plain
+from pages.fine_tune import conditions
+from pages.runs import about_text as about_run
 
 
 @pytest.fixture

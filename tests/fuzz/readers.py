@@ -16,8 +16,8 @@ from dashboard.draw.pictures import size_of
 from dashboard.runtime.reports import Report
 from dashboard.runtime.run_data import summarize
 from dashboard.views.report import compute as report_compute
-from dashboard.views.sweeps import differences, page, text
 from dashboard.views.sweeps.compute import load_sweep
+from pages import sweeps
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 
@@ -137,16 +137,23 @@ def use_sweep(sweep: Sweep) -> None:
         shown.encode()
     else:
         for measure in shown.measures():
-            "".join([text.fact(shown, measure), text.caption(shown, "trained")]).encode()
-            differences.pairs(shown, measure)
+            "".join(
+                [sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "trained")]
+            ).encode()
+            sweeps.pairs(shown, measure)
             sweep_comparisons(shown.config, shown.outcomes, measure)
             for place in range(len(shown.names)):
                 shown.line(place, measure, "trained"), shown.line(place, measure, "steps")
-        text.table(shown), text.failures(shown), text.progress(shown, 2), text.numbers_csv(shown)
-        [text.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
+        (
+            sweeps.table_text(shown),
+            sweeps.failures(shown),
+            sweeps.progress(shown, 2),
+            sweeps.numbers_csv(shown),
+        )
+        [sweeps.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
         sweep.missing()
     try:
-        page.stop(sweep)
+        sweeps.stop(sweep)
     except ConfigError as error:
         assert len(str(error)) <= LONGEST_MESSAGE
 

@@ -1,6 +1,6 @@
 """Pages in other states than at first sight, by the whole names of their links."""
 
-from dashboard.views.questions.text import ANSWERS
+from pages.questions import ANSWERS
 
 TYPED = """Say "no" \\ ''' \"\"\" é世 {x}"""
 LINKS: list[tuple[str, dict[str, str]]] = [

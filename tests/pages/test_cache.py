@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 
-from dashboard.views.cache import controls, decoding, measurement
+from dashboard.views.cache import decoding, measurement
+from pages import cache
 from tests.pages.app import app_at, html_text, page_text, set_control
 
 put = partial(set_control, "cache:")
@@ -92,7 +93,7 @@ def test_pages_follow_the_lengths(page):
 def test_a_link_opens_the_page_as_it_was():
     page = app_at("cache", "cache:", step="5", writer="2 layers of 64, trained", count="64").run()
     assert page.slider(key="cache:step").value == 5 and page.slider(key="cache:count").value == 64
-    assert page.selectbox(key="cache:writer").value == "trained" and set(controls.WRITERS) == {
+    assert page.selectbox(key="cache:writer").value == "trained" and set(cache.WRITERS) == {
         "seeded",
         "trained",
     }

@@ -6,8 +6,8 @@ import pytest
 
 from core.models.cards import CARDS, card
 from dashboard.draw.formats import byte_size
-from dashboard.views.cards import text
-from dashboard.views.cards.controls import COMPARED, name
+from pages import cards
+from pages.cards import COMPARED, name
 from tests.cases import each
 from tests.pages.app import app_at, html_text, open_at, page_text, set_control
 
@@ -61,8 +61,8 @@ def test_a_cache_beyond_the_positions_is_not_shown(page):
         and "It has positions for 1,024 tokens only" in words
     )
     assert (
-        text.figures(card("gpt2"))[3:5] == ["–", "–"]
-        and text.figures(card("llama2"))[4] == "68.7\u00a0GB"
+        cards.figures(card("gpt2"))[3:5] == ["–", "–"]
+        and cards.figures(card("llama2"))[4] == "68.7\u00a0GB"
     )
 
 
@@ -70,9 +70,9 @@ def test_the_parts_add_up_and_the_source_is_named(page):
     page.session_state["cards:parts"] = True
     app = page.run()
     for one in CARDS:
-        rows = text.part_rows(one)
+        rows = cards.part_rows(one)
         assert sum(int(row[1].replace(",", "")) for row in rows) == one.parameters
-        assert one.checkpoint in text.source(one).replace("\\", "")
+        assert one.checkpoint in cards.source(one).replace("\\", "")
     assert not complaints(app) and "1,006,878,720" in html_text(app)
 
 
@@ -94,7 +94,7 @@ def test_a_link_opens_the_card():
 @each("key", ["gemma3", "llama4", "kimi_linear", "deepseek_v32", "t5"])
 def test_the_attentions_open_side_by_side(key):
     app = app_at("compare")
-    for parameter, value in text.link(card(key)).items():
+    for parameter, value in cards.link(card(key)).items():
         app.query_params[parameter] = value
     assert not complaints(app.run())
 

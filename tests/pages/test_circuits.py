@@ -9,9 +9,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
 from dashboard.draw.formats import signed
-from dashboard.views.circuits import charts, compute, induction, names, text, tokens
-from dashboard.views.circuits.controls import EDGES, HEAD, KIND, TOKEN
+from dashboard.views.circuits import compute, induction, names, tokens
 from dashboard.widgets.model_picker import ModelRef
+from pages import circuits as charts
+from pages import circuits as text
+from pages.circuits import EDGES, HEAD, KIND, TOKEN
 from tests.pages.app import app_at, captions, figures, html_text, open_at, page_text
 from tests.tiny_models import save
 
@@ -93,7 +95,7 @@ def test_models_of_a_folder_open(family, heads, words, tmp_path, folders):
 
 
 def test_a_large_model_waits_for_a_press(tmp_path, folders, monkeypatch):
-    monkeypatch.setattr("dashboard.views.circuits.page.UNASKED", 0)  # as on a slow machine
+    monkeypatch.setattr("pages.circuits.UNASKED", 0)  # as on a slow machine
     app = app_at("circuits", **{"inside:model": str(save("t5", tmp_path))}).run()
     assert "3 of 6 layers measured" in captions(app) and not figures(app)
     app.button(key=f"{compute.MEASURED}:go").click().run()

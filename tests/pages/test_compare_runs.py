@@ -12,9 +12,10 @@ from core.training import Record
 from core.training.record import Prediction
 from dashboard.draw.formats import duration
 from dashboard.runtime.run_data import EXAMPLE_RUNS, list_summaries, summarize
-from dashboard.views.compare_runs import compute, text
+from dashboard.views.compare_runs import compute
 from dashboard.views.compare_runs.compute import expected, latest, names, sides
-from dashboard.views.compare_runs.controls import runs_to_compare
+from pages import compare_runs
+from pages.compare_runs import runs_to_compare
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
@@ -179,7 +180,7 @@ def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
 
 def test_settings_that_differ_are_named_once():
     runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
-    rows, equal = text.differences(sides(list(map(summarize, runs))))
+    rows, equal = compare_runs.differences(sides(list(map(summarize, runs))))
     values = {row[0]: row[1:] for row in rows}
     assert values["learning_rate"] == ["0.003", "0.01"] and values["kind"] == [
         "transformer",
@@ -191,7 +192,10 @@ def test_settings_that_differ_are_named_once():
     )
     assert (
         equal
-        == len(set(text.settings(runs[0].config())) | set(text.settings(runs[1].config())))
+        == len(
+            set(compare_runs.settings(runs[0].config()))
+            | set(compare_runs.settings(runs[1].config()))
+        )
         - len(rows)
         - 3
     )

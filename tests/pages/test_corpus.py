@@ -14,7 +14,6 @@ from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
 from dashboard.draw.formats import number
 from dashboard.runtime import jobs
-from dashboard.views.corpus import charts, text
 from dashboard.views.corpus.compute import (
     SAVED,
     VECTORS,
@@ -22,8 +21,10 @@ from dashboard.views.corpus.compute import (
     find_measurement,
     read_measurement,
 )
-from dashboard.views.corpus.controls import key
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
+from pages import corpus
+from pages import corpus as charts
+from pages.corpus import key
 from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
 
 TEXTS = (
@@ -90,7 +91,7 @@ def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
 def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(
     monkeypatch,
 ):
-    monkeypatch.setattr("dashboard.views.corpus.page.UNASKED", 0)
+    monkeypatch.setattr("pages.corpus.UNASKED", 0)
     app = open_at("corpus", **{"inside:model": "only-attention", key("view"): "Queries and keys"})
     assert "3 of 8 texts measured" in page_text(app) and "from the first 3 texts" in page_text(app)
     app.button(key=f"{VECTORS}:go").click().run()
@@ -137,13 +138,13 @@ def test_a_stopped_measurement_shows_what_it_has_and_can_continue(no_workers):
 
 def test_how_far_it_is_and_how_long_the_rest_takes_are_those_of_the_last_worker():
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
-    assert text.progress(read_measurement(run)) == (0.0, "Loading the model")
+    assert corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
     left = iter([False, True])
     work(run, lambda: next(left))
     measurement = read_measurement(run)
     assert measurement.corpus.seconds > 0
     measurement.corpus.seconds = 2.4
-    assert text.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
+    assert corpus.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
 
 
 def test_what_was_measured_once_needs_no_second_press():
@@ -225,7 +226,7 @@ def test_ov_copying_is_read_from_the_weights_and_has_no_interval():
 
 def test_the_table_has_every_measure_of_every_head():
     measurement = read_measurement(Run(SAVED / "induction"))
-    lines = csv_rows(text.to_csv(measurement))
+    lines = csv_rows(corpus.to_csv(measurement))
     assert {line["head"] for line in lines} == set(measurement.heads) and len(
         measurement.heads
     ) == 8

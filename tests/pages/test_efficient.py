@@ -11,9 +11,10 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement, attention_cost, output_error
 from dashboard.runtime import racing
-from dashboard.views.efficient import compute, controls, example, text
+from dashboard.views.efficient import compute, controls, example
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls
+from pages import efficient
 from tests.pages.app import captions, html_text, open_at, set_control
 
 QUICK = ("fused", "linear")
@@ -51,9 +52,9 @@ def test_opens_with_the_kept_measurement_and_nothing_pressed():
     assert [list(drawn(chart, "early").name) for chart in charts(at)] == [["Exact"]] * 2, (
         "it ends at 2,048 tokens"
     )
-    assert text.fact(saved, list(controls.USUAL)).replace("**", "") in html_text(at).replace(
-        "<b style='font-weight:600'>", ""
-    ).replace("</b>", "")
+    assert efficient.fact_text(saved, list(controls.USUAL)).replace("**", "") in html_text(
+        at
+    ).replace("<b style='font-weight:600'>", "").replace("</b>", "")
     assert "`make measured`" in at.caption[0].value
     assert "exact from 4,096 tokens (would hold" in captions(at)
 
@@ -200,16 +201,16 @@ def test_slopes_and_the_sentence_come_from_the_points():
     points = square("exact", lambda n: n * n * 1e-6, lambda n: n * n)
     points += square("linear", lambda n: n * 1e-6, lambda n: n)
     result = Result(Controls.of(["exact", "linear"], 512), tuple(points), "here")
-    exact, linear = (text.scaling(result, kernel) for kernel in ("exact", "linear"))
+    exact, linear = (efficient.scaling(result, kernel) for kernel in ("exact", "linear"))
     assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
     assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
-    sentence = text.fact(result, ["exact", "linear"])
+    sentence = efficient.fact_text(result, ["exact", "linear"])
     assert (
         "At 512 tokens, linear takes **512\u00a0µs**" in sentence
         and "exact takes **262\u00a0ms**" in sentence
     )
     assert "linear takes 2.00 times as long, exact 4.00 times" in sentence
-    assert text.power(1.98) == "T¹·⁹⁸"
+    assert efficient.power(1.98) == "T¹·⁹⁸"
 
 
 def test_distances_are_those_of_the_outputs():

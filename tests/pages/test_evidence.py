@@ -11,10 +11,10 @@ from core.interpret.evidence import Question, ablate_heads, ask, head_sets, sing
 from core.pretrained import ModelInputs
 from dashboard.draw.grids import short
 from dashboard.ui import progress
-from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.controls import Controls
-from dashboard.views.evidence.text import heads_csv, moves
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
+from pages import evidence
+from pages.evidence import heads_csv, moves
 from tests.pages.app import captions
 from tests.pages.evidence_app import evidence_app, fact_text, shown
 from tests.tiny_models import save
@@ -183,7 +183,7 @@ def test_arrays_alone_show_what_follows_from_weights(app):
 
 
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
-    monkeypatch.setattr(maps, "MOST_DRAWN", 8)
+    monkeypatch.setattr(evidence, "MOST_DRAWN", 8)
     text = fact_text(shown(app, "induction"))
     assert "17 × 17 cells are too many to show side by side, so only row 16 is shown" in captions(
         app
@@ -280,8 +280,8 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
 
 def test_what_one_session_measured_another_one_has(monkeypatch):
     assert "Kendall" in captions(evidence_app(monkeypatch).run())
-    monkeypatch.setattr(heads, "ablate_heads", lambda *_: pytest.fail("measured again"))
-    monkeypatch.setattr(tokens, "hide_token", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(evidence, "ablate_heads", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(evidence, "hide_token", lambda *_: pytest.fail("measured again"))
     again = evidence_app(monkeypatch).run()
     assert not again.exception and "Kendall" in captions(again)
 

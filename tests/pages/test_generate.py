@@ -22,7 +22,8 @@ from core.pretrained.generate import (
     score_continuation,
 )
 from dashboard.draw.formats import number
-from dashboard.views.generate import compute, page
+from dashboard.views.generate import compute
+from pages import generate as page
 from tests.pages.app import open_at, query_value, tree
 
 open_page = partial(open_at, "generate")
@@ -193,7 +194,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
     monkeypatch.setattr(compute, "BETWEEN", -1)
     monkeypatch.setattr(compute, "SHARE", 0)
-    monkeypatch.setattr("dashboard.views.generate.page.run", stop_after_three)
+    monkeypatch.setattr("pages.generate.run", stop_after_three)
     at = open_page(**{"inside:text": "the young queen sees the river . the young"})
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[page.GOING].tree

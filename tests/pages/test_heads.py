@@ -10,11 +10,13 @@ from core.attention import Attention, AttentionConfig
 from core.interpret.trace import entropy
 from core.pretrained import layer_qkv, load_minilm
 from core.seeding import pooled_layer
+from core.studies import heads as compute
 from core.tokens import SENTENCE
 from dashboard.draw.formats import byte_size, number
-from dashboard.views.heads import compute, maps, minilm, page, text
+from dashboard.views.heads import minilm
 from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls
-from dashboard.views.heads.page import overlap_square
+from pages import heads
+from pages.heads import overlap_square
 from tests.cases import each
 from tests.pages.app import captions, html_text, open_at, query_value, set_control, without_terms
 
@@ -148,22 +150,22 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
     controls = Controls("split", TOKENS, (), 64, 4, 126, kv_heads=2, latent=32, length=128)
     many = compute.split(TOKENS, 64, 4, 126)
     one = compute.split(TOKENS, 64, 1, 126)
-    row, column = maps.largest_word_cell(one.weights, TOKENS)
+    row, column = heads.largest_word_cell(one.weights, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
-    sentence = text.split_fact(controls, one, many, (row, column))
+    sentence = heads.split_fact(controls, one, many, (row, column))
     assert f"**{many.weights[:, row, column].max():.2f}**" in sentence
-    rows = text.split_rows(controls, [one, many])
+    rows = heads.split_rows(controls, [one, many])
     assert [row[-1] for row in rows] == ["–", number(many.overlap)]
-    assert [row[1] for row in text.head_rows(many)] == [
+    assert [row[1] for row in heads.head_rows(many)] == [
         number(each) for each in entropy(many.weights).mean(1)
     ]
     caches = [
         compute.cache_size(config, TOKENS, 126, 128) for config in compute.projections(64, 4, 2, 32)
     ]
-    assert all(byte_size(each.bytes) in text.shared_fact(controls, caches) for each in caches[:3])
+    assert all(byte_size(each.bytes) in heads.shared_fact(controls, caches) for each in caches[:3])
     pair = compute.two_maps(TOKENS, 64, 4, 126, 0, 4)
     cell = divmod(int(pair.difference.argmax()), pair.difference.shape[1])
-    assert f"**{number(pair.difference[cell])}**" in text.subtract_fact(controls, pair, cell)
+    assert f"**{number(pair.difference[cell])}**" in heads.subtract_fact(controls, pair, cell)
 
 
 def test_the_parts_of_the_heads_add_up_to_the_layers_output():
@@ -200,7 +202,7 @@ def test_the_heads_with_another_task_are_named_by_their_weights():
     ):
         many = minilm.split(minilm.TEXT, layer, minilm.HEADS)
         tokens = minilm.read_qkv(minilm.TEXT, layer).tokens
-        sentence = text.jobs(many, tokens).replace("\\", "")
+        sentence = heads.jobs(many, tokens).replace("\\", "")
         assert named in sentence
         first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
         assert f"In {first} of the 12 heads" in sentence
@@ -339,7 +341,7 @@ def test_two_maps_of_minilm_open_on_it_and_animal():
 @pytest.mark.parametrize("index", range(4))
 def test_each_thing_to_try_says_its_own_notice_until_its_controls_change(index):
     at = open_page()
-    move = page.moves("split")[index]
+    move = heads.moves("split")[index]
     assert at.button(key=f"heads:try:{index}").label == move.label
     before = page_text(at)
     at = at.button(key=f"heads:try:{index}").click().run()

@@ -10,10 +10,11 @@ from streamlit.testing.v1 import AppTest
 from core.interpret.weight_breakdown import break_down_weight
 from core.pretrained import ModelInputs, load_minilm, read
 from dashboard.draw.formats import number
-from dashboard.views.inside_weight import compute, controls, page, text
+from dashboard.views.inside_weight import compute
 from dashboard.views.inside_weight.compute import Cell
-from dashboard.views.inside_weight.page import Strip
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
+from pages import inside_weight
+from pages.inside_weight import Strip
 from tests.pages.app import app_at
 from tests.tiny_models import save
 
@@ -93,7 +94,7 @@ def test_the_fields_open_another_weight(app):
 
 def test_a_press_in_the_map_opens_its_cell(app):
     shown(app)
-    key = f"{controls.MAP}:view"
+    key = f"{inside_weight.MAP}:view"
     app.session_state[key] = app.session_state[key] | {"pick": (3, 4), "pin": (7, 5)}
     app.run()
     assert fields(app) == ["L3·H4", 7, 5]
@@ -201,9 +202,9 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     shares = [
         float(
-            re.search(r"contributes \*\*(−?\d+) %", text.carried_fact(one, "a", "b"))[1].replace(
-                "−", "-"
-            )
+            re.search(r"contributes \*\*(−?\d+) %", inside_weight.carried_fact(one, "a", "b"))[
+                1
+            ].replace("−", "-")
         )
         for one in all_of
     ]
@@ -225,7 +226,7 @@ def test_the_telling_cell_is_between_words_far_apart():
 @pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])
 def test_the_figure_holds_each_number_once_and_adds_them_up(order):
     q, k = np.array([1.0, -2.0, 0.5, 3.0, 0.0]), np.array([0.5, 1.0, -1.0, 2.0, 4.0])
-    spec = page.products_chart([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
+    spec = inside_weight.products_chart([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
     bars = next(one for one in spec["layer"] if one["mark"]["type"] == "bar")["data"]["values"]
     assert [one["dimension"] for one in bars] == list(order)
     assert [one["product"] for one in bars] == [float(one) for one in (q * k)[order]]
@@ -236,7 +237,9 @@ def test_the_figure_holds_each_number_once_and_adds_them_up(order):
 
 
 def test_masked_keys_have_no_bar_and_are_named():
-    spec = page.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
+    spec = inside_weight.row(
+        ("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5
+    )
     bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])
     assert [(one["weight"], one["picked"]) for one in bars] == [
         (0.25, False),

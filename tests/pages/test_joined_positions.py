@@ -4,7 +4,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice
 from dashboard.runtime.mechanism_codec import from_text
-from dashboard.views.one_query import facts
+from pages import one_query
 from tests.pages.app import live, open_at
 
 
@@ -30,7 +30,7 @@ def test_one_query_draws_both_and_writes_both_equations():
 
 
 def test_a_sentence_names_both():
-    assert facts.position(AttentionConfig(position="and")) == "RoPE and Formula"
+    assert one_query.position(AttentionConfig(position="and")) == "RoPE and Formula"
 
 
 def test_positions_measures_the_parts_that_are_chosen():

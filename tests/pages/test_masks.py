@@ -9,9 +9,10 @@ import torch
 
 from core.attention import AXES, Choice
 from core.attention.masks import COMPOSITIONS, build_mask
+from core.studies import masks
 from dashboard.draw.formats import percent
-from dashboard.views.masks import compute, page
 from dashboard.widgets.guide import SHOW
+from pages import masks as page
 from tests.pages.app import html_text, live, open_at, page_text, set_control
 
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
@@ -145,7 +146,7 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
     at.session_state["masks:pytorch"] = True
     shown = page_text(at.run())
     assert "NaN" not in shown
-    check = compute.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
+    check = masks.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
     assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
     assert f"**{percent(check.forbidden)}** of the weight" in shown
     rows = re.findall(r"<td>(True|False)</td>", html_text(at))
@@ -154,7 +155,7 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
 
 @pytest.mark.parametrize("mask", NAMES)
 def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
-    check = compute.torch_check(Choice.of(mask), tuple("abcdef"), 4 if mask == "padding" else None)
+    check = masks.torch_check(Choice.of(mask), tuple("abcdef"), 4 if mask == "padding" else None)
     if check is None:
         assert "reweighs" in next(item for item in AXES["mask"] if item.key == mask).traits
     else:
@@ -162,7 +163,7 @@ def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
 
 
 def test_a_query_without_a_key_is_nan_in_pytorch():
-    check = compute.torch_check(Choice.of("not", Choice.of("causal")), tuple("abcd"), None)
+    check = masks.torch_check(Choice.of("not", Choice.of("causal")), tuple("abcd"), None)
     assert check.nan_rows == 1 and check.difference < 1e-6
 
 
@@ -208,10 +209,10 @@ def test_a_mask_that_reads_content_says_what_it_chose():
     at = put(open_page(), "selectbox", "first", "moba")
     assert "keys a query by their content" in html_text(at)
     tokens = ("a", "b", "c", "d", "e", "f")
-    effect = compute.mask_effect(Choice.of("moba", size=2, blocks=1), tokens, None, 0)
+    effect = masks.mask_effect(Choice.of("moba", size=2, blocks=1), tokens, None, 0)
     chosen = effect.selection
     assert chosen.keys == pytest.approx(effect.allowed.sum(1).mean()) and 0 < chosen.recall <= 1
-    full = compute.mask_effect(Choice("causal"), tokens, None, 0)
+    full = masks.mask_effect(Choice("causal"), tokens, None, 0)
     shares = (full.after * effect.allowed).sum(1) / full.after.sum(1)
     assert full.selection is None and chosen.weight == pytest.approx(shares.mean(), abs=1e-6)
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from core.attention import AXES, entry
+from core.studies import mechanisms
 from dashboard.draw.formats import number
-from dashboard.views.mechanisms import compute, controls, page
+from pages import mechanisms as controls
+from pages import mechanisms as page
 from tests.pages.app import app_at
 
 
@@ -19,11 +21,11 @@ def open_page(**query):
 )
 def test_every_choice_can_be_drawn_and_said(axis, key):
     choice = controls.controls_of(axis, entry(axis, key), {})
-    comparison = compute.compare(choice.config)
+    comparison = mechanisms.compare(choice.config)
     before, after, mask = comparison.before, comparison.after, comparison.mask
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
-    row, column = compute.most_changed(before, after)
+    row, column = mechanisms.most_changed(before, after)
     sentence = page.entry_sentence(choice.item, before, after, row, column)
     assert f"**{number(after[row, column])}**" in sentence and choice.item.name in sentence.replace(
         "\\", ""

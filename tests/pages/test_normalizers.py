@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice, entry
-from dashboard.views.normalizers import charts, compute, controls, text
-from dashboard.views.normalizers.controls import ScoresError
+from core.studies import normalizers
+from pages import normalizers as charts
+from pages import normalizers as controls
+from pages import normalizers as text
+from pages.normalizers import ScoresError
 from tests.pages.app import html_text, live, open_at, set_control
 
 KEYS = [item.key for item in AXES["normalizer"]]
@@ -87,7 +90,7 @@ def test_a_row_without_keys_is_said_in_words():
 
 @pytest.mark.parametrize("key", KEYS)
 def test_what_is_drawn_is_what_the_module_computes(key):
-    row = compute.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
+    row = normalizers.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
     weights = own(scores, torch.tensor([True, False, True, True])).detach()[0, 0, 0]
@@ -98,10 +101,10 @@ def test_what_is_drawn_is_what_the_module_computes(key):
 
 def test_only_what_gets_weight_learns():
     scores = (3.0, 1.0, 2.5)
-    learn = {key: compute.normalize_row(Choice(key), scores, 1.0).learning for key in KEYS}
+    learn = {key: normalizers.normalize_row(Choice(key), scores, 1.0).learning for key in KEYS}
     assert (learn["softmax"], learn["sparsemax"], learn["hard"]) == (3, 2, 3)
-    assert compute.normalize_row(Choice.of("hard", gradient="none"), scores, 1.0).learning == 0
-    assert compute.normalize_row(Choice.of("top_k", k=2), scores, 1.0).learning == 2
+    assert normalizers.normalize_row(Choice.of("hard", gradient="none"), scores, 1.0).learning == 0
+    assert normalizers.normalize_row(Choice.of("top_k", k=2), scores, 1.0).learning == 2
 
 
 def evaluated(latex):
@@ -116,7 +119,7 @@ def evaluated(latex):
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "hard"])
 def test_the_numbers_in_the_equation_make_the_weight(key):
-    row = compute.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
+    row = normalizers.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
     for j in text.nonzero(row):
         line = text.numbers(row.normalizer, row, j)
         assert line or type(row.normalizer) not in text.numbers.registry, (
@@ -130,9 +133,9 @@ def test_the_numbers_in_the_equation_make_the_weight(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_a_curve_passes_through_the_weight_it_follows(key):
     scores = (1.0, None, 0.5)
-    at = dict(compute.sweep(Choice(key), scores, 2.0, 0))
+    at = dict(normalizers.sweep(Choice(key), scores, 2.0, 0))
     assert at[2.0] == pytest.approx(
-        float(compute.normalize_row(Choice(key), scores, 2.0).weights[0])
+        float(normalizers.normalize_row(Choice(key), scores, 2.0).weights[0])
     )
 
 
@@ -145,7 +148,7 @@ def test_names_are_escaped_and_weights_are_the_height_of_bars():
 
 
 def test_the_example_is_a_real_row():
-    names, query, scores = compute.example()
+    names, query, scores = normalizers.example()
     assert (
         query in names
         and len(scores) == len(names)
@@ -157,7 +160,7 @@ def test_the_example_is_a_real_row():
 def test_the_snippet_runs_and_makes_the_same_weights(key):
     scores, space = (1.0, None, -0.5), dict[str, Any]()
     exec(text.snippet(Choice(key), scores), space)  # noqa: S102
-    row = compute.normalize_row(Choice(key), scores, 1.0)
+    row = normalizers.normalize_row(Choice(key), scores, 1.0)
     np.testing.assert_allclose(
         space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7
     )

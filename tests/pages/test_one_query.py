@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from core.attention import AXES, PRESETS
-from dashboard.views.one_query import control_row
 from dashboard.widgets.panels import plain
+from pages import one_query
 from tests.cases import instance
 from tests.pages.app import live, open_at, set_control
 
@@ -56,7 +56,7 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
         assert at.selectbox(key="one:preset").value == item.key
         assert live(at), item.key
         heads = instance(at.select_slider(key="one:heads").value, int)
-        assert item.key in control_row.PLAIN or plain(item.changed(16, heads)[0]) in {
+        assert item.key in one_query.PLAIN or plain(item.changed(16, heads)[0]) in {
             each.value for each in at.caption
         }, item.key
 

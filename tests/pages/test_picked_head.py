@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.head_roles.controls import HEAD, ROLE
-from dashboard.views.inside_weight import controls as weight
+from pages import inside_weight as weight
 from tests.pages.app import APP, html_text
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from core.attention import AXES
-from dashboard.views.positions import compute, page
-from dashboard.views.positions.controls import IDEAS
-from dashboard.views.positions.page import GUIDE_CONFIG
+from core.studies import positions
+from pages import positions as page
+from pages.positions import GUIDE_CONFIG, IDEAS
 from tests.pages.app import open_at, page_text, query_value
 
 open_page = partial(open_at, "positions", "positions:")
@@ -141,7 +141,7 @@ def test_a_link_opens_the_same_shuffle_and_the_same_pinned_cell():
 
 
 def test_the_prediction_is_measured():
-    changes = compute.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
+    changes = positions.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
     question = page.question(changes)
     assert (
         question.options[question.answer].startswith("RoPE")

@@ -7,7 +7,7 @@ import torch
 
 from dashboard.navigation import STEPS
 from dashboard.views.questions import compute
-from dashboard.views.questions.text import ANSWERS
+from pages.questions import ANSWERS
 from tests.pages.app import app_at, html_text, without_terms
 
 

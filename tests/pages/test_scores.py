@@ -10,8 +10,10 @@ import torch
 from core.attention import AXES, Choice
 from core.attention.properties import score_properties
 from dashboard.draw.formats import duration, number
-from dashboard.views.scores import compute, controls, measurement, text
-from dashboard.views.scores.page import most_different_query
+from dashboard.views.scores import compute, measurement
+from pages import scores
+from pages import scores as text
+from pages.scores import most_different_query
 from tests.pages.app import app_at, html_text, live, page_text, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
@@ -56,7 +58,7 @@ def test_a_parameter_follows_from_its_entry(page):
     assert "10.00" in before and "2.00" in live(put(page, "slider", "params:cosine:tau", 0.5))
 
 
-@pytest.mark.parametrize("show", controls.SHOWS)
+@pytest.mark.parametrize("show", scores.SHOWS)
 def test_weights_and_scores_can_be_drawn(page, show):
     put(page, "selectbox", "show", show)
 
@@ -183,7 +185,7 @@ def test_the_fact_counts_who_agrees():
     scores = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES]
     column = text.favourite(scores, 1)
     agree = sum(int(each.weights[1].argmax()) == column for each in scores)
-    assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact(
+    assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact_text(
         scores, TOKENS, 1, 1.0
     )
 

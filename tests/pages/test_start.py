@@ -15,11 +15,12 @@ from core.pretrained import load_lab_model, load_minilm, read
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import tour
 from dashboard.views.heads import minilm
-from dashboard.views.start import example, text
+from dashboard.views.start import example
 from dashboard.views.start.compute import look_up
 from dashboard.views.start.controls import Controls
 from dashboard.views.why import bottleneck
 from dashboard.views.why.trained_models import by_length, models
+from pages import start
 from tests.pages.app import APP, html_text, page_text, query_value
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,9 @@ def open_page(**link: str) -> AppTest:
 def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
     app = open_page()
     shown = page_text(app)
-    assert all(sentence in shown for sentence in text.SENTENCES) and example.load()["date"] in shown
+    assert (
+        all(sentence in shown for sentence in start.SENTENCES) and example.load()["date"] in shown
+    )
     weights = attend(
         *(
             torch.tensor(rows)[None, None]
@@ -52,7 +55,7 @@ def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
         and "Hard look-up: nothing" in shown
     )
     assert "for key C, 1 · 1 + 2 · 1 = 3.00" in shown
-    assert html_text(app).count("<img") == len(text.PATH_STOPS)
+    assert html_text(app).count("<img") == len(start.PATH_STOPS)
 
 
 def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():
@@ -102,7 +105,7 @@ def test_visited_pages_have_a_tick_here_and_in_the_link():
 
 
 def test_the_path_is_what_the_stops_name_and_next_leads_along_it():
-    assert tuple(page for stop in text.PATH_STOPS for page in stop.pages) == PATH
+    assert tuple(page for stop in start.PATH_STOPS for page in stop.pages) == PATH
     keys, at = [], "start"
     for _ in PATH:
         keys.append(at := following(at).key)
@@ -211,7 +214,7 @@ def test_the_saved_numbers_are_those_of_core():
 
 def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
     code = (
-        "import sys; import dashboard.navigation, dashboard.views.start.page, dashboard.ui.tour; "
+        "import sys; import dashboard.navigation, pages.start, dashboard.ui.tour; "
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run(

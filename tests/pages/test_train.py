@@ -13,7 +13,7 @@ from core.training import Record
 from core.training.record import Prediction
 from dashboard.runtime import jobs, run_data
 from dashboard.runtime.run_data import EXAMPLE_RUN, load_run
-from dashboard.views.train import page
+from pages import train
 from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run
 
@@ -324,7 +324,7 @@ def test_a_move_sets_the_controls():
 
 def test_the_right_option_is_the_value_that_reaches_one_half_first():
     data = load_run(EXAMPLE_RUN)
-    question = page.run_question(data)
+    question = train.run_question(data)
     steps = {
         "Letter accuracy": next(r.step for r in data.records if r.letters >= 0.5),
         "The weight on the correct position": next(

@@ -18,9 +18,8 @@ from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.runtime.run_data import load_run, summarize
 from dashboard.views.compare_runs.compute import sides, source_at
-from dashboard.views.train.mechanism import fits
-from dashboard.views.train.page import run_question as question
-from dashboard.views.train.parameters import of_model
+from pages.train import fits, of_model
+from pages.train import run_question as question
 
 TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 
@@ -30,7 +29,7 @@ def script():
 
     from core.runs.runs import find_run
     from dashboard.runtime.run_data import load_run
-    from dashboard.views.train.page import draw
+    from pages.train import draw
 
     draw(load_run(find_run(st.session_state["id"])))
 

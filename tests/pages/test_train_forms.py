@@ -51,7 +51,7 @@ def script():
 
     from core.runs.runs import find_run
     from dashboard.runtime.run_data import load_run
-    from dashboard.views.train.page import draw
+    from pages.train import draw
 
     draw(load_run(find_run(st.session_state["id"])))
 

@@ -8,7 +8,7 @@ from core.entries import Choice
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from dashboard.ui import train_with, uploads
-from dashboard.views.train import parameters
+from pages import train
 from tests.pages.app import app_at, captions, page_text
 
 TASKS_READY = [
@@ -20,7 +20,7 @@ SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(
 def script():
     import streamlit as st
 
-    from dashboard.views.train.controls import adopt, controls
+    from pages.train import adopt, controls
 
     if st.session_state.get("bring") is not None:
         adopt(st.session_state.pop("bring"))
@@ -61,8 +61,8 @@ def test_every_option_is_drawn_and_asked_for(kind):
         for group in (app.slider, app.number_input, app.selectbox, app.toggle)
         for element in group
     }
-    groups = parameters.of_training(base, "pairs")
-    params = [*parameters.of_model(base.model), *(p for group in groups.values() for p in group)]
+    groups = train.of_training(base, "pairs")
+    params = [*train.of_model(base.model), *(p for group in groups.values() for p in group)]
     assert {f"{name}:{param.key}" for param in params} <= drawn
 
 

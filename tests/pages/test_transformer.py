@@ -12,7 +12,7 @@ from core.tasks import TaskConfig
 from dashboard.draw.model_diagram import cells, is_attention, kind_and_layer, stacks_of
 from dashboard.views.transformer.compute import Depth, measurements
 from dashboard.views.transformer.controls import Controls
-from dashboard.views.transformer.page import blocks
+from pages.transformer import blocks
 from tests.pages.app import app_at, captions, html_text, query_value
 
 

@@ -12,9 +12,10 @@ from core.runs.runs import create_run, list_runs
 from core.training import Record
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
-from dashboard.views.why import bottleneck, page, text
+from dashboard.views.why import bottleneck
 from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
 from dashboard.widgets.guide import SHOW
+from pages import why
 from tests.pages.app import APP, html_text, page_text, query_value
 
 SAVED = bottleneck.load().learned
@@ -84,8 +85,8 @@ def test_the_page_opens_with_the_kept_measurement():
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     first = next(row for row in points if row["model"] == "attention" and row["name"] == "51–60")
-    assert text.stats_text(
-        text.by_length(saved.learned, text.models(saved.learned)[1], "exact")["51–60"]
+    assert why.stats_text(
+        why.by_length(saved.learned, why.models(saved.learned)[1], "exact")["51–60"]
     ).startswith(f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 
@@ -95,7 +96,7 @@ def test_the_sentence_and_all_numbers_are_one_click_away():
     shown = plain_text(app)
     assert "make bottleneck" in shown and "1,000 held-out" in shown and "BLEU" in shown
     assert {row["model"] for row in drawn(app, 1)} == set(
-        text.names(bottleneck.load().learned).values()
+        why.names(bottleneck.load().learned).values()
     )
 
 
@@ -214,7 +215,7 @@ def test_a_quick_run_without_an_advantage_says_why(monkeypatch):
     """The made-up records of both models have equal BLEU at step 25."""
     _, link = pair("finished")
     info = open_page(link).info[0].value
-    clear = text.clear_lead(bottleneck.load().learned)
+    clear = why.clear_lead(bottleneck.load().learned)
     assert "too few steps" in info and "trained for 25" in info and f"from step {clear}" in info
     assert not open_page().info, "the saved measurement needs no excuse"
 
@@ -241,23 +242,23 @@ def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
-    question = page.question(bottleneck.load().learned)
+    question = why.question(bottleneck.load().learned)
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
     swapped = [
-        replace(one, model=page.Controls().pair[one.model.score is None])
+        replace(one, model=why.Controls().pair[one.model.score is None])
         for one in bottleneck.load().learned
-        if one.model in page.Controls().pair
+        if one.model in why.Controls().pair
     ]
-    assert page.question(swapped).answer == 1
+    assert why.question(swapped).answer == 1
 
 
 def test_moves_set_the_next_runs():
     app = open_page()
     app.button(key="why:try:2").click().run()
-    assert app.selectbox(key="why:seconds").value == FEW_STEPS and page.moves(SAVED)[
+    assert app.selectbox(key="why:seconds").value == FEW_STEPS and why.moves(SAVED)[
         2
     ].notice in plain_text(app)
-    assert f"trains each model for {FEW} steps" in page.moves(SAVED)[2].notice
+    assert f"trains each model for {FEW} steps" in why.moves(SAVED)[2].notice
     assert "The charts show the saved measurement" in plain_text(app)
 
 
@@ -266,7 +267,7 @@ def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
         replace(one, buckets=tuple(replace(each, exact=0.5) for each in one.buckets))
         for one in SAVED
     ]
-    notice, changed = (page.moves(learned)[1].notice for learned in (SAVED, fewer))
+    notice, changed = (why.moves(learned)[1].notice for learned in (SAVED, fewer))
     assert (
         "99 % against 92 % of sentences of 1–10 words" in notice.replace("\u00a0", " ")
         and "step 450" in notice

@@ -19,8 +19,8 @@ from core.training import RunConfig, recommended
 from core.training.__main__ import progress
 from dashboard.runtime import jobs
 from dashboard.runtime.run_data import summarize
-from dashboard.views.runs import text as runs_words
-from dashboard.views.train import text as train_words
+from pages import runs as runs_words
+from pages import train as train_words
 from tests.cases import each
 from tests.training.small import small_run
 
@@ -49,7 +49,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
         f"{here['device']} ({here['capability']}), 1 thread, PyTorch {torch.__version__.partition('+')[0]}"
         == words
     )
-    assert words in runs_words.about(summarize(run))
+    assert words in runs_words.about_text(summarize(run))
     assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
     run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
     _train(run, lambda: False, lambda record: None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from core.attention import AttentionConfig
+from core.studies import heads as compute
+from core.studies.heads import CacheSize, Split, TwoMaps
 from dashboard.server.cache import cached
-from dashboard.views.heads import compute, minilm
-from dashboard.views.heads.compute import CacheSize, Split, TwoMaps
+from dashboard.views.heads import minilm
 from dashboard.views.heads.controls import Controls
 
 

@@ -17,9 +17,9 @@ from core.attention import AttentionConfig, attend
 from core.attention.projections.combined import lambda_init
 from core.interpret import trace as analysis
 from core.pretrained import Pretrained, layer_qkv
+from core.studies import heads
+from core.studies.heads import CacheSize, Split, TwoMaps, head_parts, mean_overlap
 from dashboard.server.cache import cached, shared
-from dashboard.views.heads import compute
-from dashboard.views.heads.compute import CacheSize, Split, TwoMaps, head_parts, mean_overlap
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 
 LAYERS, HEADS, D_MODEL = 6, 12, 384
@@ -107,7 +107,7 @@ def cache_size(config: AttentionConfig, text: str, layer: int, seed: int, length
     Latent attention has weights of its own, which are random here.
     """
     qkv = read_qkv(text, layer)
-    result = cached(compute.cache_size, config, qkv.tokens, seed, length)
+    result = cached(heads.cache_size, config, qkv.tokens, seed, length)
     if config.projection.key == "latent":
         return result
     q, k, v = qkv.batch

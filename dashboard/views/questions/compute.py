@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.studies import questions
 from dashboard.draw.formats import byte_size, number, operations, percent
-from dashboard.views.questions import numbers
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Evidence:
 
 def scaling() -> Evidence:
     """Scores and weights with and without 1/√D."""
-    rows = numbers.scaling()
+    rows = questions.scaling()
     last = rows[-1]
     return Evidence(
         ("D", "std of q\u00a0·\u00a0k", "largest weight, no scaling", "largest weight, 1/√D"),
@@ -41,7 +41,7 @@ def lengths(d_model: int = 512) -> Evidence:
             operations(row["products"]),
             byte_size(row["bytes"]),
         )
-        for row in numbers.lengths(d_model)
+        for row in questions.lengths(d_model)
     )
     return Evidence(
         (
@@ -58,7 +58,7 @@ def lengths(d_model: int = 512) -> Evidence:
 
 def addition(d_model: int = 512) -> Evidence:
     """Two ways to join a word and a position."""
-    rows = numbers.addition(d_model)
+    rows = questions.addition(d_model)
     return Evidence(
         ("form", "matrix", f"numbers to learn at d_model = {d_model}"),
         tuple(
@@ -71,7 +71,7 @@ def addition(d_model: int = 512) -> Evidence:
 
 def feed_forward() -> Evidence:
     """Parameters of a layer by part."""
-    rows = numbers.feed_forward()
+    rows = questions.feed_forward()
     return Evidence(
         ("part", "parameters", "share"),
         tuple((row["part"], f"{row['parameters']:,}", percent(row["share"])) for row in rows),
@@ -82,7 +82,7 @@ def feed_forward() -> Evidence:
 
 def causality() -> Evidence:
     """The change of each output, without and with the mask."""
-    rows = numbers.causality()
+    rows = questions.causality()
     counts = [sum(value > 0 for value in list(row.values())[1:-1]) for row in rows]
     return Evidence(
         tuple(rows[0]),
@@ -94,7 +94,7 @@ def causality() -> Evidence:
 
 def reshaping() -> Evidence:
     """The tokens in each row, both ways."""
-    rows = numbers.reshaping()
+    rows = questions.reshaping()
     both = [([row["right 0"], row["right 1"]], [row["wrong 0"], row["wrong 1"]]) for row in rows]
     mixed = sum(right != wrong for right, wrong in both)
 
@@ -110,7 +110,7 @@ def reshaping() -> Evidence:
 
 def padding() -> Evidence:
     """The outputs with a padded token, by what is masked."""
-    rows = numbers.padding()
+    rows = questions.padding()
     return Evidence(
         ("mask", "change of the real tokens' outputs", "size of the padded row's output"),
         tuple((row["mask"], number(row["change"]), number(row["padded"])) for row in rows),
@@ -125,7 +125,7 @@ def cache() -> Evidence:
         ("keys and values", "a token", "8,192 tokens"),
         tuple(
             (row["keys and values"], byte_size(row["token"]), byte_size(row["text"]))
-            for row in numbers.cache()
+            for row in questions.cache()
         ),
         "Queries are not stored: the query of an earlier token is never used again.",
     )
@@ -133,7 +133,7 @@ def cache() -> Evidence:
 
 def one_row() -> Evidence:
     """All weights of a head, and one row of them."""
-    rows = numbers.one_row()
+    rows = questions.one_row()
     whole, row = (each["numbers"] for each in rows)
     return Evidence(
         ("what", "numbers", "FLOPs"),
@@ -147,6 +147,6 @@ def families() -> Evidence:
     """The attentions of each family."""
     return Evidence(
         ("family, 2 layers a stack", "self-attention", "causal", "cross-attention"),
-        tuple(tuple(map(str, row.values())) for row in numbers.families()),
+        tuple(tuple(map(str, row.values())) for row in questions.families()),
         "The families differ in which of the three attentions their layers have.",
     )

@@ -1,0 +1,1 @@
+"""What the pages compute, a module a page: values in, a frozen result out, without Streamlit."""
