@@ -69,7 +69,7 @@ def parameters(config: AttentionConfig) -> dict[str, int]:
 def attention_cost(
     config: AttentionConfig, num_queries: int, num_keys: int, real: int | None = None
 ) -> Cost:
-    """One forward pass from projected heads to the output of each head, without gradients, as benchmark.py measures it.
+    """One forward pass from projected heads to the output of each head, without gradients, as `workload` is measured.
 
     `real` is the number of keys before the padding where there is a key mask. `bytes` is the peak on a CPU, beyond q,
     k, v and x.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.attention import AttentionConfig, entry
 from core.attention.masks import MASKS, build_mask
@@ -197,24 +197,20 @@ class ModelConfig:
             self.decoder_attention,
             self.cross_attention,
         ):
-            self._check_sizes(attention)
+            if attention is not None and not isinstance(attention, AttentionConfig):
+                raise ConfigError(
+                    f"model: attention = {quote(attention)}; expected an AttentionConfig or None."
+                )
+            sizes = self.d_model, self.num_heads
+            if attention is not None and (attention.d_model, attention.num_heads) != sizes:
+                raise ConfigError(
+                    f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
+                    f"{self.d_model} and {self.num_heads}; give both the same."
+                )
         if self.kind in RECURRENT:
             self._check_recurrent()
         else:
             self._check_stacked()
-
-    def _check_sizes(self, attention: object) -> None:
-        if attention is None:
-            return
-        if not isinstance(attention, AttentionConfig):
-            raise ConfigError(
-                f"model: attention = {quote(attention)}; expected an AttentionConfig or None."
-            )
-        if (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
-            raise ConfigError(
-                f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
-                f"{self.d_model} and {self.num_heads}; give both the same."
-            )
 
     def _check_stacked(self) -> None:
         check_pattern(self)
@@ -423,9 +419,6 @@ def _attention(d_model: int, num_heads: int, **choices: Any) -> AttentionConfig:
 
 # What attentions can stand in one stack of unlike layers, and which layers share keys and values.
 
-
-if TYPE_CHECKING:
-    pass
 
 LONGEST = 12  # attentions in a pattern, as many as a model has layers
 PATTERN_FIELDS = ("following", "decoder_attention", "cross_attention", "kv_shared_layers")

@@ -73,11 +73,12 @@ def title(path: str, model: nn.Module) -> str:
     if last == ITSELF:
         return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
     if last.isdecimal():
-        return (
-            layer_title(above, int(last), _layer_names(model))
-            if above.endswith("layers")
-            else f"Column {last}"
-        )
+        if not above.endswith("layers"):
+            return f"Column {last}"
+        config = getattr(model, "config", None)
+        if isinstance(config, ModelConfig) and config.following:
+            return layer_title(above, int(last), config.layer_names)
+        return layer_title(above, int(last), ())
     if path == "target" and getattr(model, "source", None) is getattr(model, "target", None):
         return "Word embedding"  # of one sequence, input and output
     if last == "source":
@@ -100,11 +101,6 @@ def layer_title(stack: str, layer: int, names: tuple[str, ...]) -> str:
     """A layer's number, with what its attention has unlike those of the other layers: its name, if layers have any."""
     number = f"{'Layer' if stack.startswith('encoder') else 'Decoder layer'} {layer}"
     return f"{number}: {names[layer]}" if names and names[layer] else number
-
-
-def _layer_names(model: nn.Module) -> tuple[str, ...]:
-    config = getattr(model, "config", None)
-    return config.layer_names if isinstance(config, ModelConfig) and config.following else ()
 
 
 @dataclass(frozen=True)

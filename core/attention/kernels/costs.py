@@ -213,7 +213,7 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
-# The cost of the kernels without a score matrix, in closed form; costs.py says what is counted.
+# The cost of the kernels without a score matrix, in closed form.
 
 
 def summed(
@@ -396,7 +396,7 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
-# The cost of the kernels with a state and learned gates, in closed form; costs.py says what is counted.
+# The cost of the kernels with a state and learned gates, in closed form.
 
 
 SEGMENT = 512  # tokens of which KDA holds decayed queries and keys; those of a long text do not fit into a cache

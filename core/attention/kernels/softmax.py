@@ -695,10 +695,6 @@ def _local(config: LayerConfig) -> PlannedKernel:
     return PlannedKernel(config, Band(before, after))
 
 
-def _block_sparse(config: LayerConfig) -> PlannedKernel:
-    return PlannedKernel(config, Touched())
-
-
 @lru_cache(maxsize=256)
 def _local_cost(config: LayerConfig, area: Area) -> Cost:
     geometry = MaskGeometry(area.queries, area.keys, 0, lambda rows: None)
@@ -738,7 +734,7 @@ LOCAL = Entry(
 BLOCK_SPARSE = Entry(
     "block_sparse",
     "Block-sparse",
-    _block_sparse,
+    lambda config: PlannedKernel(config, Touched()),
     r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
     "Only the blocks of the score matrix that have an allowed cell are computed.",
     "Child et al.",

@@ -142,7 +142,7 @@ class LightningIndexer(Mask):
 
     q_h, w and k are small maps of x and of the context; k is normalized, and the first `share` of the dimensions of
     q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps:
-    `indexer_loss` (selection.py) does, which the training loop adds.
+    `indexer_loss` does, which the training loop adds.
     """
 
     reads_content = True

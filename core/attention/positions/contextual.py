@@ -216,11 +216,6 @@ def needs_all_rows(config: LayerConfig) -> str | None:
     )
 
 
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    """The first head's scores, masked and summed, then the sums and all scores again."""
-    return Cost(0.0, 4 * area.cells * max(3, 1 + config.score_heads) + area.cells)
-
-
 SELECTIVE = Entry(
     "selective",
     "Selective",
@@ -242,7 +237,10 @@ SELECTIVE = Entry(
     short="− Σ max(0, s¹)",
     enters="scores",
     traits=frozenset({"adjusts", "other rows"}),
-    cost=_cost,
+    # the first head's scores, masked and summed, then the sums and all scores again
+    cost=lambda config, area: Cost(
+        0.0, 4 * area.cells * max(3, 1 + config.score_heads) + area.cells
+    ),
     refuse=needs_all_rows,
 )
 
@@ -373,10 +371,6 @@ class PositionTemperature(Position):
         return scores * (1.0 + self.growth * steps.log1p()).to(scores.dtype)
 
 
-def _temperature_cost(config: LayerConfig, area: Area) -> Cost:
-    return Cost(0.0, 4 * config.score_heads * area.cells)
-
-
 POSITION_TEMPERATURE = Entry(
     "position_temperature",
     "Temperature by position",
@@ -410,7 +404,7 @@ POSITION_TEMPERATURE = Entry(
     short="s·(1 + a·log(1 + i / {step}))",
     enters="scores",
     traits=frozenset({"adjusts"}),
-    cost=_temperature_cost,
+    cost=lambda config, area: Cost(0.0, 4 * config.score_heads * area.cells),
 )
 
 
@@ -429,11 +423,6 @@ class Typed(Position):
     def latex(self) -> str:
         """The typed formula as an equation, which pages show instead of the entry's."""
         return r"s_{ij} \leftarrow " + self.formula.latex()
-
-
-def _typed_cost(config: LayerConfig, area: Area) -> Cost:
-    """About three matrices at once."""
-    return Cost(0.0, 4 * config.score_heads * area.cells * 3)
 
 
 FORMULA = Entry(
@@ -459,5 +448,6 @@ FORMULA = Entry(
     short="{formula}",
     enters="scores",
     traits=frozenset({"adjusts"}),
-    cost=_typed_cost,
+    # about three matrices at once
+    cost=lambda config, area: Cost(0.0, 4 * config.score_heads * area.cells * 3),
 )
