@@ -13,6 +13,7 @@ from dashboard.widgets.model_picker.models import (
     load_model,
     local_models,
     reading_of,
+    study_of,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "local_models",
     "read_inputs",
     "reading_of",
+    "study_of",
 ]

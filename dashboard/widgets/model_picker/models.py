@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from core.interpret.evidence import Baseline, Question, ask
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, hub, read
@@ -24,6 +25,7 @@ from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import has_model, model, shared
 from dashboard.widgets.model_picker import uploads
 
+T = TypeVar("T")
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
 MODEL, PICKED = (
     "inside:model",
@@ -92,6 +94,15 @@ def stored_bytes(ref: ModelRef) -> int:
 def load_model(ref: ModelRef) -> Pretrained:
     """The model, cached; PretrainedError when it cannot be loaded."""
     return model(_load, ref)
+
+
+def study_of(function: Callable[..., T], ref: ModelRef, *args: Hashable) -> T:
+    """function(model, *args) with the model of a reference, cached and shared; never change it."""
+    return shared(_with_model, function, ref, *args)
+
+
+def _with_model(function: Callable[..., T], ref: ModelRef, *args: Hashable) -> T:
+    return function(load_model(ref), *args)
 
 
 def is_loaded(ref: ModelRef) -> bool:
