@@ -1695,7 +1695,7 @@ def _figures(data: RunData) -> None:
     elif data.records:
         draw(data)
     else:
-        placeholder(nothing_yet(data.live, jobs.place_of(data.run) is not None))
+        placeholder(nothing_yet(data.live, jobs.place(data.run) is not None))
 
 
 def draw(data: RunData) -> None:

@@ -74,46 +74,31 @@ class Worker(Protocol):
         """Request it to stop."""
 
 
-class Backend(Protocol):
-    """Where runs are worked on."""
+class Executor:
+    """Where runs are worked on: worker processes of this machine, whose queue is the caller's."""
 
     def start(self, run: Run) -> Worker:
         """Begin or continue a run, now or as soon as there is room."""
-
-    def slots(self) -> int:
-        """How many runs are worked on at once."""
-
-    def room(self, free: int) -> int:
-        """How many more runs can be started where `free` slots are."""
-
-    def admit(self, run: Run, busy: Sequence[Run]) -> bool:
-        """Whether a run can start beside the busy ones; it is given its GPU where it needs one."""
-
-    def holds(self, run: RunFolder) -> bool:
-        """Whether the run is in good hands, though nobody may hold its lock right now."""
-
-
-class LocalBackend:
-    """Worker processes of this machine; the queue is the caller's."""
-
-    def start(self, run: Run) -> Worker:
         return start_process(run)
 
     def slots(self) -> int:
-        """One core is left to the pages, but two runs are always allowed."""
+        """How many runs are worked on at once: one core is left to the pages, but two runs are always allowed."""
         return max(2, cores() - 1)
 
     def room(self, free: int) -> int:
+        """How many more runs can be started where `free` slots are."""
         return max(0, free)
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
+        """Whether a run can start beside the busy ones; it is given its GPU where it needs one."""
         return machine.admit(run, busy)
 
     def holds(self, run: RunFolder) -> bool:
+        """Whether the run is in good hands, though nobody may hold its lock right now."""
         return False
 
 
-class RayBackend:
+class RayExecutor(Executor):
     """The nodes of a Ray cluster, which queues what it has no room for."""
 
     def start(self, run: Run) -> Worker:
@@ -157,14 +142,14 @@ class ClusterWorker:
         self.run.request_stop()
 
 
-def backend() -> Backend:
+def executor() -> Executor:
     """The cluster where its address is set, else this machine."""
-    return RayBackend() if address() else LocalBackend()
+    return RayExecutor() if address() else Executor()
 
 
 def start_worker(run: Run) -> Worker:
     """Begin or continue a run wherever runs are worked on."""
-    return backend().start(run)
+    return executor().start(run)
 
 
 def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

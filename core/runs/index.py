@@ -168,7 +168,7 @@ class RunIndex:
 
     def refresh(self) -> None:
         """Read what has changed in the folder."""
-        names = _names(self.root)
+        names = run_names(self.root)
         rows = dict(self.database.execute("SELECT id, stamp FROM runs"))
         changed, check = self._journal()
         if vanished := rows.keys() - names:
@@ -239,7 +239,7 @@ class RunIndex:
 
 def unfinished(root: Path) -> list[str]:
     """The ids of the runs of a folder that wait or are under way, the oldest first."""
-    names = _names(root)
+    names = run_names(root)
     if len(names) > FEW:
         with open_index(root) as index:
             return index.unfinished()
@@ -249,7 +249,7 @@ def unfinished(root: Path) -> list[str]:
 
 def list_statuses(root: Path) -> list[Status]:
     """The state of every run of a folder, and since when."""
-    if not _names(root):
+    if not run_names(root):
         return []
     with open_index(root) as index:
         return index.statuses()
@@ -269,7 +269,7 @@ def open_index(root: Path) -> Iterator[RunIndex]:
 
 def _open(root: Path) -> RunIndex:
     """The index in its file; in memory for few runs, and where there can be no file. A broken file is replaced."""
-    if len(_names(root)) > FEW:
+    if len(run_names(root)) > FEW:
         for _ in range(2):
             with suppress(sqlite3.OperationalError, OSError):
                 try:
@@ -312,7 +312,8 @@ def _connect(path: str) -> sqlite3.Connection:
     return database
 
 
-def _names(root: Path) -> set[str]:
+def run_names(root: Path) -> set[str]:
+    """The names of the runs' folders in a folder."""
     try:
         return {name for name in os.listdir(root) if RUN_ID.fullmatch(name)}
     except OSError:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -224,6 +224,13 @@ class Run(RunFolder):
             if int(path.stem) > step:
                 path.unlink(missing_ok=True)
 
+    def copy_past(self, other: Run) -> None:
+        """Copy the records, frames and checkpoints into another run's folder."""
+        for folder in ("frames", "checkpoints"):
+            shutil.copytree(self.path / folder, other.path / folder, dirs_exist_ok=True)
+        with suppress(FileNotFoundError):  # a run that never started
+            shutil.copy(self.path / METRICS, other.path / METRICS)
+
     @property
     def name(self) -> str:
         """The name that a person gave it, or its id."""
@@ -247,23 +254,17 @@ def create_run(
     sweep)."""
     run = Run(path or (root or runs_folder()) / new_id())
     try:
-        _fill(run, config, more)
+        for folder in ("frames", "checkpoints"):
+            (run.path / folder).mkdir(parents=True, exist_ok=True)
+        data = {"config": config.with_stored_data(run.path).to_json(), "created": time.time()} | {
+            key: value for key, value in more.items() if value is not None
+        }
+        write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
     except OSError:
         if path is None:
             shutil.rmtree(run.path, ignore_errors=True)  # on a full disk, half a folder
         raise
     return run
-
-
-def _fill(run: Run, config: RunConfig, more: Mapping[str, object]) -> None:
-    """Write the folders and the run.json of a new run."""
-    for folder in ("frames", "checkpoints"):
-        (run.path / folder).mkdir(parents=True, exist_ok=True)
-    config = config.with_stored_data(run.path)
-    data = {"config": config.to_json(), "created": time.time()} | {
-        k: v for k, v in more.items() if v is not None
-    }
-    write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
 
 
 def find_run(run_id: object, root: Path | None = None) -> Run | None:
@@ -393,10 +394,7 @@ def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
     with new_run(
         run.config(), root, name=name[:LONGEST_NAME], parent=run.metadata().get("parent")
     ) as copied:
-        for folder in ("frames", "checkpoints"):
-            shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
-        with suppress(FileNotFoundError):  # a run that never started
-            shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
+        run.copy_past(copied)
         ended = (
             (status.state, status.message)
             if status.ended

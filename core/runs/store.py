@@ -14,7 +14,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -34,7 +34,7 @@ from core.files import (
     write_atomically,
 )
 from core.runs.folder import RUN_ID, RunFolder, list_files
-from core.runs.index import STAMPED, open_index, stamp_of, unfinished
+from core.runs.index import STAMPED, open_index, run_names, stamp_of, unfinished
 
 # What of a server is copied to a store: runs, measurements of corpora and of claims, sweeps and reports.
 
@@ -158,11 +158,11 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
         stamps = {Item(root, "", name): stamp for name, stamp in index.stamps().items()}
         busy = [Item(root, "", name) for name in index.unfinished()]
     for home in (CORPORA, CLAIMS):
-        items = [Item(root, home, name) for name in _names(root / home) if RUN_ID.fullmatch(name)]
+        items = [Item(root, home, name) for name in run_names(root / home)]
         stamps |= {item: item.stamp() for item in items if item.exists()}
         busy += [Item(root, home, name) for name in unfinished(root / home)]
     for home, ending in FILES.items():
-        names = [name.removesuffix(ending) for name in _names(root / home) if name.endswith(ending)]
+        names = [path.name.removesuffix(ending) for path in (root / home).glob(f"*{ending}")]
         stamps |= {
             item: item.stamp() for item in (Item(root, home, name) for name in names if is_id(name))
         }
@@ -184,13 +184,6 @@ def read(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _names(folder: Path) -> Iterable[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return ()
 
 
 def describe(item: Item) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from core.command_line import Encoding, Pairs, given, settings, text_of, value_o
 from core.models.cards import CARDS
 from core.models.cards import card as card_of
 from core.runs import archive, store_sync, sweeps
-from core.runs.executor import backend
+from core.runs.executor import executor
 from core.runs.machine import line
 from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
@@ -191,7 +191,7 @@ def sweep(
         "equal": seconds and "seconds",
         "seconds": seconds,
     }
-    workers = workers or (backend().slots() if address() else 1)
+    workers = workers or (executor().slots() if address() else 1)
     started = sweeps.start(
         file, {key: value for key, value in changes.items() if value}, to, settings(set)
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -33,7 +32,7 @@ from core.memory import is_small
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
 from core.runs import machine, ray_queue
-from core.runs.executor import RayBackend, backend, spawn_worker, start_process
+from core.runs.executor import RayExecutor, executor, spawn_worker, start_process
 from core.runs.ray_queue import ClusterState, address
 from core.runs.runs import MAX_RUNS, Run, create_run, new_run, size
 from core.runs.store_sync import take_over
@@ -86,8 +85,8 @@ def in_turn(queued: Sequence[tuple[Run, float]], busy: Iterable[Run]) -> list[Ru
     return [run for _, _, run in sorted(places, key=lambda place: place[:2])]
 
 
-def place(run: Run, workers: int) -> Place | None:
-    """The place of a run in the queue; None where it does not wait.
+def place(run: Run) -> Place | None:
+    """The run's place in the queue, from 1, and how long it will wait; None when it does not wait.
 
     The queue is read at most once in FRESH_SECONDS, however many sessions poll.
     """
@@ -96,15 +95,9 @@ def place(run: Run, workers: int) -> Place | None:
         return None
     folder, at, known = _places
     if folder != server_folder() or run not in known or time.monotonic() - at > FRESH_SECONDS:
-        known = places(*queue(), workers)
+        known = places(*queue(), max_workers())
         _places = server_folder(), time.monotonic(), known
     return known.get(run)
-
-
-def read_anew() -> None:
-    """Read the queue for the next that asks: a run has left it."""
-    global _places
-    _places = None, 0.0, {}
 
 
 def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Run, Place]:
@@ -210,12 +203,12 @@ _ticked: tuple[Path | None, float] = None, 0.0  # the folder that was updated la
 
 def max_workers() -> int:
     """How many runs train at once, here or on the cluster."""
-    return backend().slots()
+    return executor().slots()
 
 
 def warm_up() -> None:
     """Start a spare worker unless one waits or memory is short; on a cluster the nodes start them."""
-    if isinstance(backend(), RayBackend):
+    if isinstance(executor(), RayExecutor):
         ray_queue.ensure_bridge()
         return
     with _lock:
@@ -278,12 +271,13 @@ def _admit(
 
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once. NotYours."""
+    global _places
     limits.check_owner(run)
     with _folder_lock(), suppress(FileNotFoundError):  # another tab may have deleted it
         run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
-            read_anew()
+            _places = None, 0.0, {}  # the queue is read anew for the next that asks
 
 
 def resume(run: Run, **changes: Any) -> None:
@@ -320,9 +314,7 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     )  # an id would open the run of another
     with _admit(source=run):
         with new_run(config, name=name, parent=parent) as copy:
-            shutil.copy(run.path / "metrics.jsonl", copy.path / "metrics.jsonl")
-            for folder in ("frames", "checkpoints"):
-                shutil.copytree(run.path / folder, copy.path / folder, dirs_exist_ok=True)
+            run.copy_past(copy)
             copy.truncate(step)
         forked = Run(runs_folder() / copy.id)
         forked.requeue()
@@ -349,11 +341,6 @@ def waiting() -> list[Run]:
     return queue()[0]
 
 
-def place_of(run: Run) -> Place | None:
-    """The run's place in the queue, from 1, and how long it will wait; None when it does not wait."""
-    return place(run, max_workers())
-
-
 def tick(fresh: float = 0.0) -> None:
     """Update the folders: mark dead workers, end unresponsive ones, and start queued runs.
 
@@ -374,13 +361,15 @@ def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
         busy = [run for run in people.unfinished_runs() if _still_busy(run)]
-        waits, room = waiting(), backend().room(max_workers() - len(busy))
-        for run in islice((run for run in waits if backend().admit(run, busy)), room):
+        waits, room = waiting(), executor().room(max_workers() - len(busy))
+        for run in islice((run for run in waits if executor().admit(run, busy)), room):
             waited = max(0.0, time.time() - run.status().at)
             with suppress(OSError):  # it was deleted, or waits on, since the disk is full
                 run.set_status("starting")
                 busy.append(run)
-                note_start(run)
+                _kills[run] = (
+                    memory.out_of_memory_kills()
+                )  # its end for want of memory is known by it
                 health.add_count("queue_wait_seconds", waited)
                 _give(run)
         return bool(busy or waits)
@@ -408,7 +397,7 @@ def _still_busy(run: Run) -> bool:
             with suppress(OSError):
                 os.kill(status.pid, 9)
         return True
-    if backend().holds(run):
+    if executor().holds(run):
         return True  # its bridge has ended, and the next one finds it
     if status.state == "starting" and abs(time.time() - status.at) < START_SECONDS:
         return True
@@ -416,13 +405,13 @@ def _still_busy(run: Run) -> bool:
     if not after.ended:
         state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
         with suppress(OSError):  # deleted meanwhile, or the disk is full
-            run.set_status(state, last_words(run))
+            run.set_status(state, end_message(run))
     return False
 
 
 def _give(run: Run) -> None:
     """Hand the folder to the cluster, the spare or a new worker."""
-    if isinstance(elsewhere := backend(), RayBackend):
+    if isinstance(elsewhere := executor(), RayExecutor):
         elsewhere.start(run)
         return
     started = run.status().at
@@ -439,11 +428,11 @@ def _give(run: Run) -> None:
             process = start_process(run)
             health.add_count("worker_starts")
     threading.Thread(
-        target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True
+        target=_wait_for, args=(process, run, started), name=f"wait for {run.id}", daemon=True
     ).start()
 
 
-def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
+def _wait_for(process: subprocess.Popen, run: Run, started: float) -> None:
     """Wait for a worker to end, then start the next run; `started` is when it was given this one."""
     try:
         process.wait(timeout=4)
@@ -455,7 +444,7 @@ def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
     log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():
         with suppress(OSError):
-            run.set_status("failed", last_words(run))  # it ended before its first word
+            run.set_status("failed", end_message(run))  # it ended before its first word
     warm_up()
     tick()
 
@@ -469,16 +458,9 @@ def _folder_lock() -> Iterator[None]:
         yield
 
 
-# What the server says of a run whose worker ended without a word.
-
-
-def note_start(run: Run) -> None:
-    """Note the start of a run, by which its end for want of memory is known."""
-    _kills[run] = memory.out_of_memory_kills()
-
-
-def last_words(run: Run) -> str:
-    """Whether it was stopped or memory ran out, and how much of it is saved."""
+def end_message(run: Run) -> str:
+    """What a run is told whose worker ended without a word: whether it was stopped or memory ran out, and how much of
+    it is saved."""
     reached = _reached(run)
     saved = f"everything up to {reached} is saved" if reached else "nothing was measured yet"
     if run.stop_request():

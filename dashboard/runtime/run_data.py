@@ -22,7 +22,7 @@ from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune import name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of, is_fine_tune
 from core.runs.folder import Status
-from core.runs.index import Details
+from core.runs.index import Details, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs, size
 from core.tasks import Task, TaskConfig, make_task, task_entry
 from core.training.config import RunConfig
@@ -270,23 +270,14 @@ def config_from_link(run: Run) -> RunConfig | None:
     return load_run(run).config
 
 
-def file_stamp(path: Path) -> tuple[int, int]:
-    """A file's modification time and size; zeros without it."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return 0, 0
-    return stat.st_mtime_ns, stat.st_size
-
-
 def records_of(run: Run) -> tuple[Record, ...]:
     """A run's records in file order, parsed again only after the file has changed."""
-    return _parse_records(run, file_stamp(run.path / METRICS))[0]
+    return _parse_records(run, stamp_of(run.path, (METRICS,)))[0]
 
 
 def damage_of(run: Run) -> str:
     """How many lines of a run's records its figures leave out, as a sentence; "" where all are whole."""
-    count = _parse_records(run, file_stamp(run.path / METRICS))[1]
+    count = _parse_records(run, stamp_of(run.path, (METRICS,)))[1]
     lines = "1 line" if count == 1 else f"{count:,} lines"
     return (
         f"{lines} of this run's records changed after they were saved; the figures leave them out."
@@ -296,16 +287,14 @@ def damage_of(run: Run) -> str:
 
 
 @lru_cache(maxsize=16)
-def _parse_records(run: Run, _stamp: tuple[int, int]) -> tuple[tuple[Record, ...], int]:
+def _parse_records(run: Run, _stamp: str) -> tuple[tuple[Record, ...], int]:
     records, damaged = run.read_records()
     return tuple(records), damaged
 
 
 def load_run(run: Run) -> RunData:
     """Read a run's folder; an unreadable config becomes `trouble`."""
-    status = run.status()
-    if run in EXAMPLE_RUNS and not status.ended:
-        status = Status("finished")
+    status = status_of(run)
     try:
         config, trouble = run.config(), ""
         task_of(config.task)
@@ -360,12 +349,11 @@ class RunSummary:
 
 def summarize(run: Run) -> RunSummary:
     """Summarize a run; cached until its files change."""
-    names = ("metrics.jsonl", "run.json", "status.json", "checkpoints")
-    return _read(run, tuple(file_stamp(run.path / name) for name in names))
+    return _read(run, stamp_of(run.path))
 
 
 @lru_cache(maxsize=512)
-def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
+def _read(run: Run, _stamp: str) -> RunSummary:
     metadata, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None

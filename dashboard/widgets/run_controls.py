@@ -216,7 +216,7 @@ def show_progress(
     """How far a run is: `ending` in Markdown once it has ended, its place in the queue, or a progress bar."""
     if status.ended:
         (st.error if status.state == "failed" else st.caption)(ending)
-    elif place := jobs.place_of(run):
+    elif place := jobs.place(run):
         seconds = (
             "" if place.seconds is None else f", starts in about {about_duration(place.seconds)}"
         )

@@ -13,7 +13,7 @@ import pytest
 
 from core.runs import folder, ray_driver, ray_queue
 from core.runs import ray_node as node_module
-from core.runs.executor import ClusterWorker, LocalBackend, RayBackend, backend
+from core.runs.executor import ClusterWorker, Executor, RayExecutor, executor
 from core.runs.folder import Change, Changes, apply, list_files, pack, read_changes, unpack
 from core.runs.ray_node import NodeWorker, pack_plugins
 from core.runs.ray_queue import ClusterState, Needs, needs
@@ -284,9 +284,9 @@ def no_bridge(monkeypatch):
 
 def test_the_address_chooses_the_place(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RAY", "  ")
-    assert isinstance(backend(), LocalBackend)
+    assert type(executor()) is Executor
     monkeypatch.setenv("ATTENTION_LAB_RAY", "auto")
-    assert isinstance(backend(), RayBackend)
+    assert isinstance(executor(), RayExecutor)
 
 
 def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, monkeypatch):
@@ -298,9 +298,9 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
         "all of them: the queue is Ray's"
     )
     assert {run.status().state for run in runs} == {"starting"} and jobs.max_workers() == 2
-    assert RayBackend().room(2) > 2
+    assert RayExecutor().room(2) > 2
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    assert RayBackend().room(2) == 2, "a public copy's own queue is fair"
+    assert RayExecutor().room(2) == 2, "a public copy's own queue is fair"
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     jobs.tick()
     assert {run.status().state for run in runs} == {"starting"}, (
@@ -346,7 +346,7 @@ def test_damaged_files_are_read_as_nothing(no_bridge, text):
 
 def test_a_shell_waits_for_the_end(no_bridge):
     run = create_run(small_run())
-    worker = RayBackend().start(run)
+    worker = RayExecutor().start(run)
     with pytest.raises(subprocess.TimeoutExpired):
         worker.wait(timeout=0.01)
     worker.terminate()

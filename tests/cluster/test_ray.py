@@ -274,8 +274,6 @@ def test_stop_pause_continue_and_a_lost_head(lab):
     assert run.status().message == LOST and run.records()[-1].step > step
     wait_for(lambda: "cannot be reached; the runs wait" in ray_queue.load_state().message)
     jobs.tick()
-    assert (
-        run.status().state == "queued" and ray_queue.holds(run) and jobs.place_of(run).number == 1
-    )
+    assert run.status().state == "queued" and ray_queue.holds(run) and jobs.place(run).number == 1
     jobs.stop(run)
     assert run.status().state == "stopped"

@@ -109,7 +109,7 @@ def test_two_sessions_measure_apart_and_outside_the_list_of_runs(monkeypatch):
         and [one.id for one in jobs.waiting()] == [first.id, second.id]
     )
     jobs.stop(first)
-    assert first.status().state == "stopped" and jobs.place_of(second).number == 1
+    assert first.status().state == "stopped" and jobs.place(second).number == 1
     jobs.stop(second)
 
 

@@ -72,7 +72,7 @@ def wait_for(what, seconds: float = 120):
 
 
 def place_number(run) -> int | None:
-    place = jobs.place_of(run)
+    place = jobs.place(run)
     return None if place is None else place.number
 
 
@@ -204,7 +204,7 @@ def test_a_worker_that_ends_late_does_not_fail_the_one_that_went_on(workers):
     late = subprocess.Popen([sys.executable, "-c", ""])
     given = run.status().at
     run.set_status("starting")  # paused, and given to another worker, before the first one has left
-    jobs._attend(late, run, given)
+    jobs._wait_for(late, run, given)
     assert run.status().state == "starting"
-    jobs._attend(late, run, run.status().at)
+    jobs._wait_for(late, run, run.status().at)
     assert run.status().state == "failed"

@@ -161,9 +161,9 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
         (run.path / "status.json").write_text(
             f'{{"state": "{state}", "at": {at}}}', encoding="utf-8"
         )
-    assert jobs.place_of(busy) is None
-    assert jobs.place_of(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
-    assert jobs.place_of(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
+    assert jobs.place(busy) is None
+    assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
+    assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
     after = [jobs.places([waits, last], [], workers)[last] for workers in (1, 2)]
     assert after == [(2, 50.0), (2, 0.0)], "without a pace, what it may take"
 
@@ -180,14 +180,14 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
 
     monkeypatch.setattr(jobs, "queue", count)
     for _ in range(5):
-        assert [jobs.place_of(run).number for run in runs] == [1, 2, 3]
+        assert [jobs.place(run).number for run in runs] == [1, 2, 3]
     later = create_run(small_run(seed=4))
-    assert jobs.place_of(later).number == 4 and len(reads) == 2, (
+    assert jobs.place(later).number == 4 and len(reads) == 2, (
         "a run that was not there yet is looked for"
     )
     monkeypatch.setattr(jobs, "FRESH_SECONDS", 0.0)
     runs[0].set_status("running")
-    assert [jobs.place_of(run) and jobs.place_of(run).number for run in (*runs, later)] == [
+    assert [jobs.place(run) and jobs.place(run).number for run in (*runs, later)] == [
         None,
         1,
         2,

@@ -171,7 +171,7 @@ def test_the_end_of_a_run(lines, capfd, monkeypatch):
         monkeypatch.setattr(jobs, name, lambda: None)
     run = create_run(small_run(), name=SECRET)
     run.set_status("finished", SECRET)
-    jobs._attend(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
+    jobs._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
     assert_silent(lines, capfd)
     assert all(word in lines[-1] for word in ("run", "finished", "7")) and run.id not in lines[-1]
 

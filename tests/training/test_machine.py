@@ -205,4 +205,4 @@ def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, m
         file.write_text(f"{limit}\n", encoding="utf-8")
     assert executor.cores(file) == cores
     monkeypatch.setattr(executor, "cores", lambda: cores)
-    assert executor.LocalBackend().slots() == max(2, cores - 1)
+    assert executor.Executor().slots() == max(2, cores - 1)
