@@ -107,12 +107,12 @@ class RayExecutor(Executor):
 
     def slots(self) -> int:
         """One until the cluster is reached."""
-        ray_queue.ensure_bridge()
+        ray_queue.ensure_driver()
         return max(1, min(MOST_SLOTS, int(ray_queue.load_state().cpus / cpus())))
 
     def room(self, free: int) -> int:
         """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""
-        ray_queue.ensure_bridge()
+        ray_queue.ensure_driver()
         if not ray_queue.load_state().reachable:
             return 0
         return max(0, free) if hosted() else MOST_RUNS
@@ -135,7 +135,7 @@ class ClusterWorker:
         while ray_queue.holds(self.run) or self.run.alive():
             if time.monotonic() > end:
                 raise subprocess.TimeoutExpired(self.run.id, timeout or 0.0)
-            ray_queue.ensure_bridge()
+            ray_queue.ensure_driver()
             time.sleep(POLL_SECONDS)
 
     def terminate(self) -> None:

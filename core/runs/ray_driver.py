@@ -1,8 +1,8 @@
 """The one process that speaks to the Ray cluster for a folder of runs: `python -m core.runs.ray_driver`.
 
-It submits the runs of the spool, brings back what they write, and starts a run again where its node was lost. Ray ends
-the process of a driver that loses the head of its cluster, so this one may end at any time: the next one finds the runs
-of the spool and, by name, those of their actors that still live.
+It submits the runs of the queue directory, brings back what they write, and starts a run again where its node was lost.
+Ray ends the process of a driver that loses the head of its cluster, so this one may end at any time: the next one finds
+the runs of the queue directory and, by name, those of their actors that still live.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from core.runs.folder import RunFolder
 from core.runs.ray_queue import NAMESPACE, ClusterState, Entry, address, words
 
 if TYPE_CHECKING:
-    from core.runs.ray_job import Course
+    from core.runs.ray_job import ClusterJob
 
 STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
 PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
@@ -54,7 +54,7 @@ def connect() -> str:
         print(f"{type(error).__name__}: {error}", flush=True)
         raise ConnectionError(
             f"The Ray cluster at {chosen} cannot be reached; the runs wait for it. The server's "
-            ".cluster/bridge.log says more."
+            ".cluster/driver.log says more."
         ) from error
     return (
         chosen.removeprefix("ray://")
@@ -85,7 +85,7 @@ def watch(head: str) -> None:
 
 
 def lose(message: str) -> None:
-    """Queue every run of the spool that is under way."""
+    """Queue every run of the queue directory that is under way."""
     ray_queue.save_state(ClusterState(message=message))
     for entry in ray_queue.entries():
         status = entry.run.status()
@@ -112,28 +112,26 @@ def read_state() -> ClusterState:
     )
 
 
-class Bridge:
-    """The runs of the spool that are on the cluster."""
+class Driver:
+    """The runs of the queue directory that are on the cluster."""
 
     def __init__(self) -> None:
-        self.courses: dict[Path, Course] = {}
+        self.jobs: dict[Path, ClusterJob] = {}
         self.shown = 0.0
 
     def step(self) -> None:
-        """Take what is new in the spool, and move every run on; nothing here waits."""
+        """Take what is new in the queue directory, and move every run on; nothing here waits."""
         entries = ray_queue.entries()
         for entry in entries:
-            if entry.path not in self.courses and (course := self._take(entry)) is not None:
-                self.courses[entry.path] = course
+            if entry.path not in self.jobs and (job := self._take(entry)) is not None:
+                self.jobs[entry.path] = job
         if time.monotonic() - self.shown > STATE_SECONDS:
             self.shown = time.monotonic()
             ray_queue.save_state(read_state())
-        self.courses = {
-            path: course for path, course in self.courses.items() if self._advance(course)
-        }
+        self.jobs = {path: job for path, job in self.jobs.items() if self._advance(job)}
 
-    def _take(self, entry: Entry) -> Course | None:
-        """The course of an entry; None where another worker has it still, or it has ended."""
+    def _take(self, entry: Entry) -> ClusterJob | None:
+        """The job of an entry; None where another worker has it still, or it has ended."""
         if not entry.run.exists():  # deleted with its folder
             ray_queue.remove(entry.run)
             return None
@@ -142,19 +140,19 @@ class Bridge:
             lock.acquire(timeout=0)
         except (Timeout, OSError):
             return None
-        from core.runs.ray_job import Course
+        from core.runs.ray_job import ClusterJob
 
-        return Course(entry, lock)
+        return ClusterJob(entry, lock)
 
-    def _advance(self, course: Course) -> bool:
+    def _advance(self, job: ClusterJob) -> bool:
         """Move a run on; what goes wrong with one of them costs that run alone."""
         try:
-            return course.advance()
+            return job.advance()
         except ConnectionError:
             raise
         except Exception as error:
             traceback.print_exc()
-            return course.end(
+            return job.end(
                 "failed",
                 words(
                     f"The cluster's results could not be saved: {type(error).__name__}: {error}",
@@ -165,9 +163,7 @@ class Bridge:
     @property
     def idle(self) -> bool:
         return (
-            not self.courses
-            and not ray_queue.entries()
-            and ray_queue.seconds_unasked() > IDLE_SECONDS
+            not self.jobs and not ray_queue.entries() and ray_queue.seconds_unasked() > IDLE_SECONDS
         )
 
 
@@ -178,7 +174,7 @@ def main() -> int:
         lock.acquire(timeout=0)
     except Timeout:
         return 0  # another one was first
-    print(f"Bridge {os.getpid()} of {server_folder()}", flush=True)
+    print(f"Driver {os.getpid()} of {server_folder()}", flush=True)
     while True:
         try:
             head = connect()
@@ -189,9 +185,9 @@ def main() -> int:
                 return 1
             time.sleep(RETRY_SECONDS)
     threading.Thread(target=watch, args=(head,), daemon=True).start()
-    bridge = Bridge()
-    while not bridge.idle:
-        bridge.step()
+    driver = Driver()
+    while not driver.idle:
+        driver.step()
         time.sleep(STEP_SECONDS)
     return 0
 

@@ -28,7 +28,7 @@ FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writ
 TRAVELS = ("ATTENTION_LAB_MEMORY_MB", HOSTED)  # a public copy's worker writes no paths
 
 
-class Course:
+class ClusterJob:
     """A run whose lock this process holds; `advance` moves it on without waiting, and says whether it goes on."""
 
     def __init__(self, entry: Entry, lock: FileLock) -> None:
@@ -81,7 +81,7 @@ class Course:
             return self.end(
                 "failed",
                 words(
-                    f"{self._node_text()} could not start it; the server's .cluster/bridge.log says why. Every node needs "
+                    f"{self._node_text()} could not start it; the server's .cluster/driver.log says why. Every node needs "
                     "the lab and its packages.",
                     "The worker could not start it. Try again later.",
                 ),
@@ -128,7 +128,7 @@ class Course:
         """The actor has its place."""
         names = {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
         self.node = names.get(here["node"], here["node"])[: ray_queue.LONGEST_NAME]
-        if here["started"]:  # by an earlier bridge
+        if here["started"]:  # by an earlier driver
             return True
         if self.run.stop_request():
             return self._stop("It had not begun.")
@@ -216,7 +216,7 @@ class Course:
 
 
 def find_actor(entry: Entry) -> Any:
-    """The latest actor of a run, or None; it may live longer than the bridge that requested it."""
+    """The latest actor of a run, or None; it may live longer than the driver that requested it."""
     try:
         return ray.get_actor(entry.actor)
     except ValueError:

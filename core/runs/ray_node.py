@@ -28,7 +28,7 @@ YOUNG = 60.0  # seconds in which a new folder may have no lock yet
 
 
 class NodeWorker:
-    """The worker of one run; its methods are called by the bridge, `changes` again and again."""
+    """The worker of one run; its methods are called by the driver, `changes` again and again."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen | None = None

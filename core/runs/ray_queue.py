@@ -1,10 +1,10 @@
-"""The files by which servers and shells hand runs to the bridge, and by which it says what the cluster has free.
+"""The files by which servers and shells hand runs to the driver, and by which it says what the cluster has free.
 
     .cluster/entries/     RUN.json: a run that is the cluster's: its folder, and how often it was submitted
     .cluster/state.json   what the cluster has, or why it cannot be reached
-    .cluster/lock         held by the bridge for as long as it lives;  bridge.log  what it printed
+    .cluster/lock         held by the driver for as long as it lives;  driver.log  what it printed
 
-They lie in the folder of runs. An entry stays until its run has ended, so that any later bridge finds it.
+They lie in the folder of runs. An entry stays until its run has ended, so that any later driver finds it.
 """
 
 from __future__ import annotations
@@ -108,15 +108,15 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
-FRESH_SECONDS = 15.0  # the bridge writes the state every second or two
-SPAWN_SECONDS = 5.0  # between two attempts to start a bridge
+FRESH_SECONDS = 15.0  # the driver writes the state every second or two
+SPAWN_SECONDS = 5.0  # between two attempts to start a driver
 NODES, LONGEST_NAME = (
     5,
     100,
 )  # nodes of a run, and characters of a name, that are read from its run.json
 
 _lock = threading.Lock()
-_bridges: dict[
+_drivers: dict[
     Path, tuple[subprocess.Popen, float]
 ] = {}  # of this process by folder, and when each was started
 
@@ -168,7 +168,7 @@ def submit(run: RunFolder) -> None:
     """Hand a run to the cluster, unless it has it."""
     if not holds(run):
         Entry(run.path.absolute(), int(time.time() * 1000)).save()
-    ensure_bridge()
+    ensure_driver()
 
 
 def entries() -> list[Entry]:
@@ -200,7 +200,7 @@ def save_state(state: ClusterState) -> None:
 
 
 def load_state() -> ClusterState:
-    """The latest state; not reachable where the bridge wrote none for a while."""
+    """The latest state; not reachable where the driver wrote none for a while."""
     data = read_object(folder() / "state.json")
     if time.time() - seconds_of(data.get("at")) > FRESH_SECONDS:
         return ClusterState()
@@ -223,20 +223,20 @@ def node_names(metadata: Mapping[str, Any]) -> list[str]:
     return [name[:LONGEST_NAME] for name in names if isinstance(name, str)]
 
 
-def ensure_bridge() -> None:
-    """Start the bridge unless it lives; it ends some time after the last run and the last call of this."""
+def ensure_driver() -> None:
+    """Start the driver unless it lives; it ends some time after the last run and the last call of this."""
     with _lock:
         here = folder()
         here.mkdir(parents=True, exist_ok=True)
         (here / "asked").touch()
-        process, started = _bridges.get(here, (None, -SPAWN_SECONDS))
+        process, started = _drivers.get(here, (None, -SPAWN_SECONDS))
         if (
             process is not None and process.poll() is None
         ) or time.monotonic() - started < SPAWN_SECONDS:
             return
         if RunFolder(here).alive():  # that of another server
             return
-        with open(here / "bridge.log", "ab") as log:
+        with open(here / "driver.log", "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "core.runs.ray_driver"],
                 cwd=ROOT,
@@ -246,11 +246,11 @@ def ensure_bridge() -> None:
                 stderr=log,
                 start_new_session=True,
             )
-        _bridges[here] = process, time.monotonic()
+        _drivers[here] = process, time.monotonic()
 
 
 def seconds_unasked() -> float:
-    """Since `ensure_bridge` was last called, by any process."""
+    """Since `ensure_driver` was last called, by any process."""
     return time.time() - _modified(folder() / "asked")
 
 

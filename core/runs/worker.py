@@ -64,6 +64,7 @@ def work(
             limit_memory(run)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
                 if "finetune" in run.metadata():
+                    # here, as Hugging Face's Trainer is large
                     from core.pretrained.finetune_run import fine_tune
 
                     state, message = fine_tune(run, stop, on_record)
@@ -236,7 +237,7 @@ def resident_mb() -> float:
     """The peak resident memory of this process in MB; 0 on Windows, which lacks `resource`: no limit holds there."""
     if sys.platform == "win32":
         return 0.0
-    import resource
+    import resource  # ru_maxrss: kilobytes on Linux, bytes on macOS
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)

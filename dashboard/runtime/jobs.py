@@ -165,7 +165,7 @@ def cluster_state() -> ClusterState | None:
     """What the cluster has and has free; None where runs stay on this machine, and on a public copy."""
     if not address() or hosted():
         return None
-    ray_queue.ensure_bridge()
+    ray_queue.ensure_driver()
     return ray_queue.load_state()
 
 
@@ -209,7 +209,7 @@ def max_workers() -> int:
 def warm_up() -> None:
     """Start a spare worker unless one waits or memory is short; on a cluster the nodes start them."""
     if isinstance(executor(), RayExecutor):
-        ray_queue.ensure_bridge()
+        ray_queue.ensure_driver()
         return
     with _lock:
         if not _spare.ready() and not is_small():
@@ -398,7 +398,7 @@ def _still_busy(run: Run) -> bool:
                 os.kill(status.pid, 9)
         return True
     if executor().holds(run):
-        return True  # its bridge has ended, and the next one finds it
+        return True  # its driver has ended, and the next one finds it
     if status.state == "starting" and abs(time.time() - status.at) < START_SECONDS:
         return True
     after = run.status()  # the worker may have ended since the first read

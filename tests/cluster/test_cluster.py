@@ -1,4 +1,4 @@
-"""How a server hands runs to the cluster, with files alone: no Ray, and no bridge."""
+"""How a server hands runs to the cluster, with files alone: no Ray, and no driver."""
 
 import json
 import os
@@ -169,7 +169,7 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
     assert list_files(tmp_path) == ["kept.txt"]
 
 
-# The worker of a run on a node, called as the bridge calls it, without Ray.
+# The worker of a run on a node, called as the driver calls it, without Ray.
 
 
 @pytest.fixture
@@ -276,9 +276,9 @@ def test_a_worker_ends_with_who_holds_its_input():
 
 @pytest.fixture
 def no_bridge(monkeypatch):
-    """A cluster whose bridge is played by the test."""
+    """A cluster whose driver is played by the test."""
     monkeypatch.setenv("ATTENTION_LAB_RAY", "192.0.2.1:6379")
-    monkeypatch.setattr(ray_queue, "ensure_bridge", lambda: None)
+    monkeypatch.setattr(ray_queue, "ensure_driver", lambda: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
 
 
@@ -304,7 +304,7 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     jobs.tick()
     assert {run.status().state for run in runs} == {"starting"}, (
-        "a run without a bridge is not lost"
+        "a run without a driver is not lost"
     )
 
 

@@ -1,4 +1,4 @@
-"""What pages show of a cluster, from the files that its bridge writes."""
+"""What pages show of a cluster, from the files that its driver writes."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.training.small import small_run
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RAY", "192.0.2.1:6379")
-    monkeypatch.setattr(ray_queue, "ensure_bridge", lambda: None)
+    monkeypatch.setattr(ray_queue, "ensure_driver", lambda: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
     ray_queue.save_state(ClusterState(True, "", ("red", "blue"), 4.0, 0.0, 16e9, 3.0, 0.0, 15e9))
 
@@ -52,7 +52,7 @@ def test_train_shows_where_a_run_is():
     run.set_status("running")
     run.append(Record(2, loss=1.0))
     assert "On node blue." in opened("train", run.id).replace("\\", "")
-    assert run.status().state == "running", "its bridge may come back"
+    assert run.status().state == "running", "its driver may come back"
 
 
 def test_one_machine_says_nothing_of_clusters(monkeypatch):

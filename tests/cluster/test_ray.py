@@ -87,7 +87,7 @@ def b(nodes):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The folder of all runs here, so that the tests share a bridge."""
+    """The folder of all runs here, so that the tests share a driver."""
     return tmp_path_factory.mktemp("ray") / "runs"
 
 
@@ -108,10 +108,10 @@ def lab(nodes, runs, monkeypatch, tmp_path):
 
 
 def end_bridges(how: int = signal.SIGTERM) -> None:
-    for process, _ in ray_queue._bridges.values():
+    for process, _ in ray_queue._drivers.values():
         os.kill(process.pid, how)
         process.wait()
-    ray_queue._bridges.clear()
+    ray_queue._drivers.clear()
 
 
 def wait_for(what, seconds: float = 120):
@@ -215,11 +215,11 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
 
 
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
-    """The bridge is killed: the run trains on, and the next bridge, with less memory to give, brings back all of it."""
+    """The driver is killed: the run trains on, and the next driver, with less memory to give, brings back all of it."""
     run = jobs.start(small_run(steps=20_000, record_every=100, finish_early=False))
     wait_for(
         lambda: run.records() and run.status().state == "running"
-    )  # the bridge writes the status last
+    )  # the driver writes the status last
     end_bridges(signal.SIGKILL)
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes
     assert not run.alive() and run.status().state == "running"

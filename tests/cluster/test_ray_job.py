@@ -1,4 +1,4 @@
-"""What the bridge does with a run when nodes answer, do not answer or die: Ray is played by a few functions."""
+"""What the driver does with a run when nodes answer, do not answer or die: Ray is played by a few functions."""
 
 import re
 from types import SimpleNamespace
@@ -10,9 +10,9 @@ pytest.importorskip("ray")
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RpcError
 
 from core.runs import ray_driver, ray_queue
-from core.runs import ray_job as course_module
+from core.runs import ray_job as job_module
 from core.runs.folder import Changes, RunFolder
-from core.runs.ray_job import Course
+from core.runs.ray_job import ClusterJob
 from core.runs.ray_queue import code_version
 from core.runs.runs import create_run
 from tests.training.small import small_run
@@ -85,44 +85,44 @@ UNAVAILABLE = ActorUnavailableError("not now", None)
 @pytest.fixture
 def played(monkeypatch):
     ray = PlayedRay()
-    monkeypatch.setattr(course_module, "ray", ray)
-    monkeypatch.setattr(course_module, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(course_module, "PAUSE", 0.0)
-    monkeypatch.setattr(course_module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(job_module, "ray", ray)
+    monkeypatch.setattr(job_module, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(job_module, "PAUSE", 0.0)
+    monkeypatch.setattr(job_module, "RETRY_SECONDS", 0.0)
     return ray
 
 
-def start_course(ray: PlayedRay, *answers: object) -> Course:
+def start_job(ray: PlayedRay, *answers: object) -> ClusterJob:
     run = create_run(small_run())
     entry = ray_queue.Entry(run.path, 7)
     entry.save()
     lock = run.lock()
     lock.acquire()
     ray.answers = list(answers)
-    return Course(entry, lock)
+    return ClusterJob(entry, lock)
 
 
-def advance_to_the_end(course: Course) -> None:
+def advance_to_the_end(job: ClusterJob) -> None:
     for _ in range(60):
-        if not course.advance():
-            assert not ray_queue.holds(course.run) and not course.run.alive()
+        if not job.advance():
+            assert not ray_queue.holds(job.run) and not job.run.alive()
             return
     raise AssertionError("it goes on for ever")
 
 
 def test_a_node_that_is_lost_again_and_again_ends_in_words(played):
-    course = start_course(played, *[HERE, "", RUNNING, DIED] * 4)
-    advance_to_the_end(course)
-    assert course.run.status().state == "failed"
-    assert course.run.status().message == (
+    job = start_job(played, *[HERE, "", RUNNING, DIED] * 4)
+    advance_to_the_end(job)
+    assert job.run.status().state == "failed"
+    assert job.run.status().message == (
         "Its node was lost 4 times; what came back is saved, and Continue starts from there."
     )
-    assert list(played.actors) == [f"{course.run.id}/7/{attempt}" for attempt in (1, 2, 3, 4)]
-    assert course.run.metadata()["nodes"] == ["red"] * 4
+    assert list(played.actors) == [f"{job.run.id}/7/{attempt}" for attempt in (1, 2, 3, 4)]
+    assert job.run.metadata()["nodes"] == ["red"] * 4
 
 
 def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played):
-    course = start_course(
+    job = start_job(
         played,
         HERE,
         "",
@@ -134,29 +134,29 @@ def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played):
         None,
     )
     for _ in range(20):
-        assert course.advance()
+        assert job.advance()
     assert len(played.actors) == 1 and played.calls.count("start") == 1
-    assert course.run.metadata()["nodes"] == ["red"] and course.run.status().state == "running"
+    assert job.run.metadata()["nodes"] == ["red"] and job.run.status().state == "running"
 
 
 def test_a_stop_reaches_a_run_that_an_earlier_bridge_began(played):
     """It is not taken for one that has not begun."""
     status = {"state": "stopped", "message": "Stopped; everything up to step 9 is saved."}
     stopped = Changes((), (), {}, {}, status, True)
-    course = start_course(played, {**HERE, "started": True}, RUNNING, stopped)
-    played.actors[course.entry.actor] = played.actor()
-    course.run.request_stop()
-    advance_to_the_end(course)
-    assert course.run.status().message == status["message"]
+    job = start_job(played, {**HERE, "started": True}, RUNNING, stopped)
+    played.actors[job.entry.actor] = played.actor()
+    job.run.request_stop()
+    advance_to_the_end(job)
+    assert job.run.status().message == status["message"]
     assert played.calls == ["where", "changes", "changes", "close"]
 
 
 def test_a_stop_while_a_run_waits_ends_its_actor(played):
-    course = start_course(played)
-    assert course.advance() and course.advance()
-    course.run.request_stop("pause")
-    advance_to_the_end(course)
-    assert (course.run.status().state, course.run.status().message) == (
+    job = start_job(played)
+    assert job.advance() and job.advance()
+    job.run.request_stop("pause")
+    advance_to_the_end(job)
+    assert (job.run.status().state, job.run.status().message) == (
         "paused",
         "It had not begun.",
     )
@@ -164,35 +164,33 @@ def test_a_stop_while_a_run_waits_ends_its_actor(played):
 
 
 def test_other_code_on_a_node_is_refused(played):
-    course = start_course(played, {**HERE, "version": "another"})
-    advance_to_the_end(course)
-    assert course.run.status().message.startswith(
+    job = start_job(played, {**HERE, "version": "another"})
+    advance_to_the_end(job)
+    assert job.run.status().message.startswith(
         "The node red has another version of the lab or of PyTorch"
     )
 
 
 def test_a_node_without_the_lab_is_named_in_words(played):
-    course = start_course(
+    job = start_job(
         played, RayTaskError("where", "No module named core", ModuleNotFoundError("core"))
     )
-    advance_to_the_end(course)
-    assert course.run.status().message.endswith("Every node needs the lab and its packages.")
+    advance_to_the_end(job)
+    assert job.run.status().message.endswith("Every node needs the lab and its packages.")
 
 
 def test_the_fault_of_the_cluster_is_not_the_run_s(played):
-    course = start_course(played, HERE, "", RUNNING, RpcError("unavailable"))
+    job = start_job(played, HERE, "", RUNNING, RpcError("unavailable"))
     with pytest.raises(ConnectionError):
         for _ in range(9):
-            course.advance()
-    assert course.run.status().state == "running" and ray_queue.holds(course.run)
+            job.advance()
+    assert job.run.status().state == "running" and ray_queue.holds(job.run)
 
 
 def test_a_worker_without_a_last_word_is_left_to_its_server(played):
-    course = start_course(
-        played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True)
-    )
-    advance_to_the_end(course)
-    assert course.run.status().state == "running", (
+    job = start_job(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
+    advance_to_the_end(job)
+    assert job.run.status().state == "running", (
         "jobs says what is saved, as of any worker that died"
     )
 
@@ -218,17 +216,17 @@ def test_a_public_copy_names_no_machine_and_nothing_of_the_cluster(played, monke
 
     monkeypatch.setattr(RunFolder, "set_status", note)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    course = start_course(played, *answers)
-    owner = ray_driver.Bridge()
+    job = start_job(played, *answers)
+    owner = ray_driver.Driver()
     for _ in range(60):
-        if not owner._advance(course):
+        if not owner._advance(job):
             break
-    assert course.run.status().state == "failed" and "nodes" not in course.run.metadata()
+    assert job.run.status().state == "failed" and "nodes" not in job.run.metadata()
     waiting = create_run(small_run())
     ray_queue.Entry(waiting.path, 8).save()
     waiting.set_status("starting")
     ray_driver.lose(ray_driver.LOST)
     assert waiting.status().message == ray_driver.PUBLIC_LOST
-    assert not re.search(r"\bred\b|node|cluster|bridge|/|\bray\b", " ".join(messages).casefold()), (
-        messages
-    )
+    assert not re.search(
+        r"\bred\b|node|cluster|bridge|driver|/|\bray\b", " ".join(messages).casefold()
+    ), messages
