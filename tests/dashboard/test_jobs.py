@@ -60,7 +60,7 @@ def workers(monkeypatch, tmp_path):
         process.wait()
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "elsewhere"))  # which ends the watcher
     for thread in threading.enumerate():
-        if thread.name.startswith("attend") or thread is jobs._watcher:
+        if thread.name.startswith("wait for ") or thread is jobs._watcher:
             thread.join()  # or it would look after the next test's runs
 
 
