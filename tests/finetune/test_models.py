@@ -1,24 +1,34 @@
 """Any model that Look inside opens goes on learning, from page and shell; one that cannot is refused in a sentence."""
 
+import json
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertForTokenClassification
 
 from core.entries import ConfigError
-from core.pretrained import PretrainedError, hub
+from core.pretrained import ModelInputs, PretrainedError, answer, hub, load_folder
+from core.pretrained import finetune_run as shell
 from core.pretrained.finetune import (
     LAB,
     MINILM,
     FineTuneConfig,
+    build,
     check_model,
     name_of,
+    own_rows,
+    parse,
     resolve,
     usual,
 )
-from core.pretrained.finetune_run import config_of, create
+from core.pretrained.finetune_run import about, config_of, create, fine_tune, result
 from core.pretrained.load import LAB_MODELS
-from core.runs.runs import list_runs
+from core.runs.runs import Run, list_runs
 from tests.tiny_models import save
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -131,3 +141,207 @@ def test_the_labs_own_models_are_where_they_are_looked_for():
         "numbers",
         "induction",
     }
+
+
+# Rows of a CSV: what is learned, what is held out, and words with a line number for whatever is wrong.
+
+
+GOOD = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
+
+
+def test_a_quarter_of_each_label_is_held_out_and_nothing_is_in_both():
+    rows = parse("classify", GOOD)
+    assert Counter(pair.answer for pair in rows.held_out) == {"a": 1, "b": 1}
+    assert Counter(pair.answer for pair in rows.learned) == {"a": 5, "b": 5}
+    assert not {pair.text for pair in rows.learned} & {pair.text for pair in rows.held_out}
+    assert parse("classify", GOOD, 1).learned != rows.learned
+
+
+def test_our_own_rows_are_thirty_of_each_label():
+    rows = parse("classify", own_rows("classify"))
+    every = (*rows.learned, *rows.held_out)
+    assert Counter(pair.answer for pair in every) == dict.fromkeys(rows.labels, 30)
+    assert len(rows.labels) == 4 and len({pair.text for pair in every}) == 120
+    assert rows.majority[1] == 0.25
+
+
+def test_the_majority_is_that_of_what_is_learned():
+    rows = parse(
+        "classify", "text,label\n" + "\n".join(f"{i},{'yes' if i < 9 else 'no'}" for i in range(13))
+    )
+    assert rows.majority == ("yes", 2 / 3)
+
+
+def test_quotation_marks_hold_commas_and_a_header_is_not_needed():
+    rows = parse("classify", GOOD.removeprefix("text,label\n") + '\n"one, two, three",b')
+    assert "one, two, three" in {pair.text for pair in (*rows.learned, *rows.held_out)}
+    assert len(rows.learned) + len(rows.held_out) == 13
+
+
+def test_a_row_that_stands_there_twice_is_taken_once():
+    rows = parse("classify", GOOD + "\nsentence 3,b\nsentence 3,b")
+    assert rows.repeated == 2 and len(rows.learned) + len(rows.held_out) == 12
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    ("", "There is no file yet"),
+    ("text,label", "0 different rows"),
+    (GOOD + "\n,a", "no text in line 14"),
+    (GOOD + "\nnothing,", "no label in line 14"),
+    (GOOD + "\nsentence 0,b", "Lines 2 and 14 have the same text"),
+    (GOOD + "\nlonely,c", "only once in the file: line 14"),
+    (GOOD + "\na,b,c", "line 14 has 3"),
+    (GOOD + '\n"open,a', "Line 14 opens a quotation mark"),
+    (GOOD + "\n" + 1001 * "x" + ",a", "longer than 1,000 characters in line 14"),
+    ("a,b,c\n" * 9, "Line 1 has 3 columns"),
+    ("\n".join(f"{i},same" for i in range(9)), "Every row has the label 'same'"),
+    ("\n".join(f"{i},{i // 2}" for i in range(99)), "at most 20 are allowed"),
+    ("\n".join(f"{i},{i % 2}" for i in range(3_001)), "at most 3,000 are allowed"),
+])  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(data, words):
+    with pytest.raises(ConfigError, match=words):
+        parse("classify", data)
+
+
+def test_pairs_need_no_label_twice():
+    rows = parse("pairs", "source,target\n" + "\n".join(f"{i},{i * i}" for i in range(10)))
+    assert rows.labels == () and len(rows.held_out) == 2
+
+
+# A classifier keeps the order of its own labels where the rows have the same ones; any other model gets a new head.
+
+
+@pytest.fixture(scope="session")
+def classifier(encoder, colours, tmp_path_factory) -> Path:
+    """A model that is right on every row, its labels not in the order of the alphabet."""
+    home = tmp_path_factory.mktemp("classifier")
+    config = FineTuneConfig(
+        "classify", colours, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2
+    )
+    run = create(config, home)
+    assert fine_tune(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
+    folder = result(run)
+    assert folder is not None
+    weights = load_file(folder / "model.safetensors")
+    for name in ("classifier.weight", "classifier.bias"):
+        weights[name] = weights[name].flip(0).contiguous()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    own |= {"id2label": {"0": "redy", "1": "bluey"}, "label2id": {"redy": 0, "bluey": 1}}
+    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
+    return folder
+
+
+def head_of(config: FineTuneConfig) -> torch.Tensor:
+    return build(config, parse("classify", config.data)).model.classifier.weight.detach()
+
+
+def predicted_label(folder: Path, text: str) -> str:
+    model = load_folder(folder, "model")
+    return model.model.config.id2label[int(answer(model, ModelInputs(text)).probabilities.argmax())]
+
+
+def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(
+    classifier, colours, tmp_path
+):
+    run = create(
+        FineTuneConfig("classify", colours, str(classifier), layers=0, epochs=1, batch_size=8),
+        tmp_path,
+    )
+    fine_tune(run, lambda: False)
+    first, last = run.records()[0], run.records()[-1]
+    assert (first.exact, last.exact, about(run)["new_head"]) == (1.0, 1.0, False)
+    assert about(run)["labels"] == ["redy", "bluey"] and last.balanced == 1.0
+    assert (
+        [sum(row) for row in last.confusion]
+        == [last.confusion[0][0], last.confusion[1][1]]
+        == [5, 5]
+    )
+    for folder in (classifier, result(run)):
+        assert load_folder(folder, "model").model.config.id2label == {0: "redy", 1: "bluey"}
+        assert [predicted_label(folder, f"the sun is {one}") for one in ("red", "blue")] == [
+            "redy",
+            "bluey",
+        ]
+
+
+def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp_path, monkeypatch):
+    rows = tmp_path / "rows.csv"
+    rows.write_text(colours, encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["finetune", "classify", str(tmp_path / "run"), "--model", str(classifier),
+                                     "--data", str(rows)])  # fmt: skip
+    threads = torch.get_num_threads()
+    try:
+        assert shell.main() == 0
+    finally:
+        torch.set_num_threads(threads)
+    run = Run(tmp_path / "run")
+    assert run.records()[0].exact == run.records()[-1].exact == 1.0
+    assert load_folder(result(run), "tuned").model.config.id2label == {0: "redy", 1: "bluey"}
+
+
+def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier, colours):
+    config = FineTuneConfig("classify", colours.replace("bluey", "azure"), str(classifier))
+    learner = build(config, parse("classify", config.data))
+    assert learner.new_head and learner.labels == ("azure", "redy")
+    assert learner.model.config.id2label == {0: "azure", 1: "redy"}
+    own = load_file(classifier / "model.safetensors")["classifier.weight"]
+    head = learner.model.classifier.weight.detach()
+    assert not torch.isclose(head, own).any() and float(head.std()) == pytest.approx(0.02, rel=0.5)
+    assert not torch.equal(head_of(replace(config, seed=1)), head), "the seed draws it"
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(
+        learner.model.get_parameter(name), load_file(classifier / "model.safetensors")[name]
+    )
+
+
+def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
+    encoder, colours, tmp_path
+):
+    other = BertForTokenClassification.from_pretrained(
+        encoder, num_labels=2, id2label={0: "redy", 1: "bluey"}
+    )
+    other.save_pretrained(tmp_path)
+    for file in encoder.glob("*token*.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = FineTuneConfig("classify", colours, str(tmp_path))
+    assert not torch.isclose(head_of(config), other.classifier.weight.detach()).any()
+    assert build(config, parse("classify", colours)).labels == ("bluey", "redy")
+
+
+def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(
+    classifier, colours, tmp_path
+):
+    """Its own loss would want a row of 0 and 1 for each text."""
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for file in classifier.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    own["problem_type"] = "multi_label_classification"
+    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
+    run = create(
+        FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path
+    )
+    state, words = fine_tune(run, lambda: False)
+    assert state == "finished" and run.records()[-1].exact == 1.0, words
+
+
+def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, tmp_path, page):
+    app = page(
+        str(classifier), **{"fine_tune:data:classify": colours, "fine_tune:classify:epochs": 1}
+    )
+    app.button(key="fine_tune:start").click().run()
+    (run,) = list_runs()
+    assert (config_of(run).model, fine_tune(run, lambda: False)[0]) == (str(classifier), "finished")
+    run.set_status("finished", "Finished.")
+    app.run()
+    assert not app.exception
+    page_text = " ".join(element.proto.body for element in app.get("html")).replace("\\", "")
+    assert (
+        "before training it was 100\u00a0%" in page_text
+        and 'aria-label="Confusion matrix"' in page_text
+    )
+    matrix = page_text.partition('aria-label="Confusion matrix"')[2]
+    assert -1 < matrix.index("redy") < matrix.index("bluey"), "the matrix has the model's own order"
+    assert "its own head has the same labels" in " ".join(caption.value for caption in app.caption)

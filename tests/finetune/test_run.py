@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,23 +12,36 @@ from safetensors.torch import load_file
 
 from core.entries import ConfigError
 from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
+from core.pretrained import finetune_run as running
 from core.pretrained.finetune import FineTuneConfig, Pair, build, count, parse
 from core.pretrained.finetune_run import (
     Course,
     about,
+    classes,
     config_of,
     create,
     fine_tune,
+    inputs,
     last_checkpoint,
     measure,
     result,
     targets,
     trace_of,
 )
-from core.runs.runs import size
+from core.runs import worker
+from core.runs.machine import line, machine
+from core.runs.runs import list_runs, size
+from core.training.config import resolve_device
 from core.training.record import Record
+from dashboard.runtime import jobs
+from dashboard.runtime.run_data import summarize
+from dashboard.widgets.panels import plain
+from pages.fine_tune import conditions
+from pages.runs import about_text as about_run
 from tests.cases import each
 from tests.damage import flip
+from tests.tiny_models import SENTENCE, save
+from tests.training.small import run_command
 
 SQUARES = "source,target\n" + "\n".join(
     f"{a} {b} {c},{c} {b} {a} {a}"
@@ -271,3 +285,166 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path)
     with pytest.raises(PretrainedError, match="cannot learn pairs"):
         fine_tune(create(replace(config, task="pairs", watch=""), tmp_path), never)
     assert not list(tmp_path.iterdir())
+
+
+# The worker that trains any run also fine-tunes one, in a process of its own.
+
+
+@pytest.fixture
+def short_config(encoder, colours) -> FineTuneConfig:
+    return FineTuneConfig("classify", colours, str(encoder), epochs=2, batch_size=8)
+
+
+def test_a_model_that_went_away_is_said(short_config, tmp_path, worker_here):
+    run = create(short_config, tmp_path)
+    run.update_metadata(finetune={**short_config.to_json(), "model": "/gone"})
+    assert worker.main([str(run.path)]) == 1
+    assert run.status().message.startswith("There is no model at /gone")
+
+
+def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(short_config, monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
+    run = jobs.fine_tune(short_config, name="colours")
+    assert [other.id for other in jobs.waiting()] == [run.id] == [other.id for other in list_runs()]
+    jobs.stop(run, "pause")
+    assert run.status().state == "paused"
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    jobs.resume(run)
+    end = time.time() + 60
+    while not run.status().ended:
+        assert time.time() < end
+        time.sleep(0.05)
+    assert run.status().state == "finished", run.status().message
+    assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
+    log = (run.path / "worker.log").read_text(encoding="utf-8")
+    assert result(run) is not None and "finished: Finished after 10 steps" in log
+
+
+def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(
+    encoder, colours, tmp_path, worker_here, capsys
+):
+    (tmp_path / "rows.csv").write_text(colours, encoding="utf-8")
+    command = ["core.pretrained.finetune_run", "classify", "--data", str(tmp_path / "rows.csv")]
+    assert run_command(*command, str(tmp_path / "run"), "--model", str(encoder)) == 0
+    printed = capsys.readouterr().out
+    assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed
+    (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,", encoding="utf-8")
+    assert run_command(*command, str(tmp_path / "other")) == 1
+    assert "There is no label in line 46" in capsys.readouterr().err
+
+
+# On which device a fine-tuning run computes; no GPU is needed: what is there is feigned, and "meta" stands for one.
+
+
+@pytest.fixture
+def device_config(encoder, colours) -> FineTuneConfig:
+    return FineTuneConfig("classify", colours, str(encoder), epochs=1, batch_size=32)
+
+
+def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(
+    device_config, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device(device_config.device) == "cpu"
+    with pytest.raises(ConfigError, match="device = cuda is not on this machine"):
+        create(replace(device_config, device="cuda"), tmp_path)
+    with pytest.raises(ConfigError, match="'tpu' is not known"):
+        replace(device_config, device="tpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto") == "cuda" and resolve_device("cpu") == "cpu"
+
+
+def test_what_the_model_reads_and_must_say_lies_where_it_lies(
+    device_config, translator, monkeypatch
+):
+    rows = parse("classify", device_config.data)
+    monkeypatch.setattr("core.pretrained.finetune.resolve_device", lambda name: "meta")
+    learner = build(device_config, rows)
+    assert learner.device.type == "meta" == classes(learner, rows.held_out).device.type
+    assert {value.device.type for value in inputs(learner, ["the sun"]).values()} == {"meta"}
+    pairs = FineTuneConfig(
+        "pairs", "\n".join(f"one {i},two {i}" for i in range(9)), str(translator)
+    )
+    rows = parse("pairs", pairs.data)
+    assert targets(build(pairs, rows), rows.held_out).device.type == "meta"
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
+    device_config, monkeypatch, tmp_path, kind
+):
+    rows = parse("classify", device_config.data)
+    learner = build(device_config, rows)
+    course = Course(
+        create(device_config, tmp_path), device_config, rows, learner, lambda: False, print
+    )
+    monkeypatch.setattr(type(learner), "device", torch.device(kind))
+    assert running.make_trainer(course).args.use_cpu == (kind == "cpu")
+
+
+def test_the_machine_is_written_down_and_told(device_config, tmp_path):
+    run = create(replace(device_config, device="cpu"), tmp_path)
+    assert fine_tune(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [
+        machine("cpu")
+    ]
+    where = line(run.metadata()["machines"])
+    assert where in about_run(summarize(run)) and plain(where) in conditions(
+        device_config, about(run), parse("classify", device_config.data), where
+    )
+
+
+# Encoders, decoders and encoder–decoders of the usual families go on learning and come out as folders of their own.
+
+
+LABELS = "text,label\n" + "\n".join(
+    f"the {a} {b} {c},{a}"
+    for a in ("small", "green")
+    for b in ("dog", "street", "boat")
+    for c in ("was late", "is tired")
+)
+PAIRS = "source,target\n" + "\n".join(
+    f"the {a} {b},{b} {a}"
+    for a in ("small", "green", "late", "tired")
+    for b in ("dog", "street", "boat")
+)
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["distilbert", "roberta", "albert", "deberta_v2", "longformer", "modernbert", "gpt2", "qwen3"],
+)
+def test_labels(family, tmp_path):
+    folder = save(family, tmp_path / family)
+    config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=1, batch_size=6)
+    run = create(config, tmp_path)
+    state, words = fine_tune(run, lambda: False)
+    assert state == "finished", words
+    tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
+    assert tuned.head == "classify" and tuned.model.config.id2label == {0: "green", 1: "small"}
+    _same(run, last.step, read(tuned, SENTENCE))
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "marian"])
+def test_pairs(family, tmp_path):
+    folder = save(family, tmp_path / family)
+    run = create(
+        FineTuneConfig("pairs", PAIRS, str(folder), watch="the small dog", epochs=2, batch_size=4),
+        tmp_path,
+    )
+    state, words = fine_tune(run, lambda: False)
+    assert state == "finished", words
+    records = run.records()
+    assert records[-1].loss < records[0].loss
+    tuned = load_folder(result(run), "tuned")
+    assert tuned.head == "seq2seq"
+    _same(run, records[-1].step, read(tuned, ModelInputs("the small dog", target="dog small")))
+
+
+def _same(run, step, reading) -> None:
+    """The last frame is what the kept model does."""
+    saved = trace_of(run.frame(step), 0, about(run)["sentences"][0], "run")
+    assert [(item.kind, item.layer, item.queries) for item in saved.maps] == [
+        (item.kind, item.layer, item.queries) for item in reading.trace.maps
+    ]
+    for item, real in zip(saved.maps, reading.trace.maps, strict=True):
+        np.testing.assert_allclose(item.weights, real.weights, atol=1e-3)  # half floats

@@ -1,4 +1,4 @@
-"""Rollout by hand, flow against networkx, and both against what must hold for any attention."""
+"""Whether a head looks at the token that is said next: worked by hand, and on the lab's own models."""
 
 import networkx
 import numpy as np
@@ -6,17 +6,100 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.interpret import trace as analysis
 from core.interpret.trace import (
     AttentionMap,
     AttentionTrace,
     Graph,
     Kind,
+    count_eligible_steps,
     flow,
     flows,
     graph,
+    induction_score,
+    most_informative_head,
     rollout,
+    uniform_induction_score,
 )
+from core.models.decoding import SearchSettings
+from core.pretrained import ModelInputs, load_lab_model
+from core.pretrained.generate import generate, prepare_generation, score_continuation
 from tests.cases import each
+
+# The trace refuses tokens that do not fit its weights, and tells kinds apart.
+
+
+def test_tokens_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="3 queries, 2 keys"):
+        AttentionMap("self", 0, np.zeros((1, 2, 3), np.float32), ("a", "b", "c"), ("x", "y"))
+
+
+def test_maps_are_told_apart_by_kind():
+    one = AttentionMap("self", 0, np.ones((2, 1, 1), np.float32), ("a",), ("a",))
+    other = AttentionMap("cross", 1, np.ones((4, 1, 1), np.float32), ("b",), ("a",))
+    trace = AttentionTrace((one, other), "test")
+    assert trace.kinds == ("self", "cross")
+    assert trace.of("cross").maps == (other,)
+    assert trace.shape == (2, 4)
+
+
+# Every figure of a head, against maps whose answer is known by hand.
+
+
+SCORES = (analysis.previous_token, analysis.breadth)
+
+
+def shifted(size: int, by: int) -> np.ndarray:
+    """All weight `by` places on, as far as there is one, else on itself."""
+    target = np.clip(np.arange(size) + by, 0, size - 1)
+    return np.eye(size, dtype=np.float32)[target]
+
+
+def test_entropy_and_distance_by_hand():
+    weights = np.array([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]], np.float32)
+    np.testing.assert_allclose(analysis.entropy(weights), [[np.log(2), 0.0]], rtol=1e-6)
+    np.testing.assert_allclose(
+        analysis.mean_distance(weights), [0.25]
+    )  # row 0: half of it one away
+
+
+def test_overlap_by_hand():
+    """Two heads agree in half of the first row and in all of the second; the third looks elsewhere."""
+    weights = np.array(
+        [[[0.5, 0.5, 0], [0, 1, 0]], [[0, 0.5, 0.5], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]], np.float32
+    )
+    np.testing.assert_allclose(
+        analysis.overlap(weights), [[1, 0.75, 0], [0.75, 1, 0.25], [0, 0.25, 1]]
+    )
+
+
+def test_one_token_breaks_nothing():
+    one = np.ones((2, 1, 1), np.float32)
+    for score in SCORES:
+        assert np.isfinite(score(one)).all()
+
+
+@given(st.integers(2, 9), st.integers(1, 4), st.integers(0, 2**31))
+def test_bounds_hold_for_any_weights(size, heads, seed):
+    scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    for score in SCORES:
+        value = score(weights)
+        assert value.shape == (heads,)
+        assert (value >= -1e-9).all() and (value <= 1 + 1e-9).all()
+
+
+def test_strongest_names_layer_and_head():
+    def item(layer, *heads):
+        return AttentionMap("self", layer, np.stack(heads), tuple("abcd"), tuple("abcd"))
+
+    trace = AttentionTrace(
+        (item(0, shifted(4, 1), shifted(4, 0)), item(1, shifted(4, 0), shifted(4, -1))), "test"
+    )
+    assert analysis.strongest(trace, analysis.previous_token) == (1, 1, pytest.approx(1.0))
+
+
+# Rollout by hand, flow against networkx, and both against what must hold for any attention.
 
 
 def uneven(
@@ -156,3 +239,60 @@ def test_what_holds_for_any_attention(size, depth, seed):
         "what one way of sending carries, the best way carries too"
     )
     assert (most <= 1 + 1e-6).all()
+
+
+KEYS, TOKENS = (
+    (7, 8, 9, 8),
+    (8, 5, 9),
+)  # the first step can look back at 8, the second at nothing, the third at 9
+
+
+def item(layer=0, fill=None, kind="causal"):
+    rows = [[0.25, 0.75, 0, 0], [0, 0, 1, 0], [0, 0.5, 0.5, 0]] if fill is None else fill
+    weights = np.array([[[1, 0, 0, 0]] * 3, rows], dtype=np.float32)
+    mask = np.tril(np.ones((3, 4), dtype=bool), 1)[None]
+    return AttentionMap(
+        kind,
+        layer,
+        weights,
+        ("a", "b", "c"),
+        ("p", "q", "r", "s"),
+        mask if kind == "causal" else None,
+    )
+
+
+def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can():
+    assert induction_score(item(), KEYS, TOKENS) == pytest.approx([0, (0.75 + 0.5) / 2])
+    assert uniform_induction_score(item(), KEYS, TOKENS) == pytest.approx((1 / 2 + 1 / 4) / 2)
+    assert (
+        item().visible[0].sum(-1).tolist() == [2, 3, 4]
+        and count_eligible_steps(item(), KEYS, TOKENS) == 2
+    )
+    assert (
+        induction_score(item(), KEYS, (1, 2, 3)) is None
+        and uniform_induction_score(item(), KEYS, (1, 2, 3)) == 0
+    )
+
+
+def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
+    blunt = item(1, [[0.5, 0.5, 0, 0], [0.4, 0.3, 0.3, 0], [0.25] * 4])
+    trace = AttentionTrace((blunt, item()), "made")
+    assert most_informative_head(trace, KEYS, TOKENS) == (1, 1)
+    assert most_informative_head(trace, (1, 1, 1, 1), (2, 3, 4)) == (1, 1), (
+        "never head 0, which rests on the first place"
+    )
+    crossed = AttentionTrace((item(kind="cross"),), "made")
+    assert most_informative_head(crossed, KEYS, TOKENS) == (0, 0), (
+        "the first place of a source is as good as any"
+    )
+
+
+def test_the_lab_s_language_model_copies_far_above_even_and_its_first_layer_does_not():
+    model = load_lab_model("induction")
+    given = ModelInputs("her red boat sank near the long blue lake . her red boat")
+    started = prepare_generation(model, given)
+    tokens = generate(model, given, SearchSettings(longest=10)).hypotheses[0].tokens
+    trace = score_continuation(model, started, tokens).trace
+    keys = (*started.read.ids, *tokens[:-1])
+    below, above = (float(induction_score(one, keys, tokens).max()) for one in trace.maps)
+    assert above > 0.5 > below and above > 4 * uniform_induction_score(trace.map(1), keys, tokens)
