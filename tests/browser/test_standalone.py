@@ -9,7 +9,7 @@ from dashboard.draw import pictures
 from dashboard.draw.formats import number
 from dashboard.draw.html_file import trace_html
 from dashboard.navigation import STEPS
-from tests.components.test_standalone import trace
+from tests.draw.test_components import trace
 from tests.pages.app import open_at, page_html, pictures_of
 from tests.pages.picture_programs import run_here
 

@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard.runtime.reports import Report, new_id, read_report, save
 from dashboard.runtime.run_data import EXAMPLE_RUNS
 from dashboard.views.report import compute
-from tests.components.test_standalone import data_of
 from tests.dashboard.test_reports import VIEW
+from tests.draw.test_components import data_of
 from tests.pages.app import open_at, page_text, query_value
 
 TABLE = replace(VIEW, id="b", title="Costs", page="efficient", svg="", query={})

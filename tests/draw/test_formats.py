@@ -1,6 +1,13 @@
-"""The rule by which numbers are written, for every page."""
+"""What figures write: numbers, any word in a chart, lengths while a session presents."""
 
+import json
 import random
+import re
+
+import numpy as np
+import pytest
+import torch
+import vl_convert
 
 from dashboard.draw.formats import (
     about_duration,
@@ -13,7 +20,16 @@ from dashboard.draw.formats import (
     percent,
     signed,
 )
+from dashboard.draw.grids import bars
+from dashboard.draw.model_diagram import row
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import enlarged, ordered
+from dashboard.views.evidence.charts import before_after
+from dashboard.views.evidence.compute import WAYS
+from dashboard.views.lens.charts import part_bars
 from tests.cases import each
+
+# The rule by which numbers are written, for every page.
 
 
 @each(
@@ -132,3 +148,64 @@ def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):
 )
 def test_a_number_in_an_equation(value, text):
     assert latex(value) == text
+
+
+# No text of a person reaches an expression of Vega, whose parser takes the string "if" for the function.
+
+
+WORDS = ["if", "datum", "it's", "back\\slash", "'); alert(1); ('", "</script>", "else", "a\nb"]
+INK = Ink.of("light")
+FIGURES = {
+    "next tokens": lambda: bars({"model": torch.linspace(0.1, 0.2, 8)}, WORDS, 0, INK),
+    "evidence": lambda: before_after(
+        [{"word": word, "of": of, "p": 0.1, "text": "0.1"} for word in WORDS for of in WAYS],
+        WORDS,
+        INK,
+    ),
+    "parts": lambda: part_bars(dict.fromkeys(WORDS, 1.0), "light"),
+    "keys": lambda: row(WORDS, np.linspace(0, 1, 8), 0, "light", "weight"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_any_word_can_be_drawn(name):
+    spec = ordered(FIGURES[name]())
+    assert "if" in vl_convert.vegalite_to_svg(json.dumps(spec))
+    vega = json.dumps(vl_convert.vegalite_to_vega(json.dumps(spec)))
+    expressions = re.findall(r'"(?:expr|signal|test)": "((?:[^"\\]|\\.)*)"', vega)
+    assert not [text for text in expressions if r"\"if" in text]
+
+
+def test_lengths_grow_areas_by_the_square_and_data_stay():
+    spec = {
+        "height": {"step": 20},
+        "width": "container",
+        "padding": {"left": 4},
+        "title": {"text": "a", "fontSize": 14},
+        "layer": [
+            {
+                "data": {"values": [{"size": 3, "height": 4}]},
+                "mark": {"type": "point", "size": 10, "dx": -4},
+                "encoding": {
+                    "x": {"axis": {"labelFontSize": 12, "labels": True}, "scale": {"padding": 1}},
+                    "strokeWidth": {"value": 2},
+                },
+            }
+        ],
+    }
+    assert enlarged(spec, 1.5) == {
+        "height": {"step": 30},
+        "width": "container",
+        "padding": {"left": 6},
+        "title": {"text": "a", "fontSize": 21},
+        "layer": [
+            {
+                "data": {"values": [{"size": 3, "height": 4}]},
+                "mark": {"type": "point", "size": 22.5, "dx": -6},
+                "encoding": {
+                    "x": {"axis": {"labelFontSize": 18, "labels": True}, "scale": {"padding": 1}},
+                    "strokeWidth": {"value": 3},
+                },
+            }
+        ],
+    }

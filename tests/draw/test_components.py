@@ -1,0 +1,619 @@
+"""The canvas components: what travels to the browser, picks, and the code that is joined."""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.show import show, show_maps
+from dashboard.draw import attention_view as payload
+from dashboard.draw import html_file
+from dashboard.draw.attention_view import (
+    Blocks,
+    Patches,
+    ViewState,
+    attention_view,
+    parse_message,
+    settle,
+)
+from dashboard.draw.components import bundle, bundle_all
+from dashboard.draw.html_file import Part, page_html, trace_html
+from dashboard.draw.multiples import (
+    MARKS,
+    MOST_FRAME_CELLS,
+    Frames,
+    Tile,
+    difference_span,
+    mark_html,
+    pack,
+    telling_column,
+)
+from dashboard.draw.palette import colour_scale, for_browser
+from tests.cases import each
+
+# What travels to the canvas is what numpy says, small enough, and what a person picks comes back.
+
+
+RNG = np.random.default_rng(86)
+
+
+def a_map(heads=3, rows=5, cols=7, layer=0, mask=None) -> AttentionMap:
+    values = RNG.random((heads, rows, cols)).astype(np.float32)
+    values /= values.sum(-1, keepdims=True)
+    return AttentionMap(
+        "cross", layer, values, tuple(map(str, range(rows))), tuple(map(str, range(cols))), mask
+    )
+
+
+def decoded(text: str, dtype: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype)
+
+
+@each(("rows", "cols"), [(5, 7), (68, 68), (69, 131), (512, 200)])
+def test_pool_is_the_mean_of_blocks(rows, cols):
+    values = RNG.random((2, rows, cols)).astype(np.float32)
+    small = payload.pool(values)
+    assert small.shape == (2, min(rows, 68), min(cols, 68))
+    down = payload.edges(0, rows, payload.THUMB_PIXELS)
+    across = payload.edges(0, cols, payload.THUMB_PIXELS)
+    for i, j in [(0, 0), (1, 3), (min(rows, 68) - 1, min(cols, 68) - 1)]:
+        block = values[:, down[i] : down[i + 1], across[j] : across[j + 1]]
+        np.testing.assert_allclose(small[:, i, j], block.mean((1, 2)), rtol=1e-5)
+
+
+def test_thumbnails_hold_each_head_in_order():
+    maps = [a_map(layer=k) for k in range(2)]
+    sent = payload.thumbnails(maps)
+    assert sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
+    assert (sent["low"], sent["high"], sent["pooled"]) == (0.0, 1.0, False)
+    cells = decoded(sent["bytes"], "u1").reshape(2, 3, 5, 7)
+    np.testing.assert_allclose(
+        cells / 254, np.stack([one.weights for one in maps]), atol=0.51 / 254
+    )
+
+
+@each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
+def test_masked_cells_have_their_own_byte_and_bit(shape):
+    mask = RNG.random(shape) > 0.4
+    one = a_map(mask=mask)
+    full = np.broadcast_to(mask, (3, 5, 7))
+    cells = decoded(payload.thumbnails([one])["bytes"], "u1").reshape(3, 5, 7)
+    np.testing.assert_array_equal(cells == payload.MASKED, ~full)
+    sent = payload.one_map(one, 1)["mask"]
+    bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35].reshape(
+        sent["planes"], 5, 7
+    )
+    np.testing.assert_array_equal(np.broadcast_to(bits.astype(bool), (3, 5, 7)), full)
+
+
+def test_a_mask_that_hides_nothing_is_not_sent():
+    assert payload.one_map(a_map(mask=np.ones((1, 5, 7), dtype=bool)), 0)["mask"] is None
+
+
+def test_a_pooled_block_is_masked_only_when_all_of_it_is():
+    mask = np.tri(136, dtype=bool)
+    cells = decoded(payload.thumbnails([a_map(1, 136, 136, mask=mask)])["bytes"], "u1").reshape(
+        68, 68
+    )
+    np.testing.assert_array_equal(cells == payload.MASKED, ~np.tri(68, dtype=bool))
+
+
+def test_small_layers_travel_whole_and_exact():
+    one = a_map()
+    sent = payload.one_map(one, 2)
+    assert sent["heads"] == [0, 1, 2]
+    assert sent["values"]["type"] == "f4"
+    np.testing.assert_array_equal(
+        decoded(sent["values"]["bytes"], "<f4").reshape(3, 5, 7), one.weights
+    )
+
+
+def test_a_large_layer_sends_the_picked_head_to_three_decimals():
+    one = a_map(4, 300, 311)
+    sent = payload.one_map(one, 2)
+    assert sent["heads"] == [2]
+    values = sent["values"]
+    assert values["type"] == "u2"
+    read = values["low"] + values["step"] * decoded(values["bytes"], "<u2").reshape(300, 311)
+    np.testing.assert_allclose(read, one.weights[2], atol=1e-5)
+
+
+def test_signed_numbers_keep_their_sign_when_packed():
+    values = RNG.normal(size=(300, 300)).astype(np.float32) * 9
+    sent = payload.packed(values, exact=False)
+    read = sent["low"] + sent["step"] * decoded(sent["bytes"], "<u2").reshape(300, 300)
+    np.testing.assert_allclose(read, values, atol=1e-3)
+    assert payload.span(values, signed=True) == (
+        -float(np.abs(values).max()),
+        float(np.abs(values).max()),
+    )
+
+
+def test_numbers_that_are_not_finite_travel_as_zero():
+    values = np.array([[np.nan, -np.inf, 0.5]], dtype=np.float32)
+    np.testing.assert_array_equal(
+        decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5]
+    )
+
+
+@each("size", [64, 512])
+def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
+    weights = RNG.random((12, size, size), dtype=np.float32)
+    names = tuple("x" * size)
+    maps = [
+        AttentionMap("self", k, weights, names, names, np.tri(size, dtype=bool)) for k in range(12)
+    ]
+    sent = json.dumps(payload.thumbnails(maps)) + json.dumps(payload.one_map(maps[3], 1))
+    assert len(sent) < 2_000_000
+
+
+def test_a_pick_holds_until_the_page_wishes_something_new():
+    store: dict[str, Any] = {}
+    assert settle(store, "a", "pick", (0, 0)) == (0, 0)
+    store["pick"] = (3, 1)
+    assert settle(store, "a", "pick", (0, 0)) == (3, 1)
+    assert settle(store, "b", "pick", (0, 0)) == (3, 1), "a linked view joins the pick"
+    assert settle(store, "a", "pick", (2, 2)) == (2, 2)
+    assert settle(store, "a", "pick", (0, 0)) == (0, 0), "the first wish again is new, too"
+
+
+def test_a_page_that_echoes_the_last_pick_does_not_undo_the_next():
+    store: dict[str, Any] = {}
+    assert settle(store, "a", "pick", (0, 0)) == (0, 0)
+    for pick, echoed in [((3, 1), (0, 0)), ((3, 2), (3, 1)), ((3, 3), (3, 2))]:
+        store["pick"] = pick
+        assert settle(store, "a", "pick", echoed) == pick
+
+
+def test_messages_of_the_browser_are_read():
+    assert parse_message("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
+    assert parse_message("pin", {"value": None, "turn": 2}) is None
+    assert parse_message("frame", {"value": 300.0, "turn": 2}) == 300
+    with pytest.raises(ValueError, match="unpack"):
+        parse_message("pin", {"value": [1, 2, 3]})
+
+
+def test_colour_scales_have_their_stops():
+    assert len(colour_scale("light")) == 10
+    assert len(colour_scale("dark", signed=True)) == 11
+    assert colour_scale("dark", signed=True)[5] == colour_scale("dark")[0], (
+        "zero is the page's grey in both"
+    )
+    assert json.dumps(for_browser())
+    wrong: Any = "sepia"
+    with pytest.raises(ValueError, match=wrong):
+        colour_scale(wrong)
+
+
+@each(
+    ("wish", "words"),
+    [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"), ({"layout": "frames"}, "frames")],
+)
+def test_a_wish_that_cannot_be_met_is_named(wish, words):
+    trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
+    with pytest.raises(ValueError, match=words):
+        attention_view(trace, key="k", **wish)
+
+
+def test_a_trace_without_maps_is_refused():
+    with pytest.raises(ValueError, match="at least one map"):
+        attention_view(AttentionTrace((), "test"), key="k")
+
+
+def script():
+    import numpy as np
+    import streamlit as st
+
+    from core.interpret.trace import AttentionMap, AttentionTrace
+    from dashboard.draw.attention_view import attention_view
+
+    weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
+    names = tuple("abcde")
+    trace = AttentionTrace(
+        tuple(AttentionMap("cross", k, weights, names[:3], names) for k in range(2)), "test"
+    )
+    frames = [(step, weights[0]) for step in (0, 50, 100)]
+    st.session_state.grid = attention_view(
+        trace, key="g", layout="grid", roles={(1, 0): 2}, link="both"
+    )
+    st.session_state.one = attention_view(trace, key="o", head=1, pin=(1, 2), link="both")
+    st.session_state.film = attention_view(trace, key="f", layout="frames", frames=frames, frame=50)
+
+
+def test_the_three_layouts_run_in_a_page_and_links_hold():
+    app = AppTest.from_function(script, default_timeout=60).run()
+    assert not app.exception
+    assert app.session_state.grid == ViewState(0, 0)
+    assert app.session_state.one == ViewState(0, 0, pin=(1, 2))
+    assert app.session_state.film == ViewState(0, 0, frame=50)
+    app.session_state["both:link"]["pick"] = (1, 1)
+    app.session_state["o:view"]["pin"] = (9, 9)
+    app.run()
+    assert not app.exception
+    assert app.session_state.grid == ViewState(1, 1)
+    assert app.session_state.one == ViewState(1, 1), "a pin outside the map is dropped"
+
+
+@each("pool", ["mean", "max"])
+@each(
+    ("shape", "window"), [((513, 700), None), ((7, 11), (2, 5, 1, 9)), ((1100, 9), (3, 900, 0, 9))]
+)
+def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
+    values = RNG.random((1, *shape)).astype(np.float32)
+    mask = RNG.random(shape) > 0.3
+    blocks = Blocks.of(shape, window)
+    pooled = blocks.weights(values, mask, pool)[0]
+    assert max(pooled.shape) <= 512
+    for i, j in [
+        (0, 0),
+        (pooled.shape[0] - 1, pooled.shape[1] - 1),
+        (pooled.shape[0] // 2, pooled.shape[1] // 3),
+    ]:
+        part = (slice(*blocks.rows[i : i + 2]), slice(*blocks.columns[j : j + 2]))
+        seen = values[0][part][mask[part]]
+        expected = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
+        assert pooled[i, j] == pytest.approx(expected, abs=1e-6)
+        assert blocks.pool_mask(mask)[i, j] == bool(seen.size)
+    top, bottom, left, right = window or (0, shape[0], 0, shape[1])
+    assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (
+        top,
+        bottom,
+        left,
+        right,
+    )
+
+
+def test_what_fits_is_not_cut_into_blocks():
+    assert Blocks.of((512, 512), None) is None
+    assert not Blocks.of((2000, 2000), (0, 512, 7, 300)).pooled
+
+
+def test_a_grid_is_pooled_once_for_its_trace():
+    trace = AttentionTrace((a_map(),), "test")
+    assert payload.grid(trace) is payload.grid(trace)
+    assert payload.grid(trace) == payload.thumbnails(trace.maps)
+
+
+def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
+    sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).payload()
+    assert (sent["wide"], sent["high"], sent["rows"], sent["cols"], sent["first"]) == (
+        34,
+        267,
+        4,
+        2,
+        1,
+    )
+    pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
+    assert pixels[0, 0].tolist() == [0, 0, 0] and pixels[-1, -1].min() > 250
+
+
+def pinned_script():
+    import numpy as np
+    import streamlit as st
+
+    from core.interpret.trace import AttentionMap, AttentionTrace
+    from dashboard.draw.attention_view import attention_view
+
+    names = tuple(map(str, range(st.session_state.get("size", 9))))
+    weights = np.ones((1, len(names), len(names)), np.float32)
+    trace = AttentionTrace((AttentionMap("self", 0, weights, names, names),), "test")
+    st.session_state.shown = attention_view(trace, key="v", pins=[(1, 2), (8, 8)])
+
+
+def test_pins_outside_a_shorter_text_are_dropped():
+    app = AppTest.from_function(pinned_script, default_timeout=60).run()
+    assert app.session_state.shown == ViewState(0, 0, pin=(8, 8), pins=((1, 2), (8, 8)))
+    app.session_state["size"] = 5
+    app.run()
+    assert not app.exception
+    assert app.session_state.shown == ViewState(0, 0, pin=(1, 2), pins=((1, 2),))
+
+
+def test_pins_and_windows_of_the_browser_are_read():
+    assert parse_message("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
+    assert parse_message("pins", {"value": None}) == ()
+    assert parse_message("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)
+
+
+# What travels to the small multiples is what numpy says, on one scale, and a pin comes back.
+
+
+def a_tile(name="a", rows=5, cols=7, **more) -> Tile:
+    values = RNG.random((rows, cols)).astype(np.float32)
+    return Tile(name, "note", values / values.sum(-1, keepdims=True), **more)
+
+
+def numbers(sent: dict) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(sent["values"]["bytes"]), "<f4").reshape(
+        sent["rows"], sent["cols"]
+    )
+
+
+def test_every_map_travels_whole_with_its_mask_and_marker():
+    mask = RNG.random((5, 7)) > 0.4
+    maps = [a_tile("a"), a_tile("b", mask=mask), a_tile("c", marker=5)]
+    sent = pack(maps, (1, 0), False)
+    for tile, one in zip(maps, sent["tiles"], strict=True):
+        np.testing.assert_array_equal(numbers(one), tile.weights)
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(sent["tiles"][1]["mask"]["bytes"]), "u1"))[
+        :35
+    ]
+    np.testing.assert_array_equal(bits.reshape(5, 7).astype(bool), mask)
+    assert sent["tiles"][0]["mask"] is None
+    assert [one["marker"] for one in sent["tiles"]] == [0, 1, 5]
+    assert sent["difference"] == [1, 0]
+
+
+def test_the_maps_at_each_value_of_a_control_travel_unless_they_are_too_many_or_of_another_shape():
+    frames = [[a_tile(f"a{k}"), a_tile(f"b{k}", 3, 2)] for k in range(4)]
+    sent = Frames("page:step", 2, frames).payload(frames[2])
+    assert (sent["control"], sent["at"], sent["names"][3]) == (
+        "page:step",
+        2,
+        [("a3", "note"), ("b3", "note")],
+    )
+    assert sent["options"] is None and Frames("list", 0, frames, "wxyz").payload(frames[2])[
+        "options"
+    ] == [*"wxyz"]
+    for column, packed in enumerate(sent["values"]):
+        steps = (
+            np.frombuffer(base64.b64decode(packed["bytes"]), "<u2") * packed["step"] + packed["low"]
+        )
+        expected = np.stack([row[column].weights for row in frames])
+        np.testing.assert_allclose(steps.reshape(expected.shape), expected, atol=1e-5)
+    assert Frames("page:step", 0, [*frames, [a_tile(), a_tile()]]).payload(frames[0]) is None
+    many = MOST_FRAME_CELLS // 35
+    assert Frames("page:step", 0, [frames[0][:1]] * many).payload(frames[0][:1]) is not None
+    assert Frames("page:step", 0, [frames[0][:1]] * (many + 1)).payload(frames[0][:1]) is None
+
+
+def test_weights_share_0_to_1_and_more_only_where_a_weight_is_more():
+    below = pack([a_tile(), a_tile()], None, False)
+    assert {(one["low"], one["high"], one["signed"]) for one in below["tiles"]} == {
+        (0.0, 1.0, False)
+    }
+    above = pack([a_tile(), Tile("relu", "", np.full((5, 7), 3.5))], None, False)
+    assert {(one["low"], one["high"]) for one in above["tiles"]} == {(0.0, 3.5)}
+
+
+def test_a_negative_weight_makes_its_own_map_signed_and_no_other():
+    negative = Tile("differential", "", np.array([[0.5, -0.25], [1.0, 0.0]]))
+    sent = pack([Tile("softmax", "", np.eye(2)), negative], None, False)["tiles"]
+    assert [(one["signed"], one["low"], one["high"]) for one in sent] == [
+        (False, 0.0, 1.0),
+        (True, -1.0, 1.0),
+    ]
+
+
+def test_signed_numbers_share_the_largest_both_ways_unless_a_map_says_its_own():
+    maps = [
+        Tile("a", "", np.array([[1.0, -4.0]])),
+        Tile("b", "", np.array([[2.0, 0.0]])),
+        Tile("c", "", np.array([[9.0, 0.0]]), span=(-9.0, 9.0)),
+    ]
+    sent = pack(maps, None, True)["tiles"]
+    assert [(one["low"], one["high"]) for one in sent] == [(-4.0, 4.0), (-4.0, 4.0), (-9.0, 9.0)]
+
+
+def test_what_is_not_finite_breaks_no_scale():
+    sent = pack([Tile("a", "", np.array([[np.nan, -np.inf, 0.5]]))], None, True)["tiles"][0]
+    assert (sent["low"], sent["high"]) == (-0.5, 0.5)
+
+
+@each(("apart", "end"), [(0.55, 0.6), (0.6, 0.6), (0.061, 0.07), (0.93, 1.0), (0.0, 1.0)])
+def test_a_difference_ends_at_its_largest_cell_rounded_up(apart, end):
+    first, second = np.zeros((2, 3)), np.zeros((2, 3))
+    second[1, 2] = apart
+    assert difference_span(Tile("a", "", first), Tile("b", "", second)) == pytest.approx(end)
+
+
+def test_the_telling_key_of_a_row_is_its_largest():
+    assert telling_column(Tile("a", "", np.array([[0.9, 0.1], [np.nan, 0.2]])), 0) == 0
+    assert telling_column(Tile("a", "", np.array([[0.9, 0.1], [np.nan, 0.2]])), 1) == 1
+
+
+@each(
+    ("maps", "difference", "words"),
+    [
+        ([a_tile()] * 13, None, "at most 12 maps; got 13"),
+        ([a_tile()], (0, 1), "two of the maps, 0 to 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_words(maps, difference, words):
+    with pytest.raises(ValueError, match=words):
+        pack(maps, difference, False)
+
+
+def test_each_series_has_a_shape_of_its_own():
+    assert len(set(MARKS)) == len(MARKS) == 8
+    for index in range(8):
+        mark = mark_html(index, "light")
+        assert MARKS[index] in mark and re.search(r"background:#[0-9A-F]{6};", mark)
+
+
+def _page():
+    import numpy as np
+    import streamlit as st
+
+    from dashboard.draw.multiples import Tile, multiples
+
+    shape = tuple(st.session_state.get("shape", (2, 2)))
+    pinned = multiples(
+        [Tile("a", "", np.full(shape, 0.5))], ["x", "y"], key="m", pin=st.session_state.get("wish")
+    )
+    st.write(f"pin {pinned}")
+
+
+def test_a_wish_is_pinned_and_one_outside_the_map_is_dropped():
+    app = AppTest.from_function(_page, default_timeout=60)
+    app.session_state["wish"] = (1, 0)
+    assert "pin (1, 0)" in app.run().markdown[0].value
+    app.session_state["wish"] = (5, 0)
+    assert "pin None" in app.run().markdown[0].value
+
+
+def test_a_map_that_does_not_fit_its_tokens_is_refused_in_words():
+    app = AppTest.from_function(_page, default_timeout=60)
+    app.session_state["shape"] = (3, 2)
+    app.run()
+    assert "expected (2 queries, 2 keys)" in app.exception[0].message
+
+
+# The modules of a component become one script: in order, each once, and nothing that cannot be joined passes.
+
+
+COMPONENTS = Path(__file__).resolve().parents[2] / "dashboard" / "draw" / "components"
+
+
+def write(folder: Path, **modules: str) -> Path:
+    for name, text in modules.items():
+        (folder / f"{name}.js").write_text(text, encoding="utf-8")
+    return folder / "main.js"
+
+
+def test_a_module_stands_once_and_before_those_that_import_it(tmp_path):
+    script = bundle(write(
+        tmp_path, b="export const ONE = 1;\n",
+        a='import { ONE } from "./b.js";\n\nexport function twice(x) { return ONE + x; }\n',
+        main='import { twice } from "./a.js";\nimport { ONE as one } from "./b.js";\n\nexport default twice(one);\n',
+    ))  # fmt: skip
+    assert script.count("const ONE = 1;") == 1
+    assert script.index("const ONE = 1;") < script.index("function twice")
+    assert "const { ONE: one } = __module0;\n" in script
+    assert script.endswith("export default twice(one);\n")
+
+
+@pytest.mark.parametrize(("modules", "message"), [
+    ({"main": 'import { a } from "./a.js";\n', "a": 'import { b } from "./main.js";\n'}, "main.js → a.js → main.js"),
+    ({"main": 'import { a } from "./a.js";\n', "a": "const a = 1;\n"}, "a.js, which does not export it"),
+    ({"main": 'import * as a from "./a.js";\n'}, "cannot join the line 'import \\* as a"),
+    ({"main": "export let a = 1;\n"}, "cannot join the line 'export let a"),
+    ({"main": 'import { a } from "./a.js";\n', "a": "export const a = 1;\nexport default a;\n"}, "only an entry may"),
+])  # fmt: skip
+def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
+    with pytest.raises(ValueError, match=message):
+        bundle(write(tmp_path, **modules))
+
+
+@pytest.mark.parametrize(
+    "entry", sorted(COMPONENTS.glob("*/main.js")), ids=lambda entry: entry.parent.name
+)
+def test_each_component_is_one_script_with_one_default_export(entry):
+    script = bundle(entry)
+    [line] = re.findall(r"^(?:export|import)\b.*", script, re.M)
+    assert line.startswith("export default (component) => mount(component, {")
+
+
+def test_all_components_are_one_expression_with_each_module_once():
+    entries = {file.parent.name: file for file in COMPONENTS.glob("*/main.js")}
+    script = bundle_all(entries)
+    assert not re.findall(r"^(?:export|import)\b.*", script, re.M)
+    modules = re.findall(r"^const __module\d+ = .*// (.*)$", script, re.M)
+    assert len(modules) == len(set(modules)) > 20
+    assert re.findall(r"^return \(component\) => mount", script, re.M) == [
+        "return (component) => mount"
+    ] * len(entries)
+    assert len(script) < sum(len(bundle(file)) for file in entries.values()) / 2
+
+
+def test_the_palette_stands_in_python_alone():
+    script = "".join(file.read_text(encoding="utf-8") for file in COMPONENTS.glob("*/*.js"))
+    assert set(re.findall(r"#[0-9a-fA-F]{6}\b", script)) == {
+        "#FFFFFF",
+        "#000000",
+    }  # white and black on any color
+
+
+def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) -> AttentionTrace:
+    generator = np.random.default_rng(0)
+    maps = []
+    for layer in range(layers):
+        weights = generator.dirichlet(np.full(columns, 0.2), (heads, rows)).astype(np.float32)
+        allowed = np.tril(np.ones((rows, columns), bool)) if mask else None
+        maps.append(
+            AttentionMap(
+                "self",
+                layer,
+                weights,
+                tuple(f"q{i}" for i in range(rows)),
+                tuple(f"</script>{j}" for j in range(columns)),
+                allowed,
+            )
+        )
+    return AttentionTrace(tuple(maps), "a model")
+
+
+def data_of(html: str) -> dict:
+    return json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', html, re.DOTALL)[1])
+
+
+def test_a_file_holds_every_weight_and_asks_nobody():
+    made = trace(2, 3, 5, 7, mask=True)
+    html = trace_html(made, title="<T>", source="S")
+    layers = data_of(html)["parts"][0]["data"]["layers"]
+    for item, layer in zip(made.maps, layers, strict=True):
+        sent = layer["values"]
+        steps = np.frombuffer(base64.b64decode(sent["bytes"]), "<u2").astype(float)
+        values = (sent["low"] + sent["step"] * steps).reshape(item.weights.shape)
+        np.testing.assert_allclose(values, item.weights, atol=1e-5)
+        assert layer["queries"] == list(item.queries) and layer["keys"] == list(item.keys)
+    assert "&lt;T&gt;" in html and "<T>" not in html
+    assert not re.search(r"""(src|href)=["']|@import url|fetch\(|https?://(?!www\.w3\.org)""", html)
+
+
+def test_144_heads_of_64_tokens_fit_into_two_megabytes():
+    assert len(trace_html(trace(12, 12, 64, 64), title="T").encode()) <= 2_000_000
+
+
+def test_what_cannot_be_drawn_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="at least one map"):
+        trace_html(AttentionTrace((), "none"), title="T")
+    monkeypatch.setattr(html_file, "MOST_CELLS", 10)
+    with pytest.raises(ValueError, match="105 weights; a file holds 10"):
+        trace_html(trace(1, 3, 5, 7), title="T")
+
+
+def test_a_component_is_in_a_file_once():
+    part = Part("Tree", "tree_view", "tv", {"svg": "<svg></svg>", "fact": "", "follow": False})
+    html = page_html([part, part, Part("Table", html="<table></table>")], title="T")
+    assert html.count("tree_view: (() => {") == 1
+    assert [one["title"] for one in data_of(html)["parts"]] == ["Tree", "Tree", "Table"]
+
+
+def test_a_notebook_shows_the_same_page_in_a_frame(tmp_path):
+    shown = show(trace(1, 2, 3, 3))
+    frame = shown._repr_html_()
+    assert frame.startswith("<iframe srcdoc=") and "</script>" not in frame
+    assert shown.save(tmp_path / "a.html").read_text("utf-8") == shown.html
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (np.nan, "holds 1 numbers that are not finite"),
+        (np.inf, "not finite"),
+        (-0.5, "signed=True"),
+        (3.0, "0 to 1"),
+    ],
+)
+def test_numbers_that_are_no_weights_are_refused_unless_masked_or_signed(number, words):
+    """What is drawn as 0 would be believed to be 0."""
+    made = trace(2, 2, 3, 3, mask=True)
+    made.maps[1].weights[1, 0, 2] = number  # masked: hatched, whatever it holds
+    show(made)
+    made.maps[1].weights[1, 2, 0] = number
+    with pytest.raises(ValueError, match=f"Layer L1 .*{words}"):
+        show(made)
+    maps = {"weights": made.maps[1].weights[1]}
+    if np.isfinite(number):
+        made.maps[1].weights[1, 0, 2] = 0
+        assert show(made, signed=True).html and show_maps(maps, "abc", "abc").svg
+        return
+    with pytest.raises(ValueError, match="weights holds .*not finite"):
+        show_maps(maps, "abc", "abc")
