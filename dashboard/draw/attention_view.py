@@ -18,6 +18,10 @@ from dashboard.draw.maps import PictureMap
 from dashboard.draw.pictures import MapsPicture
 from dashboard.runtime.page_pictures import add
 
+if TYPE_CHECKING:  # at run time torch would come with them
+    from core.interpret.trace import AttentionTrace
+    from core.pretrained import Array, Line
+
 # Maps too large to send whole: the blocks of tokens that one cell stands for.
 
 
@@ -164,7 +168,11 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
     for small, item in zip(pooled, maps, strict=True):
         cells = to_bytes(small, low, high)
         if item.mask is not None:
-            cells = np.where(_visible(item.mask, item.weights.shape), cells, np.uint8(MASKED))
+            planes = _planes(item.mask, item.weights.shape)
+            for axis in (-2, -1):  # a block of cells counts as masked only when all of it is
+                blocks = edges(0, planes.shape[axis], THUMB_PIXELS)[:-1]
+                planes = np.logical_or.reduceat(planes, blocks, axis=axis)
+            cells = np.where(planes, cells, np.uint8(MASKED))
         parts.append(cells)
     return {
         "shapes": [[int(size) for size in cells.shape] for cells in parts],
@@ -181,16 +189,6 @@ def _planes(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     mask = np.asarray(mask, dtype=bool)
     shared = mask.ndim < 3 or mask.shape[0] == 1
     return np.broadcast_to(mask, (1, *shape[1:]) if shared else shape)
-
-
-def _visible(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    # A block of cells counts as masked only when all of it is.
-    planes = _planes(mask, shape)
-    for axis in (-2, -1):
-        planes = np.logical_or.reduceat(
-            planes, edges(0, planes.shape[axis], THUMB_PIXELS)[:-1], axis=axis
-        )
-    return planes
 
 
 def packed(values: np.ndarray, exact: bool) -> dict[str, Any]:
@@ -266,20 +264,10 @@ def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
     }
 
 
-def role_list(roles: Mapping[tuple[int, int], int] | None) -> list[list[int]]:
-    """Roles as [layer, head, category] rows: JSON has no tuple keys."""
-    return [
-        [int(layer), int(head), int(category)] for (layer, head), category in (roles or {}).items()
-    ]
-
-
 # The picture that a model has read, on which the view draws weights.
 
 
-if TYPE_CHECKING:
-    from core.pretrained import Array, Line
-
-PATCHES_LIMIT = 384  # pixels across and down that are sent
+PATCH_PIXELS = 384  # pixels across and down that are sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +294,7 @@ class Patches:
             pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
         if pixels.ndim == 2:
             pixels = np.repeat(pixels[..., None], 3, axis=-1)
-        thin = -(-max(pixels.shape[:2]) // PATCHES_LIMIT)
+        thin = -(-max(pixels.shape[:2]) // PATCH_PIXELS)
         pixels = pixels[::thin, ::thin]
         return {
             "wide": int(pixels.shape[1]),
@@ -400,9 +388,6 @@ def _pair(value: Any) -> Pair:
     first, second = value
     return int(first), int(second)
 
-
-if TYPE_CHECKING:
-    from core.interpret.trace import AttentionTrace
 
 FIELDS = ("pick", "pin", "pins", "frame", "window")
 
@@ -679,7 +664,10 @@ def _data(
         **labels(attention, blocks),
     }
     if layout == "grid":
-        return data | {"grid": grid(trace, signed), "roles": role_list(roles)}
+        return data | {
+            "grid": grid(trace, signed),
+            "roles": [[*head, category] for head, category in (roles or {}).items()],
+        }
     if layout == "one":
         return data | {"one": one_map(attention, state.head, blocks, pool), "part": part}
     return data | {

@@ -289,10 +289,19 @@ def step_chart(
     """Curves over training steps, layers or seconds (`unit`), which `legend` names; `guess` is a level to beat and its
     words, on the side where there is room, `step` the picked place, `high` fixes y."""
     curves = [curve for curve in curves if curve.defined_points()]
-    top = high if high is not None else _top(curves, guess)
+    values = [y for curve in curves for _, y in curve.defined_points()]
+    top = max([*values, guess[0]] if guess else values, default=1.0) or 1.0
+    top = top if high is None else high
+    up: Spec = {"grid": True, "gridColor": ink.hairline, "tickCount": 4}
+    if percent:
+        up |= {
+            "labelExpr": "datum.value + ' %'",
+            "values": [0, 25, 50, 75, 100],
+            "labelOverlap": False,
+        }
     at = {
         "x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
-        "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent)),
+        "y": field("y", None, domain=[0, top * 1.04], axis=axis_style(ink) | up),
     }
     layers = (
         []
@@ -306,7 +315,7 @@ def step_chart(
             _colour(curve, i, ink),
             DASHES[_place(curve, i) % len(DASHES)],
             unit,
-            write_share if percent else number,
+            (lambda value: as_percent(value / 100)) if percent else number,
         )
     if step is not None:
         layers += _picked(curves, step, at, ink)
@@ -337,13 +346,6 @@ def _colour(curve: Curve, i: int, ink: Ink) -> str:
     return ink.series[_place(curve, i) % len(ink.series)]
 
 
-def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
-    values = [y for curve in curves for _, y in curve.defined_points()] + (
-        [guess[0]] if guess else []
-    )
-    return max(values, default=1.0) or 1.0
-
-
 def _across(ink: Ink, unit: str) -> Spec:
     # whole steps only: a short run would repeat its rounded labels
     ticks = {"tickMinStep": 1, "format": ",d"} if unit != "seconds" else {"format": ".3~g"}
@@ -355,26 +357,6 @@ def _across(ink: Ink, unit: str) -> Spec:
         "titlePadding": 2,
         **ticks,
     }
-
-
-def _up(ink: Ink, percent: bool) -> Spec:
-    shares = {
-        "labelExpr": "datum.value + ' %'",
-        "values": [0, 25, 50, 75, 100],
-        "labelOverlap": False,
-    }
-    return {
-        **axis_style(ink),
-        "grid": True,
-        "gridColor": ink.hairline,
-        "tickCount": 4,
-        **(shares if percent else {}),
-    }
-
-
-def write_share(value: float) -> str:
-    """A share from 0 to 100 as a percentage."""
-    return as_percent(value / 100)
 
 
 def _rows(points: Points, name: str = "") -> list[Spec]:

@@ -81,16 +81,16 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
             )
             parts.append(_text(left + wide / 2, y + size / 2 + 4, title, "middle"))
         tops.append(y)
-    parts += [_read_by(tops[0], left, middle) for left, middle in crossed if len(stacks) > 1]
+    if (
+        len(stacks) > 1
+    ):  # arrows from the encoder, whose highest block begins at `top`, to each cross-attention
+        top, ink = tops[0], LIGHT_INK.quiet
+        parts += [
+            f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
+            f'stroke="{ink}"/><path d="M{left} {middle}l-7 -4v8z" fill="{ink}"/>'
+            for left, middle in crossed
+        ]
     return _svg(len(stacks) * (WIDE + APART) - APART + 1, height, parts)
-
-
-def _read_by(top: float, left: float, middle: float) -> str:
-    """An arrow from the encoder, whose highest block begins at `top`, to a cross-attention of the decoder."""
-    return (
-        f'<path d="M{WIDE / 2 + 0.5} {top}V{top - GAP}H{WIDE + APART / 2}V{middle}H{left - 5}" fill="none" '
-        f'stroke="{LIGHT_INK.quiet}"/><path d="M{left} {middle}l-7 -4v8z" fill="{LIGHT_INK.quiet}"/>'
-    )
 
 
 def _blocks(
@@ -129,8 +129,8 @@ def _text(x: float, y: float, text: str, anchor: str = "start", weight: int = 40
 
 
 RANKS = 8  # candidates of one step, by default
-TALL, SEARCH_TREE_GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
-NARROW, SEARCH_TREE_WIDE = 46, 108
+TALL, CANDIDATE_GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
+NARROW, CANDIDATE_WIDE = 46, 108
 DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
 HEAD = ("step", "token", "of", "log-probability", "total", "what became of it")
 Names = Sequence[str] | Mapping[int, str]
@@ -198,13 +198,13 @@ def picture(
         len(_number(one, math.exp(one.logp)))
         for one in (tree.candidates[spot.place] for spot in visible)
     )
-    pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), SEARCH_TREE_WIDE) + 20
+    pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), CANDIDATE_WIDE) + 20
     at = {
-        spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + SEARCH_TREE_GAP))
+        spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + CANDIDATE_GAP))
         for spot in visible
     }
     width = (1 + max(spot.step for spot in visible)) * pitch
-    height = TOP + (1 + max(spot.rank for spot in visible)) * (TALL + SEARCH_TREE_GAP)
+    height = TOP + (1 + max(spot.rank for spot in visible)) * (TALL + CANDIDATE_GAP)
     on = set(picked)
     lines = [
         _edge(tree, spot.place, at, pitch, ink, on)

@@ -64,7 +64,10 @@ def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     fields = {
         "TITLE": escape(title),
         "SOURCE": escape(source),
-        "DATA": _inline(values),
+        # JSON that cannot end the script in which it stands
+        "DATA": json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace(
+            "<", "\\u003c"
+        ),
         "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
         "DRIVER": bundle(FOLDER / "driver.js"),
     }
@@ -134,15 +137,6 @@ def _layer(item: AttentionMap) -> dict[str, Any]:
         "values": packed(np.asarray(item.weights), False),
         "mask": allowed_bits(item.mask, item.weights.shape, range(heads)),
     }
-
-
-def _inline(value: object) -> str:
-    """JSON that cannot end the script in which it stands."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-if TYPE_CHECKING:
-    from core.interpret.trace import AttentionTrace
 
 
 def page_file(

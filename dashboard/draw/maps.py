@@ -56,7 +56,7 @@ def legend(scale: Scale, x: float, y: float, masks: bool) -> str:
     if scale.noun:
         parts.append(text(x + BAR + 8, y + 8, scale.noun, fill=LIGHT_INK.quiet))
     if masks:
-        at = x + map_legend_legend_width(scale, False) + 6
+        at = x + width_of_legend(scale, False) + 6
         parts += [
             hatching(hatch(at, y - 2, SWATCH)),
             text(at + SWATCH + 6, y + 8, WORD, fill=LIGHT_INK.quiet),
@@ -64,7 +64,7 @@ def legend(scale: Scale, x: float, y: float, masks: bool) -> str:
     return "".join(parts)
 
 
-def map_legend_legend_width(scale: Scale, masks: bool) -> float:
+def width_of_legend(scale: Scale, masks: bool) -> float:
     """How wide a legend is, in pixels."""
     return (
         BAR
@@ -232,12 +232,12 @@ class _Box:
     def masks(self) -> bool:
         """Whether its legend says what is hatched, for which a narrow map has no room."""
         return _masks([self.item]) and (
-            not self.room or map_legend_legend_width(self.item.scale, True) <= self.room
+            not self.room or width_of_legend(self.item.scale, True) <= self.room
         )
 
     @property
     def legend_width(self) -> float:
-        return map_legend_legend_width(self.item.scale, self.masks) if self.legend else 0.0
+        return width_of_legend(self.item.scale, self.masks) if self.legend else 0.0
 
     @property
     def width(self) -> float:
@@ -309,7 +309,7 @@ def maps_svg(
     width = width or max(
         sum(widths) + GAP * (len(widths) - 1),
         LETTER * len(reads),
-        map_legend_legend_width(maps[0].scale, _masks(maps)) + boxes[0].left,
+        width_of_legend(maps[0].scale, _masks(maps)) + boxes[0].left,
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - gap:.0f}" '

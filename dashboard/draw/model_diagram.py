@@ -230,13 +230,8 @@ def _sublayers(layer: Part) -> list[dict[str, Any]]:
                 {
                     "path": child.path,
                     "title": child.title,
-                    "type": _type(child.path),
+                    "type": {"feed_forward": "feed", "cross": "cross"}.get(last, "attention"),
                     "around": around if around in paths else "",
                 }
             )
     return result
-
-
-def _type(path: str) -> str:
-    last = path.rpartition(".")[2]
-    return "feed" if last == "feed_forward" else "cross" if last == "cross" else "attention"

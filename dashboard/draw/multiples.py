@@ -321,7 +321,7 @@ def picture_of(
             tuple(rows),
             tuple(columns),
             tile.note,
-            _mask(tile),
+            None if tile.mask is None else np.broadcast_to(tile.mask, (1, *tile.weights.shape))[0],
             drawn["low"],
             drawn["high"],
             drawn["signed"],
@@ -349,11 +349,6 @@ def picture_of(
         else f"{named[0].name} and {len(named) - 1} more"
     )
     return MapsPicture(title, tuple(named), data["query"], data["reads"])
-
-
-def _mask(tile: Tile) -> np.ndarray | None:
-    """Which cells (T, S) are allowed."""
-    return None if tile.mask is None else np.broadcast_to(tile.mask, (1, *tile.weights.shape))[0]
 
 
 def _names(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -55,31 +54,27 @@ def mask_board(
         "fact": fact,
         "turn": st.session_state.get(f"{key}:turn", 0),
     }
-    add(key, functools.partial(picture_of, allowed, tuple(names), title or "Mask", note, query))
-    draw("mask_board", "mb", data, key=key, on_cells_change=functools.partial(_take, key, on_draw))
 
+    def picture() -> MapsPicture:
+        """The board as a map of 1, may attend, and 0."""
+        rows, name, cells = tuple(names), title or "Mask", allowed.astype(float)
+        drawn = PictureMap(name, cells, rows, rows, note, allowed, noun="may attend")
+        return MapsPicture(name, (drawn,), query, READS["self"])
 
-def picture_of(
-    allowed: np.ndarray, names: tuple[str, ...], title: str, note: str, query: int | None
-) -> MapsPicture:
-    """The board as a map of 1, may attend, and 0."""
-    drawn = PictureMap(title, allowed.astype(float), names, names, note, allowed, noun="may attend")
-    return MapsPicture(title, (drawn,), query, READS["self"])
+    def take() -> None:
+        cells = dict(st.session_state[key].get("cells") or {})
+        st.session_state[f"{key}:turn"] = int(cells.get("turn", 0))
+        on_draw()
+
+    add(key, picture)
+    draw("mask_board", "mb", data, key=key, on_cells_change=take)
 
 
 def drawing_text(key: str) -> str:
     """The board's drawing as validated text; ConfigError when the browser sent anything else."""
-    text = str(dict(st.session_state[key].get("cells") or {}).get("text", ""))
     from core.attention.masks.layouts import parse_drawing
 
-    return parse_drawing(text).text()
-
-
-def _take(key: str, on_draw: Callable[[], None]) -> None:
-    st.session_state[f"{key}:turn"] = int(
-        dict(st.session_state[key].get("cells") or {}).get("turn", 0)
-    )
-    on_draw()
+    return parse_drawing(str(dict(st.session_state[key].get("cells") or {}).get("text", ""))).text()
 
 
 # Rotations as dials: one for each pair of dimensions and position.
@@ -207,40 +202,22 @@ def translation_view(
         "weights": [list(row) for row in weights],
         "picked": picked,
     }
-    add(key, functools.partial(translation_view_picture_of, source, target, weights, picked))
-    draw(
-        "translation_view",
-        "tv",
-        data,
-        key=key,
-        on_word_change=functools.partial(_translation_view_take, key, len(target), on_pick),
-    )
 
+    def picture() -> MapsPicture:
+        """The arrows as a map, the picked output word outlined."""
+        values, (rows, columns) = np.array(weights, np.float32), (tuple(target), tuple(source))
+        drawn = PictureMap("Attention", values, rows, columns, noun="weight")
+        about = {"text": " ".join(source)}
+        title = "Attention of the translator"
+        return MapsPicture(title, (drawn,), picked, READS["cross"], about=about)
 
-def translation_view_picture_of(
-    source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], picked: int
-) -> MapsPicture:
-    """The arrows as a map, the picked output word outlined."""
-    drawn = PictureMap(
-        "Attention",
-        np.array(weights, dtype=np.float32),
-        tuple(target),
-        tuple(source),
-        noun="weight",
-    )
-    return MapsPicture(
-        "Attention of the translator",
-        (drawn,),
-        picked,
-        READS["cross"],
-        about={"text": " ".join(source)},
-    )
+    def take() -> None:
+        word = st.session_state[key].get("word")
+        if isinstance(word, int | float) and 0 <= word < len(target):
+            on_pick(int(word))
 
-
-def _translation_view_take(key: str, count: int, on_pick: Callable[[int], None]) -> None:
-    word = st.session_state[key].get("word")
-    if isinstance(word, int | float) and 0 <= word < count:
-        on_pick(int(word))
+    add(key, picture)
+    draw("translation_view", "tv", data, key=key, on_word_change=take)
 
 
 def tree_view(

@@ -55,7 +55,7 @@ MIME = {
     "json": "application/json",
     "tex": "text/x-tex",
 }
-PICTURE_FILES_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
+PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MOST_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 NAME_LENGTH, LINE_LENGTH = (
@@ -129,7 +129,7 @@ def framed_svg(picture: Picture, source: Source) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'width="{whole_width:.0f}" height="{whole_height:.0f}" viewBox="0 0 {whole_width:.0f} '
-        f'{whole_height:.0f}" font-family="{PICTURE_FILES_FONT}"><title>{escape(picture.title)}</title>'
+        f'{whole_height:.0f}" font-family="{PICTURE_FONT}"><title>{escape(picture.title)}</title>'
         f'<rect width="100%" height="100%" fill="#FFFFFF"/>{above}{placed}{below}</svg>'
     )
 
@@ -334,7 +334,7 @@ FORMATS = {"SVG for a paper": "svg", "PDF for a paper": "pdf"}
 POINTS = 8.0
 TYPE = POINTS * 96 / 72  # pixels of 1/96 inch
 FAMILY = "Liberation Sans, Arial, Helvetica, sans-serif"
-PAPER_MARGIN = 2  # pixels around a drawing
+FIGURE_MARGIN = 2  # pixels around a drawing
 PLOT = 0.85  # of the width, what a plot may take beside its axis
 LETTER = 0.55 * TYPE  # pixels of a letter
 SYMBOL = 32  # pixels of the line before a name in a legend
@@ -385,7 +385,7 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
             picture.reads,
             picture.across,
             picture.picked,
-            room - 2 * PAPER_MARGIN,
+            room - 2 * FIGURE_MARGIN,
         )
         return {"svg": _on_white(inner, room, size_of(inner)[1])}
     inner = picture.svg()
@@ -405,11 +405,11 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
 def _on_white(inner: str, width: float, height: float) -> str:
     left = (width - size_of(inner)[0]) / 2
     placed = inner[inner.index("<svg") :].replace(
-        "<svg", f'<svg x="{left:.1f}" y="{PAPER_MARGIN}"', 1
+        "<svg", f'<svg x="{left:.1f}" y="{FIGURE_MARGIN}"', 1
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width:.3f}" '
-        f'height="{height + 2 * PAPER_MARGIN:.3f}" font-family="{FAMILY}">'
+        f'height="{height + 2 * FIGURE_MARGIN:.3f}" font-family="{FAMILY}">'
         f'<rect width="100%" height="100%" fill="#FFFFFF"/>{placed}</svg>'
     )
 
@@ -544,7 +544,7 @@ def _name_of(layer: Spec, channel: Mapping[str, Any], quantity: str) -> str:
 
 
 WIDE, HIGH = 794, 1123  # px of an A4 sheet
-REPORT_PDF_MARGIN, APART = 64, 36  # px around a sheet, and between two views
+SHEET_MARGIN, APART = 64, 36  # px around a sheet, and between two views
 TALL = 620  # px that a picture has at most
 MOST_ROWS, MOST_CELL = 24, 28  # of a table; letters of a cell
 
@@ -593,7 +593,7 @@ class _Block:
         if not self.svg:
             return 0.0, 0.0
         width, height = size_of(self.svg)
-        scale = min(1.0, (WIDE - 2 * REPORT_PDF_MARGIN) / width, TALL / height)
+        scale = min(1.0, (WIDE - 2 * SHEET_MARGIN) / width, TALL / height)
         return width * scale, height * scale
 
     @property
@@ -650,7 +650,7 @@ def _lines(
     text: str, size: int, fill: str = LIGHT_INK.text, weight: int = 400, style: str = "normal"
 ) -> list[_Line]:
     """A text broken at the width of the sheet."""
-    letters = int((WIDE - 2 * REPORT_PDF_MARGIN) / (size * (0.5 if weight == 400 else 0.56)))
+    letters = int((WIDE - 2 * SHEET_MARGIN) / (size * (0.5 if weight == 400 else 0.56)))
     return [
         _Line(part, size, fill, weight, style)
         for paragraph in text.splitlines()
@@ -672,7 +672,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Line]:
 def _paged(blocks: Iterable[_Block]) -> list[list[_Block]]:
     """The blocks of each sheet: as many as fit."""
     sheets: list[list[_Block]] = [[]]
-    room = HIGH - 2 * REPORT_PDF_MARGIN
+    room = HIGH - 2 * SHEET_MARGIN
     for block in blocks:
         if sheets[-1] and sum(one.height + APART for one in sheets[-1]) + block.height > room:
             sheets.append([])
@@ -684,7 +684,7 @@ def _sheet(
     blocks: Sequence[_Block],
 ) -> tuple[str, list[tuple[str, tuple[float, float, float, float]]]]:
     """One sheet as SVG, and its links with their boxes (x, y, width, height)."""
-    parts, links, y = [], [], float(REPORT_PDF_MARGIN)
+    parts, links, y = [], [], float(SHEET_MARGIN)
     for at, block in enumerate(blocks):
         for line in block.above:
             parts.append(_text(line, y))
@@ -695,7 +695,7 @@ def _sheet(
             start = block.svg.index("<svg")
             end = block.svg.index(">", start)
             parts.append(
-                f'<svg x="{REPORT_PDF_MARGIN}" y="{y + 6:.1f}" width="{width:.1f}" height="{height:.1f}" '
+                f'<svg x="{SHEET_MARGIN}" y="{y + 6:.1f}" width="{width:.1f}" height="{height:.1f}" '
                 f'viewBox="0 0 {own[0]} {own[1]}" font-size="12">'
                 + with_own_ids(block.svg[end + 1 :], f"v{at}-")
             )
@@ -707,7 +707,7 @@ def _sheet(
                     (
                         line.link,
                         (
-                            float(REPORT_PDF_MARGIN),
+                            float(SHEET_MARGIN),
                             y,
                             line.size * 0.5 * len(line.text),
                             line.height,
@@ -718,13 +718,13 @@ def _sheet(
         y += APART
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{WIDE}" '
-        f'height="{HIGH}" viewBox="0 0 {WIDE} {HIGH}" font-family="{PICTURE_FILES_FONT}"><rect width="100%" height="100%" '
+        f'height="{HIGH}" viewBox="0 0 {WIDE} {HIGH}" font-family="{PICTURE_FONT}"><rect width="100%" height="100%" '
         f'fill="#FFFFFF"/>{"".join(parts)}</svg>'
     ), links
 
 
 def _text(line: _Line, y: float) -> str:
     return (
-        f'<text x="{REPORT_PDF_MARGIN}" y="{y + line.size:.1f}" font-size="{line.size}" font-weight="{line.weight}" '
+        f'<text x="{SHEET_MARGIN}" y="{y + line.size:.1f}" font-size="{line.size}" font-weight="{line.weight}" '
         f'font-style="{line.style}" fill="{line.fill}">{escape(line.text)}</text>'
     )

@@ -259,7 +259,7 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a layer draws
 
 
-PICTURES_NAMES = ("model", "name", "place")  # fields that name a line
+LINE_NAMES = ("model", "name", "place")  # fields that name a line
 Point: TypeAlias = tuple[float, tuple[float, float] | None]  # a value, and the ends of its band
 
 
@@ -377,17 +377,15 @@ class ChartPicture:
     def table(self) -> tuple[list[str], Rows]:
         """Every row that is drawn, under the titles of its axes, by layer where the layers have their own; not those
         that only place words."""
-        rows = (
-            self._own_rows() if self.data is None else _without_words(self.spec, rows_of(self.data))
-        )
+        tables = _values(self.spec)
+        if self.data is not None:
+            rows = _without_words(self.spec, rows_of(self.data))
+        elif len(tables) == 1:
+            rows = tables[0]
+        else:
+            rows = [{"layer": n, **row} for n, part in enumerate(tables, 1) for row in part]
         fields = list(dict.fromkeys(name for row in rows for name in row))
         return column_names(self.spec, fields), [[row.get(name) for name in fields] for row in rows]
-
-    def _own_rows(self) -> list[dict[str, Any]]:
-        tables = list(_values(self.spec))
-        if len(tables) == 1:
-            return tables[0]
-        return [{"layer": number, **row} for number, rows in enumerate(tables, 1) for row in rows]
 
     def series(self) -> Series | None:
         """Its lines by name, where it has lines."""
@@ -407,11 +405,7 @@ class ChartPicture:
             for row in self._rows_of(part):
                 if row.get(y["field"]) is not None:
                     name = next(
-                        (
-                            str(row[key])
-                            for key in PICTURES_NAMES
-                            if key != x["field"] and row.get(key)
-                        ),
+                        (str(row[key]) for key in LINE_NAMES if key != x["field"] and row.get(key)),
                         "",
                     )
                     low, high = row.get("low"), row.get("high")
@@ -440,7 +434,8 @@ class ChartPicture:
         spec = with_names(self.spec)
         if self.data is not None:
             spec = {**spec, "data": {"values": rows_of(self.data)}}
-        whole: Spec = json.loads(light_colours(json.dumps(spec, default=_plain)))
+        text = json.dumps(spec, default=lambda value: getattr(value, "item", lambda: value)())
+        whole: Spec = json.loads(light_colours(text))
         return whole
 
     def svg(self) -> str:
@@ -580,7 +575,3 @@ def _column(values: Sequence[Any]) -> np.ndarray:
             [math.nan if value is None else value for value in values], dtype=np.float64
         )
     return np.array(["" if value is None else str(value) for value in values])
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value

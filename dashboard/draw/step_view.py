@@ -201,7 +201,9 @@ def payload(
     )
     listed = shown_keys(reading, focus)
     cells = CellFormat(vectors, scores)
-    i = reading.query
+    i, end = reading.query, plain(most)
+    # Weights are blue from 0, or signed where any is below zero; up to 1 unless one is larger.
+    ends = [f"−{end}", "0", end] if reading.signed else ["0", "", end]
     return {
         "stage": stage,
         "picked": i,
@@ -212,7 +214,11 @@ def payload(
         "stages": [{"title": w.title, "short": w.short, "rule": w.rule} for w in words],
         "heads": [w.head for w in words],
         "maps": maps(reading, rows, columns, vectors, scores, most),
-        "weights": weight_scale(reading, most),
+        "weights": {
+            "signed": reading.signed,
+            "ends": ends,
+            "words": f"weights {ends[0]} … {ends[2]}",
+        },
         "q": cells.vector(reading.q[i]),
         "out": cells.vector(reading.out[i]),
         "keys": [key_line(reading, j, focus, cells, whys.get(j, ""), most) for j in listed],
@@ -241,13 +247,6 @@ class CellFormat:
 def cell(value: float, top: float) -> dict:
     level = float(np.clip(value / top, -1, 1)) if math.isfinite(value) else 0.0
     return {"text": number(value), "level": round(level, 3)}
-
-
-def weight_scale(reading: Reading, most: float) -> dict:
-    """How weights are coloured: blue from 0, or signed where any is below zero; up to 1 unless one is larger."""
-    end = plain(most)
-    ends = [f"−{end}", "0", end] if reading.signed else ["0", "", end]
-    return {"signed": reading.signed, "ends": ends, "words": f"weights {ends[0]} … {end}"}
 
 
 def key_line(

@@ -190,7 +190,7 @@ def _add(report: Report, view: ReportView) -> None:
 # The numbers of a picture as a table on the page: to be read, heard, or walked through by keyboard.
 
 
-EXPORT_TABLE_MOST_ROWS = 200  # that are shown; a file has all
+SHOWN_ROWS = 200  # that are shown; a file has all
 STYLE = """<style>
 .numbers { overflow: auto; max-height: 320px }
 .numbers table { border-collapse: collapse; font-size: 14px; line-height: 20px; font-variant-numeric: tabular-nums }
@@ -204,11 +204,11 @@ def table_section(picture: Picture) -> None:
     if not st.toggle("Show them as a table", key="export:table", help="Arrow keys scroll it."):
         return
     head, rows = picture.table()
-    if len(rows) > EXPORT_TABLE_MOST_ROWS:
-        st.caption(f"The first {EXPORT_TABLE_MOST_ROWS} of {len(rows):,} rows; a file has all.")
+    if len(rows) > SHOWN_ROWS:
+        st.caption(f"The first {SHOWN_ROWS} of {len(rows):,} rows; a file has all.")
     st.html(
         f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
-        f"{table_html(head, rows[:EXPORT_TABLE_MOST_ROWS])}</div>"
+        f"{table_html(head, rows[:SHOWN_ROWS])}</div>"
     )
 
 
@@ -245,7 +245,7 @@ def _dialog(page: str) -> None:
     key = st.selectbox(
         "Picture",
         list(pictures),
-        format_func=partial(_title, pictures),
+        format_func=lambda key: pictures[key].title,
         key="export:picture",
         help="Every map, chart, drawing and table that the page shows now.",
     )
@@ -329,10 +329,6 @@ def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Cal
         if picture.drawn
         else {}
     ) | formats
-
-
-def _title(pictures: dict[str, Picture], key: str) -> str:
-    return pictures[key].title
 
 
 def source_of(page: str, picture: Picture | None = None) -> Source:

@@ -121,14 +121,13 @@ def teacher_markdown(text: str) -> str:
     source; a `:help[…]`, whose words would be read as Markdown once more, is no directive.
     """
     text = FENCE.sub(
-        lambda fence: fence[1] + ("" if "mermaid" in _decoded(fence[2]) else fence[2]), text
+        lambda fence: (
+            fence[1]
+            + ("" if "mermaid" in unescape(fence[2].replace("\\", "")).lower() else fence[2])
+        ),
+        text,
     )
     return re.sub(r":+(?=help\[)", "", re.sub(r"!+(?=\[)", "", text))
-
-
-def _decoded(info: str) -> str:
-    """What follows a fence, as Markdown reads it."""
-    return unescape(info.replace("\\", "")).lower()
 
 
 def ask(lesson: Lesson) -> None:

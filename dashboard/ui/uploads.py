@@ -113,23 +113,17 @@ def _summary(value: str) -> tuple[int, int, str]:
         text = data_store.read(value)
     except ConfigError:
         return 0, 0, ""
-    return len(text.splitlines()), len(text), _head(text)
+    head = [
+        line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…"
+        for line in text.split("\n", HEAD_LINES)[:HEAD_LINES]
+    ]
+    return len(text.splitlines()), len(text), "\n".join([*head, "…"])
 
 
 def file_key(key: str) -> str:
     """The uploader's key, changed after each stored file, so that the session frees its bytes."""
     count = st.session_state.get(f"{key}:files", 0)
     return f"{key}:file:{count}" if count else f"{key}:file"
-
-
-def _head(text: str) -> str:
-    lines = text.split("\n", HEAD_LINES)[:HEAD_LINES]
-    return "\n".join(
-        [
-            *(line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines),
-            "…",
-        ]
-    )
 
 
 def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:

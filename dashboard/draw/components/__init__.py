@@ -1,4 +1,11 @@
-"""The small buttons of a page's title row: present the page, export its pictures, copy its link, reset it."""
+"""The browser components: how one is mounted, its modules joined, and the buttons that every page has.
+
+    draw("mask_board", "mb", data, key="masks:board", on_cells_change=take)
+
+Each component is a folder beside this file with an entry module ``main.js`` and a ``style.css``; ``lib`` is what they
+share. Streamlit mounts inline text, in which imports do not resolve, so the ES modules are joined into one script: each
+imported module becomes a function that returns its exports, and only import and export lines are rewritten.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +21,6 @@ import streamlit as st
 from dashboard.draw.formats import spoken
 from dashboard.draw.palette import for_browser
 from dashboard.runtime.page_pictures import add_drawn
-
-# Join the ES modules of a component into one script: Streamlit mounts inline text, in which imports do not resolve.
-
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.M)
@@ -146,19 +150,13 @@ def _code() -> Any:
 @functools.cache
 def _component(name: str, root: str, shipped: bool) -> Any:
     html = f'<div class="view {root}"></div>\n'
-    if shipped:
-        return st.components.v2.component(
-            f"attention_lab.shipped_{name}",
-            html=html,
-            css=css_of(name),
-            js=(f"const part = (await {STORE}.parts).{name};\nexport default part;\n"),
-        )
-    return st.components.v2.component(
-        f"attention_lab.{name}",
-        html=html,
-        css=css_of(name),
-        js=bundle(COMPONENTS / name / "main.js"),
+    js = (
+        f"const part = (await {STORE}.parts).{name};\nexport default part;\n"
+        if shipped
+        else bundle(COMPONENTS / name / "main.js")
     )
+    known = f"attention_lab.shipped_{name}" if shipped else f"attention_lab.{name}"
+    return st.components.v2.component(known, html=html, css=css_of(name), js=js)
 
 
 def css_of(name: str) -> str:

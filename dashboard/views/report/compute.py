@@ -10,7 +10,7 @@ from core.tokens import token_text
 from dashboard.draw.attention_view import READS
 from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.picture_files import PICTURE_FILES_FONT as FONT
+from dashboard.draw.picture_files import PICTURE_FONT as FONT
 from dashboard.draw.picture_files import Entry, report_pdf
 from dashboard.draw.pictures import MapsPicture, size_of, with_own_ids
 from dashboard.navigation import step_of
