@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from core.seeding import seeded_normal
+if TYPE_CHECKING:
+    from torch import (
+        Tensor,  # at run time it is loaded by `embed`: Start here draws tokens without it
+    )
 
 SIGNS = {"\n": "↵", "\t": "⇥"}
 SPACE, EMPTY = "␣", "∅"
@@ -82,9 +83,13 @@ def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:
 
 def embed(tokens: tuple[str, ...], d_model: int, seed: int) -> Tensor:
     """Standard normal vectors (1, T, C): the same word has the same vector, and another seed gives other ones."""
+    import torch
+
     vectors = {token: vector(token, d_model, seed) for token in set(tokens)}
     return torch.stack([vectors[token] for token in tokens])[None]
 
 
 def vector(token: str, d_model: int, seed: int) -> Tensor:
+    from core.seeding import seeded_normal
+
     return seeded_normal(d_model, seed=seed, name=token)
