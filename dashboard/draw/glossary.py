@@ -494,7 +494,7 @@ def explain_markdown(text: str) -> str:
     seen: set[str] = set()
     parts = _LITERAL.split(re.sub(r"(?<=\w)\\-(?=\w)", "-", text))
     return "".join(
-        _literal(part) if index % 2 else explain(part, seen, partial(escape, quote=False))
+        _literal(part) if index % 2 else explain(part, seen, _without_tags)
         for index, part in enumerate(parts)
     )
 
@@ -502,6 +502,10 @@ def explain_markdown(text: str) -> str:
 def _literal(part: str) -> str:
     """A part that Markdown shows unchanged, without a `<` that it might take for a tag should it read the part anew."""
     return part.replace("<", {"$": r"\lt ", "]": "%3C"}.get(part[0], "<"))
+
+
+def _without_tags(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")  # a > may begin a quotation
 
 
 def find_terms(text: str) -> list[Term]:
