@@ -292,6 +292,9 @@ def step_chart(
     values = [y for curve in curves for _, y in curve.defined_points()]
     top = max([*values, guess[0]] if guess else values, default=1.0) or 1.0
     top = top if high is None else high
+    across: Spec = {"grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2}
+    # whole steps only: a short run would repeat its rounded labels
+    across |= {"format": ".3~g"} if unit == "seconds" else {"tickMinStep": 1, "format": ",d"}
     up: Spec = {"grid": True, "gridColor": ink.hairline, "tickCount": 4}
     if percent:
         up |= {
@@ -300,7 +303,7 @@ def step_chart(
             "labelOverlap": False,
         }
     at = {
-        "x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
+        "x": field("x", unit, domain=[0, last_x or 1], axis=axis_style(ink) | across),
         "y": field("y", None, domain=[0, top * 1.04], axis=axis_style(ink) | up),
     }
     layers = (
@@ -346,19 +349,6 @@ def _colour(curve: Curve, i: int, ink: Ink) -> str:
     return ink.series[_place(curve, i) % len(ink.series)]
 
 
-def _across(ink: Ink, unit: str) -> Spec:
-    # whole steps only: a short run would repeat its rounded labels
-    ticks = {"tickMinStep": 1, "format": ",d"} if unit != "seconds" else {"format": ".3~g"}
-    return {
-        **axis_style(ink),
-        "grid": False,
-        "tickCount": 4,
-        "titleAnchor": "end",
-        "titlePadding": 2,
-        **ticks,
-    }
-
-
 def _rows(points: Points, name: str = "") -> list[Spec]:
     return [{"x": x, "y": y, "name": name} for x, y in points]
 
@@ -388,10 +378,6 @@ def _curve(
     ]
 
 
-def _written(at: Spec) -> Spec:
-    return {**at, "text": {"field": "name", "type": "nominal"}}
-
-
 def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
     """The side of the chart on which every curve is further from a level, so that its label is not crossed."""
     points = [point for curve in curves for point in curve.defined_points()]
@@ -419,7 +405,7 @@ def _guess(
         layer(
             "text",
             _rows([(last_x if right else 0, level)], words),
-            _written(at),
+            {**at, "text": {"field": "name", "type": "nominal"}},
             align=side,
             baseline="bottom",
             dx=-6 if right else 4,

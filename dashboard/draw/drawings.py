@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dashboard.draw.formats import number
+from dashboard.draw.maps import text
 from dashboard.draw.palette import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
     parts = []
     for i, row in enumerate(rows):
         y = (i + 0.5) * DIAL + 16
-        parts.append(_text(0, y + 4, f"{row['name']} · {row['circle']} positions"))
+        parts.append(text(0, y + 4, f"{row['name']} · {row['circle']} positions"))
         for at in range(positions):
             x = ROW_NAME + (at + 0.5) * DIAL
             parts.append(
@@ -51,7 +52,9 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
                         f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(turn):.2f}" '
                         f'y2="{y - 15 * math.sin(turn):.2f}" stroke="{colour}" stroke-width="2"/>'
                     )
-    parts += [_text(ROW_NAME + (at + 0.5) * DIAL, 10, str(at), "middle") for at in range(positions)]
+    parts += [
+        text(ROW_NAME + (at + 0.5) * DIAL, 10, str(at), anchor="middle") for at in range(positions)
+    ]
     return _svg(ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, parts)
 
 
@@ -62,7 +65,7 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
     parts, tops, crossed = [], [], []
     for at, (stack, column) in enumerate(zip(stacks, columns, strict=True)):
         x, y = at * (WIDE + APART) + 0.5, height - 24
-        parts.append(_text(x + WIDE / 2, height - 4, stack["name"], "middle", weight=600))
+        parts.append(text(x + WIDE / 2, height - 4, stack["name"], anchor="middle", weight=600))
         for title, kind, inset, size in column:
             y -= size + GAP
             parts.append(
@@ -70,7 +73,7 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
                 f'y2="{y + size + GAP}" stroke="{LIGHT_INK.quiet}"/>'
             )
             if kind == "layer":
-                parts.append(_text(x, y + size, title, weight=600))
+                parts.append(text(x, y + size, title, weight=600))
                 continue
             left, wide = x + inset, WIDE - inset
             if kind == "cross":
@@ -79,7 +82,7 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
                 f'<rect x="{left}" y="{y}" width="{wide}" height="{size}" rx="5" fill="{FILLS[kind]}" '
                 f'stroke="{LIGHT_INK.hairline}"/>'
             )
-            parts.append(_text(left + wide / 2, y + size / 2 + 4, title, "middle"))
+            parts.append(text(left + wide / 2, y + size / 2 + 4, title, anchor="middle"))
         tops.append(y)
     if (
         len(stacks) > 1
@@ -118,13 +121,6 @@ def _svg(width: float, height: float, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-size="12">{"".join(parts)}</svg>'
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start", weight: int = 400) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="{LIGHT_INK.text}">'
-        f"{escape(text)}</text>"
     )
 
 

@@ -480,7 +480,11 @@ def explain(text: str, seen: set[str], clean: Callable[[str], str] = _html) -> s
         if term.name in seen:
             continue
         seen.add(term.name)
-        parts += [clean(text[end : match.start()]), _term_html(term, match.group())]
+        parts += [
+            clean(text[end : match.start()]),
+            f'<abbr class="term" tabindex="0" aria-description="{escape(term.text)}">'
+            f"{escape(match.group())}</abbr>",
+        ]
         end = match.end()
     return "".join([*parts, clean(text[end:])])
 
@@ -517,7 +521,3 @@ def find_terms(text: str) -> list[Term]:
 def terms_help(label: str) -> str | None:
     """The explanations of the terms in a label, for its help; None where it has none."""
     return "  \n".join(f"**{term.name}**: {term.text}" for term in find_terms(label)) or None
-
-
-def _term_html(term: Term, text: str) -> str:
-    return f'<abbr class="term" tabindex="0" aria-description="{escape(term.text)}">{escape(text)}</abbr>'

@@ -168,7 +168,12 @@ def live_part(
     picture = pictures[key]
     trace = _whole_trace(picture)
     if trace is not None:
-        return _trace_part(trace, pictures)
+        # at the head and the row that the reader picked
+        shown = [
+            one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace
+        ]
+        row = next((one.row for one in shown if one.row is not None), None)
+        return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
     if isinstance(picture, ChartPicture) or key not in drawn:
         return None
     name, root, data = drawn[key]
@@ -184,15 +189,6 @@ def _whole_trace(picture: Picture) -> AttentionTrace | None:
     """The trace of a picture that a file can hold; a larger one is shown as the page draws it."""
     trace = picture.trace if isinstance(picture, MapsPicture) else None
     return trace if trace is not None and fits(trace) else None
-
-
-def _trace_part(trace: AttentionTrace, pictures: Mapping[str, Picture]) -> Part:
-    """All heads of a trace, at the head and the row that the reader picked."""
-    shown = [
-        one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace
-    ]
-    row = next((one.row for one in shown if one.row is not None), None)
-    return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
 
 
 def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

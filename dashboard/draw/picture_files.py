@@ -508,7 +508,11 @@ def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
             and "field" in one
             and one.get("axis", 1) is not None
         ]
-        own = [title for layer in drawn if (title := _axis_title(layer["encoding"][channel]))]
+        titles = (
+            one.get("title") or (one.get("axis") or {}).get("title") or ""
+            for one in (layer["encoding"][channel] for layer in drawn)
+        )
+        own = [title.strip() for title in map(str, titles) if title.strip()]
         for layer in drawn:
             one = layer["encoding"][channel]
             name = own[0] if own else _name_of(drawn[0], drawn[0]["encoding"][channel], quantity)
@@ -520,11 +524,6 @@ def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
                 "axis": {**(one.get("axis") or {}), "title": lines},
             }
     return {**spec, "layer": layers} if "layer" in spec else layers[0]
-
-
-def _axis_title(channel: Mapping[str, Any]) -> str:
-    title = channel.get("title") or (channel.get("axis") or {}).get("title") or ""
-    return str(title).strip()
 
 
 def _name_of(layer: Spec, channel: Mapping[str, Any], quantity: str) -> str:
