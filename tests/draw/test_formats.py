@@ -21,12 +21,12 @@ from dashboard.draw.formats import (
     signed,
 )
 from dashboard.draw.grids import bars
-from dashboard.draw.model_diagram import row
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import enlarged, ordered
-from dashboard.views.evidence.charts import before_after
 from dashboard.views.evidence.compute import WAYS
-from dashboard.views.lens.charts import part_bars
+from pages.evidence import before_after
+from pages.inside_weight import row
+from pages.lens import part_bars
 from tests.cases import each
 
 # The rule by which numbers are written, for every page.
