@@ -216,13 +216,14 @@ def _hide_keys(normalizer: Normalizer) -> None:
         )
 
 
-def _read_in_parts(axis: str, config: AttentionConfig) -> None:
-    """Steps with a cache give what the whole text gives, whatever the weights: a convolution may begin as identity."""
+def _read_in_parts(axis: str, config: AttentionConfig) -> bool:
+    """Steps with a cache give what the whole text gives, whatever the weights: a convolution may begin as identity.
+    False where there is nothing to try, as the choice is not for a decoder."""
     mask = Choice("causal") if axis != "mask" else Choice.of("and", Choice("causal"), config.mask)
     try:
         config = config.with_(mask=mask)
     except ConfigError:
-        return  # it is not for a decoder
+        return False
     layer, x = Attention(config, add_positions=True).eval(), torch.randn(B, S, C)
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -231,7 +232,7 @@ def _read_in_parts(axis: str, config: AttentionConfig) -> None:
             try:
                 whole = _check_steps(layer(x, record=record))
             except ConfigError:
-                return
+                return False
             cache, outs = Cache(), []
             for part in x.split(PARTS, dim=1):
                 steps, cache = layer.step(part, cache, record)
@@ -245,6 +246,7 @@ def _read_in_parts(axis: str, config: AttentionConfig) -> None:
                     "a token reads of earlier ones must be in what extend stores, and nothing may read "
                     "later ones under mask = causal."
                 )
+    return True
 
 
 def _check_steps(steps: Steps) -> Tensor:

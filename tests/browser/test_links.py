@@ -15,14 +15,17 @@ LATE = """() => {
 }"""
 
 
-def press(page, key):
-    slider = (
+def slider_of(page):
+    return (
         page.locator('[data-testid="stSlider"]')
         .filter(has_text=re.compile("^d_model"))
         .get_by_role("slider")
     )
-    slider.focus()
-    slider.press(key)
+
+
+def press(page, key):
+    slider_of(page).focus()
+    slider_of(page).press(key)
 
 
 def test_a_value_that_the_link_has_lost_is_written_again(page):
@@ -33,3 +36,4 @@ def test_a_value_that_the_link_has_lost_is_written_again(page):
     page.evaluate(LATE)
     press(page, "ArrowRight")
     page.wait_for_url("**d_model=128*")
+    assert slider_of(page).get_attribute("aria-valuetext") == "128"

@@ -115,7 +115,12 @@ def test_tasks_of_every_form_can_be_swept(task):
     base = recommended(make_task(TaskConfig.of(task)))
     for axis in ("score", "learning_rate"):
         chosen = tuple(sweeps.read(base, axis, name) for name in sweeps.first(base, axis))
-        SweepConfig(base, axis, chosen).try_models()
+        sweep = SweepConfig(base, axis, chosen)
+        sweep.try_models()
+        runs = [sweep.run(index, seed) for index, seed in sweep.cells[: len(chosen)]]
+        places = [run.model.required_attention if axis == "score" else run for run in runs]
+        assert [getattr(place, axis) for place in places] == list(chosen)
+        assert {run.task for run in runs} == {base.task}
 
 
 def test_values_are_read_as_offered_or_as_typed():

@@ -239,19 +239,22 @@ def rows_of_latex(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows]
 
 
+CELLS = "1 0 0 0.25 0.75 0 0.1 0.2 0.7".split()
+
+
 @pytest.mark.parametrize(
-    "picture",
+    ("picture", "last"),
     [
-        MapsPicture("One", (ONE,)),
-        MAPS,
-        CHART,
-        TABLE,
-        TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2))),
+        (MapsPicture("One", (ONE,)), CELLS[2::3]),
+        (MAPS, [*CELLS, *(f"$-${cell}" for cell in CELLS)]),
+        (CHART, ["0.5"]),
+        (TABLE, ["3", "4"]),
+        (TablePicture("Tokens\n\nand é", ("[token", "n"), (("[CLS]", 1), ("*", 2))), ["1", "2"]),
     ],
-    ids=lambda picture: picture.title.split()[0],
 )
-def test_latex_is_well_formed(picture):
-    rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
+def test_latex_is_well_formed_and_has_every_number(picture, last):
+    rows = rows_of_latex(picture_file(picture, "LaTeX", SOURCE).decode())
+    assert [row[-1] for row in rows] == last
 
 
 def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> ChartPicture:
