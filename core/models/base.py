@@ -227,11 +227,15 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Int[Tensor, "B S"]) -> Float[Tensor, "B S C"]:
         return self.token(tokens) * self.scale
 
-    def tie(self, output: nn.Linear) -> None:
-        """Share the matrix with the output layer. It then begins at N(0, 0.02²) (Radford 2018, section 4.1): as large
-        as without sharing, it would have each token predict itself."""
+    def tie(self, output: nn.Linear, layers: nn.ModuleList) -> None:
+        """Share the matrix with the output layer. It then begins at N(0, σ²) with σ = 2/C, at most 0.05: as large as
+        without sharing, it would have each token predict itself. So that L layers do not drown so small an input, what
+        their 2L sublayers add begins 1/√(2L) as large (Radford 2019, section 2.3)."""
         output.weight = self.token.weight
-        nn.init.normal_(self.token.weight, std=0.02)
+        nn.init.normal_(self.token.weight, std=min(0.05, 2 / self.token.embedding_dim))
+        for name, weight in layers.named_parameters():
+            if name.endswith(("projection.output.weight", "feed_forward.outer.weight")):
+                weight.data *= (2 * len(layers)) ** -0.5
 
 
 class FeatureEmbedding(nn.Module):
@@ -252,11 +256,11 @@ class FeatureEmbedding(nn.Module):
             raise ValueError(
                 f"A row has {source.shape[1]} columns; this model reads {len(self.columns)}."
             )
-        source = source.nan_to_num()  # a missing number is masked, but 0 · NaN would be NaN
         weights, tables = iter(self.weight), iter(self.categories)
+        columns = source.nan_to_num().unbind(1)  # missing is masked, but 0 · NaN would be NaN
         parts = [
             next(tables)(column.long()) if count else column[:, None] * next(weights)
-            for count, column in zip(self.columns, source.unbind(1), strict=True)
+            for count, column in zip(self.columns, columns, strict=True)
         ]
         return torch.stack(parts, dim=1) + self.bias
 

@@ -86,7 +86,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
-            self.target.tie(self.output)
+            self.target.tie(self.output, self.layers)
 
     def encode(
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
@@ -164,7 +164,7 @@ class Decoder(Seq2Seq):
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
-            self.target.tie(self.output)
+            self.target.tie(self.output, self.layers)
 
     def forward(
         self,
