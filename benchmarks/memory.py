@@ -194,7 +194,7 @@ def rows(show: bool = True) -> Iterator[Row]:
     """One row a moment, of a server on this machine and of a public copy on one of 1 GB."""
     for mode, settings in {
         "as it is": {},
-        "hosted, 1 GB": {"ATTENTION_LAB_HOSTED": "1", "ATTENTION_LAB_SERVER_MB": SMALL},
+        "hosted, 1 GB": {"ATTENTION_LAB_HOSTED": "1", "ATTENTION_LAB_LIMITS": f"server_mb={SMALL}"},
     }.items():
         with running_server(settings) as server:
             yield from asyncio.run(measure(mode, server, show))

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("minutes", type=int)
     minutes = parser.parse_args(arguments).minutes
-    with running_server({"ATTENTION_LAB_MAX_RUNS": str(MAX_RUNS)}) as server:
+    with running_server({"ATTENTION_LAB_LIMITS": f"max_runs={MAX_RUNS}"}) as server:
         asyncio.run(soak(server, minutes))
 
 

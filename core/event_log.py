@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import secrets
 import sys
 import threading
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from core.files import hosted
+from core.settings import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 STYLES = ("json", "text")
@@ -41,7 +41,7 @@ def style() -> str:
 
     Raises ValueError for anything else.
     """
-    text = os.environ.get("ATTENTION_LAB_LOG") or ("json" if hosted() else "")
+    text = settings().log or ("json" if hosted() else "")
     if text and text not in STYLES:
         raise ValueError(f"ATTENTION_LAB_LOG is {text!r}; take json or text.")
     return text

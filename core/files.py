@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from core.settings import is_hosted, settings
+
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
 PEOPLE = "people"
 CORPORA, CLAIMS = (
@@ -38,7 +40,7 @@ _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
 
 def hosted() -> bool:
     """Whether this is a public copy."""
-    return os.environ.get(HOSTED, "").lower() not in ("", "0", "false", "no")
+    return is_hosted()
 
 
 def lab_path(name: str) -> Path:
@@ -48,7 +50,7 @@ def lab_path(name: str) -> Path:
 
 def server_folder() -> Path:
     """The folder of all that the server stores: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
-    chosen = os.environ.get("ATTENTION_LAB_RUNS") or Path.home() / ".attention-lab" / "runs"
+    chosen = settings().runs or Path.home() / ".attention-lab" / "runs"
     return Path(chosen).expanduser().absolute()
 
 

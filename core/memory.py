@@ -1,20 +1,20 @@
 """How much memory there is: the computer's, its container's, or what a setting allows the server, whichever is least.
 
-`ATTENTION_LAB_SERVER_MB` is what the server and its workers may hold together. On a small machine whatever only saves
-time is left out: a warm spare worker, pages that are prepared before they open, memory that is kept for the next call.
+`server_mb` of ATTENTION_LAB_LIMITS is what the server and its workers may hold together. On a small machine whatever only
+saves time is left out: a warm spare worker, pages that are prepared before they open, memory that is kept for the next call.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-VARIABLE = "ATTENTION_LAB_SERVER_MB"
+from core.settings import limits
+
 SMALL = 2_000_000_000  # bytes in all, below which nothing is held that only saves time
 ARENAS = 2
 CGROUPS = Path("/sys/fs/cgroup")
@@ -87,12 +87,8 @@ def share_arenas() -> None:
 
 
 def _allowed() -> float:
-    """The setting in bytes; infinite without one. ValueError where it is no number."""
-    text = os.environ.get(VARIABLE, "").strip()
-    try:
-        return float(text) * 1e6 if text else float("inf")
-    except ValueError:
-        raise ValueError(f"{VARIABLE} is a number of megabytes, but is {text!r}.") from None
+    """The setting in bytes; infinite without one."""
+    return (limits().server_mb or float("inf")) * 1e6
 
 
 def _groups() -> list[tuple[Path, str, str, str, str]]:

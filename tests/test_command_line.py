@@ -78,7 +78,7 @@ def test_the_dashboard_is_what_it_opens_else(words, options, monkeypatch):
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.setenv(
-        "ATTENTION_LAB_MEMORY_MB", "100000"
+        "ATTENTION_LAB_LIMITS", "memory_mb=100000"
     )  # the tests' own process holds more than a worker would
     path = tmp_path / "run.json"
     path.write_text(json.dumps(small_run().to_json()), encoding="utf-8")

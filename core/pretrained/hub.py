@@ -33,6 +33,7 @@ from core.pretrained.load import (
     refuse_config,
     weight_files,
 )
+from core.settings import limits
 
 # Bytes from the hub: one file at a time, never more than the hub has stated, and its failures in words.
 
@@ -178,7 +179,6 @@ def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
 # Models on disk: the folder of downloads, with a size limit, and the user's own folders.
 
 
-MOST_BYTES = 3_000_000_000
 MARGIN = 300_000_000
 STALE_SECONDS = 6 * 3600.0
 
@@ -193,8 +193,8 @@ def storage_folder() -> Path:
 
 
 def storage_limit() -> int:
-    """The size limit of the folder in bytes, from ATTENTION_LAB_MODELS_MB or 3 GB."""
-    return int(float(os.environ.get("ATTENTION_LAB_MODELS_MB") or MOST_BYTES / 1e6) * 1e6)
+    """The size limit of the folder in bytes, `models_mb` of ATTENTION_LAB_LIMITS."""
+    return int(limits().models_mb * 1e6)
 
 
 def model_folder(repo: str, commit: str) -> Path:
@@ -219,7 +219,7 @@ def make_room(need: int) -> None:
     if need > most:
         raise PretrainedError(
             f"The model has {format_bytes(need)} and the folder for downloads holds at most "
-            f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model."
+            f"{format_bytes(most)}; set models_mb in ATTENTION_LAB_LIMITS higher, or take a smaller model."
         )
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
@@ -306,7 +306,6 @@ def format_bytes(count: int) -> str:
     return f"{count / 1000:,.0f} kB"
 
 
-HUB_MOST_BYTES = 600_000_000
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 REVISION = re.compile(r"[\w./-]{1,200}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -368,8 +367,8 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def most_bytes() -> int:
-    """The most bytes that one model may have, by ATTENTION_LAB_MODEL_MB or 600 MB."""
-    return int(float(os.environ.get("ATTENTION_LAB_MODEL_MB") or HUB_MOST_BYTES / 1e6) * 1e6)
+    """The most bytes that one model may have, `model_mb` of ATTENTION_LAB_LIMITS."""
+    return int(limits().model_mb * 1e6)
 
 
 def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:

@@ -1,6 +1,6 @@
 """How runs share the GPUs of one machine: each GPU takes as many as its memory holds, the one with the most room first.
 
-A run on a GPU has $ATTENTION_LAB_GPU_MB of it (8,000 by default), and PyTorch refuses it more. A run that finds no room
+A run on a GPU has `gpu_mb` of ATTENTION_LAB_LIMITS (8,000 by default), and PyTorch refuses it more. A run that finds no room
 waits. On a cluster Ray places the runs (core.runs.ray_queue).
 """
 
@@ -18,6 +18,7 @@ import torch
 
 from core.runs.ray_queue import needs
 from core.runs.runs import Run
+from core.settings import limits
 
 # What a run's numbers depend on beside its config: threads, PyTorch, the processor, and its libraries' settings.
 
@@ -101,7 +102,6 @@ def line(data: object) -> str:
     )
 
 
-VARIABLE, GPU_MB = "ATTENTION_LAB_GPU_MB", 8_000.0
 KEY = "gpu"  # of run.json: the number of the run's GPU
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -119,8 +119,7 @@ def gpus() -> tuple[float, ...]:
 
 def share() -> float:
     """The MB of a GPU that a run has."""
-    text = os.environ.get(VARIABLE, "").strip()
-    return float(text) if text.isdecimal() and int(text) else GPU_MB
+    return limits().gpu_mb
 
 
 def admit(run: Run, busy: Sequence[Run]) -> bool:

@@ -25,7 +25,7 @@ PAUSE = 4.0
 RETRIES = 3  # after a node was lost
 RETRY_SECONDS = 1.0  # until an actor that does not answer is looked for again
 FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writes
-TRAVELS = ("ATTENTION_LAB_MEMORY_MB", HOSTED)  # a public copy's worker writes no paths
+TRAVELS = ("ATTENTION_LAB_LIMITS", HOSTED)  # a public copy's worker writes no paths
 
 
 class ClusterJob:

@@ -25,23 +25,18 @@ from typing import Any
 
 from core.files import hosted, read_object, seconds_of, server_folder, text_of, write_atomically
 from core.runs.folder import RunFolder
+from core.settings import settings
 
 # The settings of a cluster, from the environment, and what a run needs there.
 
 
-ADDRESS = "ATTENTION_LAB_RAY"
-CPUS, GPU_SHARE, MEMORY = (
-    "ATTENTION_LAB_RAY_CPUS",
-    "ATTENTION_LAB_RAY_GPU",
-    "ATTENTION_LAB_RAY_MEMORY_MB",
-)
 NAMESPACE = "attention-lab"
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def address() -> str:
     """auto, HOST:PORT or ray://HOST:PORT; empty where runs stay on this machine."""
-    return os.environ.get(ADDRESS, "").strip()
+    return settings().ray
 
 
 def words(text: str, public: str) -> str:
@@ -81,22 +76,13 @@ def needs(metadata: Mapping[str, Any], cluster_has_gpu: bool) -> Needs:
     config = metadata.get("config") or metadata.get("finetune")
     device = config.get("device", "auto") if isinstance(config, dict) else "cpu"
     on_gpu = device == "cuda" or (device == "auto" and cluster_has_gpu)
-    return Needs(
-        _number(CPUS, 1.0), _number(GPU_SHARE, 0.25) if on_gpu else 0.0, _number(MEMORY, 1_000.0)
-    )
+    worker = settings().ray_worker
+    return Needs(worker.cpus, worker.gpu if on_gpu else 0.0, worker.memory_mb)
 
 
 def cpus() -> float:
     """The CPUs that the cluster sets aside for a run."""
-    return _number(CPUS, 1.0)
-
-
-def _number(name: str, usual: float) -> float:
-    try:
-        value = float(os.environ.get(name) or usual)
-    except ValueError:
-        return usual
-    return value if 0 < value < 1e6 else usual
+    return settings().ray_worker.cpus
 
 
 @cache

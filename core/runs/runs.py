@@ -39,6 +39,7 @@ from core.runs import store_sync
 from core.runs.folder import RUN_ID, RunFolder
 from core.runs.index import open_index
 from core.runs.store_sync import bring
+from core.settings import limits
 from core.tasks import Task, data_store, make_task
 from core.training.config import RunConfig
 from core.training.loop import Session, misfit
@@ -309,9 +310,7 @@ def _checksum(tensors: dict[str, Tensor], text: dict[str, str]) -> str:
     return f"{value:08x}"
 
 
-_MOST = os.environ.get("ATTENTION_LAB_MAX_RUNS", "")
-MAX_RUNS = int(_MOST) if _MOST.isdecimal() else 200  # runs
-MAX_BYTES = 2_000_000_000  # of all of them, unless $ATTENTION_LAB_DISK_MB is set
+MAX_RUNS = int(limits().max_runs)
 GRACE = 3_600.0  # seconds in which a deleted run can be restored
 LONGEST_NAME = 80
 DELETED = ".deleted"  # not a run id, so nothing in it is listed
@@ -321,7 +320,7 @@ FOLDERS = ("frames", "checkpoints", "data", "*-tuned", "trainer/*")
 
 def most_bytes() -> int:
     """The most bytes that all runs together may take."""
-    return int(float(os.environ.get("ATTENTION_LAB_DISK_MB") or MAX_BYTES / 1e6) * 1e6)
+    return int(limits().disk_mb * 1e6)
 
 
 def size(run: Run) -> int:

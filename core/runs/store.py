@@ -10,7 +10,6 @@ A public copy, which forgets its people's runs, has no store.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import time
@@ -35,6 +34,7 @@ from core.files import (
 )
 from core.runs.folder import RUN_ID, RunFolder, list_files
 from core.runs.index import STAMPED, open_index, run_names, stamp_of, unfinished
+from core.settings import settings
 
 # What of a server is copied to a store: runs, measurements of corpora and of claims, sweeps and reports.
 
@@ -366,10 +366,10 @@ class Store:
 
 def store() -> Store | None:
     """The store that is set; None without one, and on a public copy. StoreError for an address that cannot be used."""
-    url = os.environ.get(VARIABLE, "")
+    url = settings().store
     if not url or hosted():
         return None
-    return _open(url, os.environ.get(NAME_VARIABLE) or platform.node())
+    return _open(url, settings().store_name or platform.node())
 
 
 @lru_cache(maxsize=4)

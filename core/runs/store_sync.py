@@ -24,7 +24,6 @@ from core.runs.store import (
     LEASE_SECONDS,
     LOCAL,
     STATUS,
-    VARIABLE,
     Item,
     Manifest,
     Store,
@@ -37,6 +36,7 @@ from core.runs.store import (
     store,
     version,
 )
+from core.settings import settings
 
 # Copy what is on this machine to the store, and what other servers have copied from there.
 
@@ -348,7 +348,7 @@ def watch() -> None:
 @cache
 def begin_copying() -> None:
     """Begin to copy in a thread, where there is a store."""
-    if os.environ.get(VARIABLE):
+    if settings().store:
         threading.Thread(target=watch, daemon=True, name="store").start()
 
 
@@ -418,4 +418,4 @@ def forget(home: Path, name: str) -> None:
 
 def _in_use() -> bool:
     """Whether there is a store."""
-    return bool(os.environ.get(VARIABLE)) and not hosted()
+    return bool(settings().store) and not hosted()

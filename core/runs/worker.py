@@ -3,7 +3,7 @@
 A folder with checkpoints continues from the last one. With --spare it first imports torch and takes an optimizer step,
 then reads RUN_DIR from its standard input. `python -m core.training` is the command for people.
 
-A run may hold $ATTENTION_LAB_MEMORY_MB of memory, by default 3,000 or half of what the server has. Windows has no such
+A run may hold `memory_mb` of ATTENTION_LAB_LIMITS, by default 3,000 or half of what the server has. Windows has no such
 limit: a run there that needs more than the machine has ends as the system ends it.
 """
 
@@ -30,6 +30,7 @@ from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
 from core.runs.machine import limit_memory, record_machine
 from core.runs.runs import CHECKPOINTS, Run
+from core.settings import limits
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from core.training.loop import Session, one_thread, prepare, train
@@ -199,7 +200,7 @@ def _listen(run: Run) -> Callable[[], bool]:
 def memory_limit_mb() -> float:
     """The most memory of a run in MB: the setting, or a default that leaves the server half of what there is."""
     total = total_bytes() / 1e6
-    return min(float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or min(MEMORY_MB, total / 2)), total)
+    return min(limits().memory_mb or min(MEMORY_MB, total / 2), total)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class Health:
         if self.disk_free < LEAST_DISK:
             return (
                 f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
-                "delete runs, or set ATTENTION_LAB_DISK_MB lower."
+                "delete runs, or set disk_mb in ATTENTION_LAB_LIMITS lower."
             )
         if self.longest_wait > MOST_WAIT and not self.busy:
             return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."

@@ -28,7 +28,11 @@ def begin_hosting() -> None:
     for name, value in _secrets().items():
         os.environ.setdefault(name, value)  # where core and the workers find it
     from core.files import hosted
+    from core.settings import check_names, settings
     from dashboard.server.visitors import raise_file_limit
+
+    check_names()
+    settings()
 
     raise_file_limit()
     if hosted():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import os
 import time
 from contextlib import suppress
 from ipaddress import ip_address
@@ -24,6 +23,7 @@ from streamlit import config
 
 from core.event_log import log
 from core.files import hosted
+from core.settings import settings
 from dashboard.navigation import STEPS
 from dashboard.server import visitors
 from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of, network, new_cookie
@@ -80,7 +80,7 @@ def frames() -> str:
 
     Raises ValueError where it holds what would end the directive.
     """
-    text = os.environ.get("ATTENTION_LAB_FRAMES", "").strip()
+    text = settings().frames
     if not text.isprintable() or set(text) & set(",;'\""):
         raise ValueError(
             f"ATTENTION_LAB_FRAMES takes addresses with spaces between, or none, but is {text!r}."
@@ -259,7 +259,7 @@ def known_path(path: str) -> str:
 
 def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     """A public copy answers its own machine and whoever has the token; a proxy there passes other addresses on."""
-    token = os.environ.get("ATTENTION_LAB_METRICS_TOKEN", "")
+    token = settings().metrics_token
     if not token and not hosted():
         return True
     if token and hmac.compare_digest(

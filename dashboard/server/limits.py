@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from core.entries import ConfigError
-from core.files import HOSTED, PEOPLE, hosted, runs_folder, server_folder
+from core.files import PEOPLE, hosted, runs_folder, server_folder
 from core.runs.folder import Status
 from core.runs.runs import MAX_RUNS, Run, most_bytes, prune
+from core.settings import settings
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
 from dashboard.server import people
@@ -66,7 +67,7 @@ def _limit(value: int, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Each limit, for a machine with 1 GB; ATTENTION_LAB_HOSTED_STEPS and so on set another one."""
+    """Each limit, for a machine with 1 GB; ATTENTION_LAB_HOSTED_LIMITS, such as steps=500 hours=12, sets others."""
 
     steps: int = _limit(2_000, "steps of a run")
     seconds: int = _limit(
@@ -98,20 +99,19 @@ class Limits:
     )
 
 
-def variable(name: str) -> str:
-    """The environment variable that sets a limit."""
-    return f"{HOSTED}_{name.upper()}"
+NAMES = tuple(one.name for one in fields(Limits))
+VARIABLE = "ATTENTION_LAB_HOSTED_LIMITS"
 
 
 def limits() -> Limits:
-    """The limits as they are set; ValueError names a variable that is no whole number."""
+    """The limits as they are set; ValueError names one that is no whole number, or that there is not."""
     values: dict[str, int] = {}
-    for each in fields(Limits):
-        text = os.environ.get(variable(each.name), "").strip()
-        if text and not text.isdecimal():
-            raise ValueError(f"{variable(each.name)} = {text!r:.60} is no whole number.")
-        if text:
-            values[each.name] = int(text)
+    for name, text in settings().hosted_limits.items():
+        if name not in NAMES:
+            raise ValueError(f"{VARIABLE} has {', '.join(NAMES)}, but no {name!r:.60}.")
+        if not text.isdecimal():
+            raise ValueError(f"{VARIABLE}: {name} = {text!r:.60} is no whole number.")
+        values[name] = int(text)
     return Limits(**values)
 
 

@@ -23,7 +23,7 @@ def hosted(tmp_path_factory) -> Iterator[Server]:
     """A server with the switch on, which lets a person have three runs at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ATTENTION_LAB_HOSTED", "1")
-        patch.setenv("ATTENTION_LAB_HOSTED_UNDER_WAY", "3")
+        patch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=3")
         with running(tmp_path_factory.mktemp("hosted")) as server:
             yield server
 
@@ -123,7 +123,7 @@ def test_a_full_measure_is_a_sentence(browser, hosted):
 
 def test_a_page_too_many_says_so_and_opens_once_there_is_room(browser, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_ADDRESS_SESSIONS", "1")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "address_sessions=1")
     with running(tmp_path) as server, stranger(browser, server) as anna:
         open_page(anna, "masks")
         with stranger(browser, server) as ben:

@@ -224,7 +224,7 @@ def test_what_the_worker_is_given_and_what_comes_back(worker, monkeypatch, tmp_p
 import os, sys
 from pathlib import Path
 folder = Path(sys.argv[1])
-(folder / "metrics.jsonl").write_text(os.environ["ATTENTION_LAB_MEMORY_MB"] + "\\n")
+(folder / "metrics.jsonl").write_text(os.environ["ATTENTION_LAB_LIMITS"] + "\\n")
 (folder / "status.json").write_text('{"state": "finished", "message": "Done."}')
 print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rglob("*.py")), sys.argv[2])
 """,
@@ -235,10 +235,12 @@ print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rgl
         (plugins / name).write_text("", encoding="utf-8")
     run = create_run(small_run())
     (run.path / "worker.log").write_text("Of before.\n", encoding="utf-8")
-    worker.start(run.id, pack(run.path), pack_plugins(plugins), {"ATTENTION_LAB_MEMORY_MB": "77"})
+    worker.start(
+        run.id, pack(run.path), pack_plugins(plugins), {"ATTENTION_LAB_LIMITS": "memory_mb=77"}
+    )
     changes = until(lambda: (new := worker.changes(None, "")).ended and new)
     apply(run.path, changes)
-    assert (run.path / "metrics.jsonl").read_text(encoding="utf-8") == "77\n"
+    assert (run.path / "metrics.jsonl").read_text(encoding="utf-8") == "memory_mb=77\n"
     assert (run.path / "worker.log").read_text(
         encoding="utf-8"
     ) == "Of before.\n['one.py', 'two.py'] --attended\n"
@@ -366,9 +368,7 @@ def test_what_a_run_needs(monkeypatch):
     )
     assert needs(auto, True) == needs(cuda, False) == needs({"finetune": {"device": "cuda"}}, False)
     assert str(needs(cuda, True)) == "1 CPU, 0.25 of a GPU and 1 GB of memory"
-    monkeypatch.setenv("ATTENTION_LAB_RAY_CPUS", "2")
-    monkeypatch.setenv("ATTENTION_LAB_RAY_GPU", "1")
-    monkeypatch.setenv("ATTENTION_LAB_RAY_MEMORY_MB", "many")
+    monkeypatch.setenv("ATTENTION_LAB_RAY_WORKER", "cpus=2 gpu=1")
     two = needs(cuda, True)
     assert two.options() == {"num_cpus": 2.0, "num_gpus": 1.0, "memory": 1_000_000_000}
     assert two.fit({"CPU": 2, "GPU": 1, "memory": 1e9}) and not two.fit({"CPU": 64, "memory": 1e12})

@@ -221,7 +221,7 @@ def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):
         lambda: run.records() and run.status().state == "running"
     )  # the driver writes the status last
     end_bridges(signal.SIGKILL)
-    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100")  # less than PyTorch takes
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=100")  # less than PyTorch takes
     assert not run.alive() and run.status().state == "running"
     step = run.records()[-1].step
     large = jobs.start(small_run(steps=5_000))

@@ -14,7 +14,7 @@ from core.training import Record
 from dashboard.runtime import jobs
 from dashboard.runtime.run_data import copy_run
 from dashboard.server import limits, people
-from dashboard.server.limits import LimitReached, Limits, variable
+from dashboard.server.limits import LimitReached, Limits
 from dashboard.widgets.model_picker.allowed import MODELS
 from tests.training.small import small_run
 
@@ -27,7 +27,7 @@ def ended(run: Run, state: str = "finished") -> Run:
 
 
 def test_limits_are_said_and_hold(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_UNDER_WAY", "2")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=2")
     with who(ANNA):
         assert jobs.start(small_run()).config().seconds == 120, "a longer time becomes the limit"
         with pytest.raises(LimitReached, match="2,000 and take 120 s"):
@@ -49,7 +49,7 @@ def test_a_run_that_had_its_time_is_not_made_longer(who):
 
 
 def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_ADDRESS_UNDER_WAY", "2")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "address_under_way=2")
     for number in range(2):
         with who(f"{number:032x}", "10.0.0.1"):
             jobs.start(small_run())
@@ -60,7 +60,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
 
 
 def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_RUNS", "2")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
     with who(ANNA):
         first, second = (ended(create_run(small_run(seed=seed))) for seed in range(2))
     with who(BEN):
@@ -72,7 +72,7 @@ def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
 
 
 def test_a_full_disk_is_a_sentence(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_MEGABYTES", "1")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=1")
     with who(ANNA):
         (runs_folder() / "reports").mkdir(parents=True)
         (runs_folder() / "reports" / "large").write_bytes(bytes(1_100_000))
@@ -84,7 +84,7 @@ def test_a_full_disk_is_a_sentence(who, monkeypatch):
 
 def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
     """Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored."""
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_MEGABYTES", "5")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=5")
     monkeypatch.setattr(jobs, "max_workers", lambda: 2)
     with who(ANNA):
         runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
@@ -113,8 +113,7 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
 
 
 def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_UPLOADS", "2")
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_ADDRESS_UPLOADS", "3")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "uploads=2 address_uploads=3")
     monkeypatch.setattr(limits.st, "session_state", {})
     files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
     with who(ANNA, "10.0.0.1"):
@@ -235,8 +234,7 @@ def test_elsewhere_nothing_is_bounded():
 def test_the_documentation_has_every_limit_as_it_is():
     table = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
     rows = [
-        f"| `{variable(one.name)}` | {one.default:,} | {one.metadata['meaning']} |"
-        for one in fields(Limits)
+        f"| `{one.name}` | {one.default:,} | {one.metadata['meaning']} |" for one in fields(Limits)
     ]
     assert "\n".join(rows) in table
 
@@ -247,7 +245,7 @@ def test_the_documentation_has_every_model_of_the_list():
 
 
 def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_RUNS", "2")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
     with who(ANNA):
         oldest, newer = (ended(create_run(small_run(seed=seed))) for seed in range(2))
         copy = copy_run(oldest, "copy")

@@ -170,7 +170,7 @@ def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, fi
         return known[str(path)]
 
     monkeypatch.setattr(Path, "read_text", read_text)
-    monkeypatch.delenv(memory.VARIABLE, raising=False)
+    monkeypatch.delenv("ATTENTION_LAB_LIMITS", raising=False)
     assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == (
         1000,
         500,
@@ -189,7 +189,7 @@ def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, fi
     ],
 )
 def test_a_run_may_not_hold_more_memory_than_its_server_has(monkeypatch, total, setting, most):
-    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", setting)
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", setting and f"memory_mb={setting}")
     monkeypatch.setattr(worker, "total_bytes", lambda: total * 1e6)
     assert worker.memory_limit_mb() == most
 
@@ -218,14 +218,14 @@ def test_caches_that_share_a_budget_evict_what_was_used_longest_ago_in_any():
 def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: pytest.fail("no spare worker here"))
     monkeypatch.setattr(jobs, "_spare", jobs._Spare())
-    monkeypatch.setenv(memory.VARIABLE, "1000")
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
     jobs.warm_up()
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
         "this process holds some of it"
     )
     assert cache.budget.__wrapped__().most_bytes <= 200e6
-    monkeypatch.setenv(memory.VARIABLE, "a lot")
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=lots")
     with pytest.raises(
-        ValueError, match="ATTENTION_LAB_SERVER_MB is a number of megabytes, but is 'a lot'"
+        ValueError, match="ATTENTION_LAB_LIMITS: server_mb = 'lots' is no number above 0"
     ):
         memory.total_bytes()

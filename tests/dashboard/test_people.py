@@ -232,11 +232,15 @@ def test_the_start_of_a_public_copy_closes_what_strangers_need_not_have(who, mon
 def test_secrets_switch_it_on_and_a_limit_that_is_no_number_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "streamlit_app", None)
     monkeypatch.setattr(
-        hosting.st, "secrets", {"ATTENTION_LAB_HOSTED": 1, "ATTENTION_LAB_HOSTED_STEPS": "many"}
+        hosting.st,
+        "secrets",
+        {"ATTENTION_LAB_HOSTED": 1, "ATTENTION_LAB_HOSTED_LIMITS": "steps=many"},
     )
-    for name in ("ATTENTION_LAB_HOSTED", "ATTENTION_LAB_HOSTED_STEPS"):
+    for name in ("ATTENTION_LAB_HOSTED", "ATTENTION_LAB_HOSTED_LIMITS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    with pytest.raises(ValueError, match="ATTENTION_LAB_HOSTED_STEPS = 'many' is no whole number"):
+    with pytest.raises(
+        ValueError, match="ATTENTION_LAB_HOSTED_LIMITS: steps = 'many' is no whole number"
+    ):
         hosting.begin_hosting.__wrapped__()
     assert os.environ["ATTENTION_LAB_HOSTED"] == "1"

@@ -145,8 +145,7 @@ def test_the_sweep_of_another_is_not_stopped_continued_or_deleted(browser):
 
 
 def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_STEPS", "321")
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_SECONDS", "33")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "steps=321 seconds=33")
     with browser("ben"):
         app = open_at("train")
         assert "a run may take 321 steps and 33 s" in page_text(app)
@@ -162,7 +161,7 @@ def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
 
 
 def test_one_run_too_many_is_a_sentence_on_the_page(browser, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_UNDER_WAY", "1")
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=1")
     create_run(small_run(), folder_of("ben")).set_status("queued")
     with browser("ben"):
         app = open_at("train")

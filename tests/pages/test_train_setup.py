@@ -242,5 +242,5 @@ def test_the_model_follows_the_data_until_a_person_takes_another():
 
 def test_a_small_server_says_that_runs_start_later(monkeypatch):
     assert "Memory is short" not in page_text(app_at("train").run())
-    monkeypatch.setenv("ATTENTION_LAB_SERVER_MB", "1000")
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
     assert "a run starts a few seconds after Train is pressed" in page_text(app_at("train").run())

@@ -111,7 +111,7 @@ def test_what_cannot_be_opened_is_said_before_any_weights(served, name, message)
 
 def test_the_bound_is_the_owners_to_set(served, monkeypatch):
     size = hub.plan("lab/bert").size
-    monkeypatch.setenv("ATTENTION_LAB_MODEL_MB", str((size - 1) / 1e6))
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", f"model_mb={str((size - 1) / 1e6)}")
     with pytest.raises(PretrainedError, match="this page downloads at most"):
         hub.plan("lab/bert")
 
@@ -208,7 +208,7 @@ def test_bytes_that_are_not_those_stated_are_not_kept(served, change, message):
 
 def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     size = sum(len(data) for data in bert_files().values())
-    monkeypatch.setenv("ATTENTION_LAB_MODELS_MB", str(2.5 * size / 1e6))
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", f"models_mb={str(2.5 * size / 1e6)}")
     for name in ("lab/b", "lab/c"):
         served.repos[name] = Repo(bert_files())
     first, second, third = (hub.plan(name) for name in ("lab/bert", "lab/b", "lab/c"))
@@ -221,8 +221,8 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     assert hub.downloaded_commits("lab/bert") == (COMMIT,) and hub.downloaded_commits("lab/b") == ()
     with pytest.raises(PretrainedError, match="no longer on this computer"):
         hub.load("lab/b", COMMIT)
-    monkeypatch.setenv("ATTENTION_LAB_MODELS_MB", str(0.5 * size / 1e6))
-    with pytest.raises(PretrainedError, match="ATTENTION_LAB_MODELS_MB"):
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", f"models_mb={str(0.5 * size / 1e6)}")
+    with pytest.raises(PretrainedError, match="models_mb in ATTENTION_LAB_LIMITS"):
         hub.download(second)
 
 

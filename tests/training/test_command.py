@@ -19,7 +19,7 @@ FRUIT = "size;colour;kind\n" + "\n".join(
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv(
-        "ATTENTION_LAB_MEMORY_MB", "100000"
+        "ATTENTION_LAB_LIMITS", "memory_mb=100000"
     )  # the tests' own process holds more than a worker would
     return tmp_path
 

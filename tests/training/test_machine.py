@@ -136,7 +136,7 @@ def test_a_share_is_set_by_a_variable_and_a_small_gpu_takes_one_run(monkeypatch)
     monkeypatch.setattr(machine_module, "gpus", lambda: (6_000.0,))
     first, second = create_run(small_run()), create_run(small_run())
     assert machine_module.admit(first, []) and not machine_module.admit(second, [first])
-    monkeypatch.setenv("ATTENTION_LAB_GPU_MB", "3000")
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "gpu_mb=3000")
     assert machine_module.admit(second, [first])
 
 

@@ -280,7 +280,7 @@ def test_an_outcome_survives_json():
 def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatch):
     """Two values from two seeds; a run that is lost is all that the second call trains, in a process of its own."""
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as that process has it
-    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100000")
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=100000")
     turn = threading.Lock()
 
     def work_here(run: Run) -> SimpleNamespace:

@@ -118,7 +118,7 @@ def test_a_spare_ends_with_whoever_started_it(monkeypatch, capsys):
 
 def test_too_much_memory_ends_in_words(tmp_path):
     run = create_run(small_run(**LONG), root=tmp_path)
-    command(str(run.path), ATTENTION_LAB_MEMORY_MB="20").communicate(timeout=120)
+    command(str(run.path), ATTENTION_LAB_LIMITS="memory_mb=20").communicate(timeout=120)
     assert run.status().state == "failed" and "20 MB" in run.status().message
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from core.files import HOSTED, hosted
 from core.pretrained import PretrainedError
 from core.pretrained.hub import COMMIT, downloaded_commits
+from core.settings import settings
 
 VARIABLE = f"{HOSTED}_MODELS"
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
@@ -15,8 +14,7 @@ MODELS = (*SUGGESTED, "distilbert/distilbert-base-uncased")
 
 def allowed_models() -> tuple[str, ...]:
     """The names of the list, owner/name, which the variable has with commas between them."""
-    names = tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
-    return names or MODELS
+    return settings().hosted_models or MODELS
 
 
 def hub_help() -> str:

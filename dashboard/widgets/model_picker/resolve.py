@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +13,7 @@ from core.files import hosted, sentence_of, without_paths
 from core.pretrained import PretrainedError, hub
 from core.pretrained import hub as model_storage
 from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download, format_bytes
+from core.settings import settings
 from dashboard.runtime.model_folders import folder_name, folder_of, is_open
 from dashboard.server.limits import at_most
 from dashboard.server.visitors import me
@@ -91,7 +91,7 @@ def folders_allowed() -> bool:
     """Whether a visitor may open folders: by ATTENTION_LAB_FOLDERS (1, 0), else only from the same computer."""
     if hosted():
         return False
-    setting = os.environ.get("ATTENTION_LAB_FOLDERS") or secret("ATTENTION_LAB_FOLDERS")
+    setting = settings().folders or secret("ATTENTION_LAB_FOLDERS")
     if setting:
         return str(setting).lower() not in ("0", "false", "no")
     passed_on = {"X-Forwarded-For", "Forwarded", "X-Real-Ip"} & set(st.context.headers)
