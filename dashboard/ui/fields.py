@@ -1,0 +1,349 @@
+"""A page's controls, each declared once: its widget, its place in the link, its bounds and its reset derive from that.
+
+    FIELDS = Fields(
+        "masks",
+        tokens=Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
+        join=Select("Combine", JOINS, help="Use the mask alone, or join it with a second one"),
+        second=Select("Second mask", MASKS, when=lambda values: values.join in TWO_MASKS),
+    )
+    values = FIELDS.draw()
+    values.tokens, values.second
+
+A widget's key is the page's name and the field's, and is also its name in the link. What a field says of itself may be
+a function of the values of the fields before it: `options=lambda values: fits(values.d_model)`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, TypeAlias
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import Param
+from dashboard.draw.formats import plain
+from dashboard.runtime.link_values import BOUND, KEEP, Reader, between, link_value, one_of
+from dashboard.widgets.params import param_widget
+
+
+class Values(dict[str, Any]):
+    """The values of fields by name, also as attributes; None for a field that is not on the page now."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no field {name!r}; drawn are {', '.join(self)}") from None
+
+
+Of: TypeAlias = Callable[[Values], Any]  # what depends on the values of the fields before
+
+
+def _of(value: Any, values: Values) -> Any:
+    return value(values) if callable(value) else value
+
+
+@dataclass(frozen=True)
+class Field:
+    """What every control has.
+
+    `key` is its name in the session and the link, its field's by default; `when` says whether it is on the page; `span`
+    is the count of columns of the grid; `hidden` is for a control in a popover or below, whose value stays in the link
+    while the control is out of sight; `also` are further arguments of Streamlit's widget.
+    """
+
+    label: str | Of
+    _: KW_ONLY
+    help: str | Of | None = None
+    key: str | Of | None = None
+    when: Of | None = None
+    span: int | Of = 1
+    hidden: bool = False
+    also: Mapping[str, Any] | Of = field(default_factory=dict)
+
+    @abstractmethod
+    def start(self, values: Values) -> Any:
+        """The value at the start."""
+
+    @abstractmethod
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        """Draw the widget with these arguments beside its own; returns its value, None for an empty one."""
+
+    def reader(self, values: Values) -> Reader:
+        """The reader of the text in a link, which raises ValueError for one that is refused."""
+        return str
+
+    def expected(self, values: Values) -> str:
+        """What a link may say, for the sentence about a text that is refused."""
+        return "a text"
+
+    def allowed(self, value: Any, values: Values) -> bool:
+        """Whether the field can have that value now."""
+        return True
+
+    def fits(self, text: str, values: Values) -> bool:
+        """Whether a link may say that."""
+        try:
+            self.reader(values)(text)
+        except ValueError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Text(Field):
+    """A line of text; with `lines`, a box."""
+
+    default: str | Of = field(default="", kw_only=False)
+    lines: bool = False
+
+    def start(self, values: Values) -> Any:
+        return _of(self.default, values)
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        draw: Any = st.text_area if self.lines else st.text_input
+        return draw(_of(self.label, values), start, **shared) or ""
+
+
+@dataclass(frozen=True)
+class Number(Field):
+    """A number to type between bounds; with `slider`, one to slide."""
+
+    default: float | Of = field(default=0, kw_only=False)
+    low: float | Of = field(default=0, kw_only=False)
+    high: float | Of = field(default=0, kw_only=False)
+    step: float = field(default=1, kw_only=False)
+    slider: bool = False
+
+    def start(self, values: Values) -> Any:
+        return _of(self.default, values)
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        draw: Any = st.slider if self.slider else st.number_input
+        low, high = _of(self.low, values), _of(self.high, values)
+        return draw(_of(self.label, values), low, high, start, self.step, **shared)
+
+    def reader(self, values: Values) -> Reader:
+        low, high = _of(self.low, values), _of(self.high, values)
+        return between(low, high, type(self.start(values)))
+
+    def expected(self, values: Values) -> str:
+        return f"a number from {_of(self.low, values)} to {_of(self.high, values)}"
+
+    def allowed(self, value: Any, values: Values) -> bool:
+        return bool(_of(self.low, values) <= value <= _of(self.high, values))
+
+
+@dataclass(frozen=True)
+class Toggle(Field):
+    """On or off."""
+
+    default: bool | Of = field(default=False, kw_only=False)
+
+    def start(self, values: Values) -> Any:
+        return _of(self.default, values)
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        return st.toggle(_of(self.label, values), start, **shared)
+
+    def reader(self, values: Values) -> Reader:
+        return one_of([True, False])
+
+    def expected(self, values: Values) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True)
+class Options(Field):
+    """One of some values: a dict from values to their texts, or the values, which `text` writes.
+
+    The first is the default if none is named.
+    """
+
+    options: Mapping[Any, str] | Iterable[Any] | Of = field(default=(), kw_only=False)
+    default: Any = field(default=None, kw_only=False)
+    text: Callable[[Any], str] | None = None
+
+    def texts(self, values: Values) -> dict[Any, str]:
+        """The values on offer and what each is called."""
+        options = _of(self.options, values)
+        if isinstance(options, Mapping):
+            return dict(options)
+        return {option: (self.text or str)(option) for option in options}
+
+    def start(self, values: Values) -> Any:
+        default = _of(self.default, values)
+        return next(iter(self.texts(values))) if default is None else default
+
+    def reader(self, values: Values) -> Reader:
+        return one_of(self.texts(values))
+
+    def fits(self, text: str, values: Values) -> bool:
+        # Streamlit writes what the list shows into the link, `link_value` the value.
+        return text in self.texts(values).values() or super().fits(text, values)
+
+    def expected(self, values: Values) -> str:
+        return f"one of {', '.join(self.texts(values).values())}"
+
+    def allowed(self, value: Any, values: Values) -> bool:
+        return value in self.texts(values)
+
+
+@dataclass(frozen=True)
+class Select(Options):
+    """One of a list that opens."""
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        texts = self.texts(values)
+        return st.selectbox(
+            _of(self.label, values),
+            list(texts),
+            list(texts).index(start),
+            format_func=texts.__getitem__,
+            **shared,
+        )
+
+
+@dataclass(frozen=True)
+class SelectSlider(Options):
+    """One of values in an order; a single one, along which nothing can slide, is not drawn."""
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        texts = self.texts(values)
+        if len(texts) == 1:
+            return start
+        return st.select_slider(
+            _of(self.label, values), list(texts), start, format_func=texts.__getitem__, **shared
+        )
+
+
+@dataclass(frozen=True)
+class Segmented(Options):
+    """One of a few that are all in sight; with `pills`, as separate pills."""
+
+    pills: bool = False
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        texts = self.texts(values)
+        return (st.pills if self.pills else st.segmented_control)(
+            _of(self.label, values),
+            list(texts),
+            default=start,
+            required=True,
+            format_func=texts.__getitem__,
+            **shared,
+        )
+
+
+@dataclass(frozen=True)
+class MultiSelect(Options):
+    """Some of a list, at most `most` of them."""
+
+    most: int | None = None
+
+    def start(self, values: Values) -> Any:
+        return list(_of(self.default, values) or ())
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        texts = self.texts(values)
+        return st.multiselect(
+            _of(self.label, values),
+            list(texts),
+            start,
+            format_func=texts.__getitem__,
+            max_selections=self.most,
+            **shared,
+        )
+
+    def fits(self, text: str, values: Values) -> bool:
+        return True  # Streamlit keeps those of the texts that are on offer
+
+    def allowed(self, value: Any, values: Values) -> bool:
+        return all(super(MultiSelect, self).allowed(each, values) for each in value)
+
+
+@dataclass(frozen=True)
+class ParamField(Field):
+    """A parameter of an entry, with its default, bounds and help."""
+
+    param: Param = field(kw_only=False)
+
+    def start(self, values: Values) -> Any:
+        return self.param.default
+
+    def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
+        param = replace(self.param, name=_of(self.label, values))
+        return param_widget(param, key=shared["key"], keep=BOUND)
+
+
+class Fields:
+    """The controls of one page, in their order."""
+
+    def __init__(self, page: str, /, **fields: Field) -> None:
+        assert not any(hasattr(dict, name) for name in fields), "a name that every dict has"
+        self.page, self.fields = page, fields
+
+    def key(self, name: str, values: Mapping[str, Any] = {}) -> str:
+        """A field's name in the session and the link; `values` are those on which it may depend."""
+        return f"{self.page}:{_of(self.fields[name].key, Values(values)) or name}"
+
+    def draw(self, *names: str, into: DeltaGenerator | None = None, **given: Any) -> Values:
+        """Draw the fields of these names, or all, into a grid or a container; returns their values.
+
+        `given` are further values that they depend on, such as those of fields that were drawn before.
+        """
+        values = Values(given)
+        place: Any = st.grid(6, min_column_width=120) if into is None else into
+        for name, each in self._shown(names, values):
+            span = _of(each.span, values)
+            with place.cell(column_span=span) if span > 1 else place:
+                values[name] = self._draw(each, self.key(name, values), values)
+        return values
+
+    def read(self, *names: str, **given: Any) -> Values:
+        """The values of these fields, or all, in the session, or where they start: without drawing any."""
+        values = Values(given)
+        for name, each in self._shown(names, values):
+            key, start = self.key(name, values), each.start(values)
+            if each.hidden:
+                link_value(key, start, each.reader(values))
+            value = st.session_state.get(key)
+            values[name] = start if value is None or not each.allowed(value, values) else value
+        return values
+
+    def refused(self, *names: str, **given: Any) -> list[str]:
+        """A sentence for each text of the link that its field cannot take; call it before the widgets are drawn."""
+        link = {name: st.query_params[name] for name in st.query_params}
+        values, sentences = self.read(*names, **given), []
+        for name in names or self.fields:
+            each, key = self.fields[name], self.key(name, values)
+            text = link.get(key)
+            if (
+                text
+                and (each.hidden or key not in st.session_state)
+                and not each.fits(text, values)
+            ):
+                expected = each.expected(values)
+                sentences.append(f"The link says {name} = {plain(text[:40])}; expected {expected}.")
+        return sentences
+
+    def _shown(self, names: Sequence[str], values: Values) -> Iterable[tuple[str, Field]]:
+        for name in names or self.fields:
+            each = self.fields[name]
+            if each.when is None or each.when(values):
+                yield name, each
+            else:
+                values[name] = None
+
+    def _draw(self, each: Field, key: str, values: Values) -> Any:
+        start = each.start(values)
+        if each.hidden:
+            link_value(key, start, each.reader(values))
+        keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
+        value = each.widget(
+            values, start, {"key": key, "help": _of(each.help, values), **keep, **also}
+        )
+        return start if value is None else value
