@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -14,10 +13,7 @@ from core.interpret.evidence import (
     Contributions,
     Effect,
     Question,
-    ablate_heads,
     answering_rows,
-    head_sets,
-    hide_token,
     make_heads_uniform,
     measure_contributions,
     quantity_values,
@@ -27,13 +23,11 @@ from core.interpret.trace import flow, flows, graph, rollout
 from core.pretrained import ModelInputs
 from core.pretrained.answers import display_names, top_candidates
 from core.pretrained.attention_recorder import HeadSet
-from core.pretrained.example_inputs import text_of
 from core.ranks import spearman
 from dashboard.draw.formats import distinct
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
-from dashboard.views.evidence.controls import AGAINST, Controls, Head
-from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
+from dashboard.views.evidence.controls import Controls, Head
+from dashboard.widgets.model_picker import ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 
 T = TypeVar("T")
@@ -48,27 +42,6 @@ MOST_ANSWERS, MOST_OTHERS = (
     2,
 )  # likeliest answers of the whole model, and of the model without some heads
 WAYS = ("on", "uniform", "off")  # what may become of heads
-
-
-def first_sight() -> Iterator[None]:
-    """What the page measures of its first model and text, piece by piece: each head off, and each token hidden."""
-    question = Question(ModelInputs(text_of(EMBEDDED.name)), against=AGAINST)
-    about = EMBEDDED, question
-    baseline, trace = baseline_of(*about), reading_of(EMBEDDED, question.inputs).trace
-    yield
-    pieces: list[tuple[str, HeadSet | int, Callable[[], Effect]]] = [
-        *((WITHOUT_HEADS, off, partial(ablate_heads, baseline, off)) for off in head_sets(trace)),
-        *(
-            (WITHOUT_TOKENS, at, partial(hide_token, baseline, at))
-            for at in range(len(baseline.source))
-        ),
-    ]
-    for name, item, measure in pieces:
-        values = measurements(name, about)
-        if item not in values:
-            with one_thread():
-                values[item] = measure()
-        yield
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,11 @@ from core.interpret import map_transform
 from core.interpret.map_transform import MapTransform, token_transform
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, ModelInputs
-from core.pretrained.example_inputs import text_of
 from core.pretrained.maps import sink_line, with_sink
 from dashboard.draw.attention_view import Patches
 from dashboard.server.cache import shared
-from dashboard.ui.heads import roles_of
 from dashboard.views.pretrained.controls import Controls, Order
-from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
+from dashboard.widgets.model_picker import ModelRef, reading_of
 
 Pair = tuple[int, int]
 
@@ -61,15 +59,6 @@ def view_of(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView
     if transform.changes(trace.maps[0]):
         trace = shared(_through, ref, inputs, controls.kind, transform)
     return TraceView(trace, transform, rows, columns)
-
-
-def first_sight() -> Iterator[None]:
-    """What the page shows of its first model and text, piece by piece: the maps, and the roles of the heads."""
-    inputs = ModelInputs(text_of(EMBEDDED.name))
-    kind = reading_of(EMBEDDED, inputs).trace.kinds[0]
-    yield
-    roles_of(EMBEDDED, inputs, kind)
-    yield
 
 
 def of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
