@@ -161,7 +161,7 @@ bottleneck: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.why.bottleneck
 
 translation: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.start.example
+	$(BIN)/python -m core.studies.start
 
 lessons: $(VENV)/.installed
 	$(BIN)/python -m dashboard.ui.lessons.exercises

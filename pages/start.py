@@ -6,34 +6,104 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from core.studies import start
+from core.studies.start import Lookup, look_up
 from dashboard.draw.formats import number
 from dashboard.draw.page_views import translation_view
 from dashboard.draw.palette import BAR, Ink, Theme, shade
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.navigation import step_of
+from dashboard.navigation import PAGES, step_of
 from dashboard.runtime.link_values import BOUND, fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.visits import sync_visits
 from dashboard.ui import tour
-from dashboard.views.start import example
-from dashboard.views.start.compute import Lookup, look_up
-from dashboard.views.start.controls import (
-    NAMES,
-    PAGE,
-    Controls,
-    draw_controls,
-    forward_old_link,
-    key,
-    read_controls,
-)
-from dashboard.widgets.guide import Move, in_picture, try_this
+from dashboard.widgets.guide import Move, picture, try_this
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, theme, title
+
+# The page's controls: the numbers of the dictionary, all in the link, and the old links of the first page.
+
+
+PAGE, NAMES, LIMIT = "start", "ABC", 99.0
+QUERY = (1.0, 2.0)
+KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+VALUES = (10.0, 20.0, 30.0)
+HELP = {
+    "query": "The vector that is compared with every key: two numbers.",
+    "key": "What the query is compared with: two numbers.",
+    "value": "What the look-up returns: one number.",
+}
+
+
+@dataclass(frozen=True)
+class Controls:
+    """One query, and a value for each key."""
+
+    query: tuple[float, ...] = QUERY
+    keys: tuple[tuple[float, ...], ...] = KEYS
+    values: tuple[float, ...] = VALUES
+
+
+key = "start:{}".format  # a widget's key, which is also its name in the link
+
+
+def draw_controls() -> Controls:
+    """Draw a row for the query and one for each key and its value."""
+    with st.container(gap="small"):
+        row = _row()
+        query = tuple(
+            _number(row, f"Query, {at + 1}", f"q{at + 1}", QUERY[at], "query") for at in range(2)
+        )
+        keys, values = [], []
+        for index, name in enumerate(NAMES):
+            row = _row()
+            keys.append(
+                tuple(
+                    _number(
+                        row, f"Key {name}, {at + 1}", f"k{name}{at + 1}", KEYS[index][at], "key"
+                    )
+                    for at in range(2)
+                )
+            )
+            values.append(_number(row, f"Value {name}", f"v{name}", VALUES[index], "value"))
+    return Controls(query, tuple(keys), tuple(values))
+
+
+def _row() -> DeltaGenerator:
+    return st.grid(3, min_column_width=90)
+
+
+def _number(row: DeltaGenerator, label: str, name: str, default: float, meaning: str) -> float:
+    return float(
+        row.number_input(
+            label,
+            -LIMIT,
+            LIMIT,
+            default,
+            0.5,
+            format="%g",
+            key=key(name),
+            help=HELP[meaning],
+            **BOUND,
+        )
+    )
+
+
+def forward_old_link() -> None:
+    """Open Why attention, which was the first page, with the parameters of a link to it."""
+    old = {
+        name: st.query_params.get_all(name)
+        for name in st.query_params
+        if name.startswith("why:") or name == "runs"
+    }
+    if old:
+        st.switch_page(PAGES / "why.py", query_params=old)
+
 
 # The figures of the page as SVG and HTML: a thumbnail for each stop of the path, and the table of the look-up.
 
@@ -246,9 +316,6 @@ show(trace, layer={layer}, head={head})
 # The sentences of the page: attention in five of them, the stops of the path, and what the look-up returns.
 
 
-if TYPE_CHECKING:
-    pass
-
 LEAD = "Attention lets a model decide, for each word, how much to take from every other word."
 SENTENCES = (
     "A translator without attention writes the whole translation from **one vector**. The longer the sentence, the "
@@ -380,19 +447,17 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     """Draw the numbers to edit, and what both look-ups return."""
     st.markdown("## Query, key and value: a soft dictionary")
     st.markdown(DICTIONARY)
-    render_before_widgets(
-        key("ready"),
-        read_controls,
-        draw_controls,
-        in_picture(PAGE, partial(_show, data, item)),
-        st.columns([0.42, 0.58], gap="large"),
-    )
+    left, right = st.columns([0.42, 0.58], gap="large")
+    with left:
+        controls = draw_controls()
+    with right, picture(PAGE):
+        _show(data, item, controls)
     try_this(PAGE, MOVES)
 
 
 def _show(data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls) -> None:
     """Draw the table of both look-ups and what they return."""
-    result = look_up(controls)
+    result = look_up(controls.query, controls.keys, controls.values)
     add_script(partial(script, data, item, controls, result))
     rows = [
         (
@@ -423,7 +488,7 @@ def page() -> None:
     """Draw the page from top to bottom; what stands above the dictionary does not wait for torch."""
     forward_old_link()
     title("Start here", LEAD)
-    data, visited = example.load(), sync_visits()
+    data, visited = start.load(), sync_visits()
     if st.button(
         f"Take the tour of {len(tour.STOPS)} pages",
         icon=":material/tour:",

@@ -4,16 +4,16 @@ import re
 
 from playwright.sync_api import expect
 
+from core.studies import start
 from dashboard.draw.formats import number
 from dashboard.ui import tour
-from dashboard.views.start import example
 from tests.browser.helpers import box_of, click, resize, wait_ready
 
 
 def test_the_picked_output_word_shows_its_strongest_arrow(page):
     page.goto("/")
     wait_ready(page)
-    item = example.load()["translations"][0]
+    item = start.load()["translations"][0]
     board, line = page.locator(".tv .board").nth(1), page.locator(".tv .line").nth(1)
     expect(board).to_be_visible()  # what stands after a component is shown once that is drawn
     board.focus()

@@ -12,12 +12,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import attend
 from core.pretrained import load_lab_model, load_minilm, read
+from core.studies import start as example
+from core.studies.start import look_up
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import tour
 from dashboard.views.heads import minilm
-from dashboard.views.start import example
-from dashboard.views.start.compute import look_up
-from dashboard.views.start.controls import Controls
 from dashboard.views.why import bottleneck
 from dashboard.views.why.trained_models import by_length, models
 from pages import start
@@ -69,7 +68,8 @@ def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():
     assert [widget.value for widget in again.number_input] == list(
         range(3, 3 + len(names))
     ) and len(names) == 11
-    assert look_up(Controls((1.0, 1.0))).equal == 2 and look_up(Controls()).equal is None
+    assert look_up((1.0, 1.0), start.KEYS, start.VALUES).equal == 2
+    assert look_up(start.QUERY, start.KEYS, start.VALUES).equal is None
 
 
 def test_a_move_sets_the_query():

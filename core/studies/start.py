@@ -1,4 +1,4 @@
-"""The numbers that the page draws, saved in example.json; `make translation` computes them anew.
+"""A soft dictionary look-up, and the saved numbers of the page Start here (`make translation`).
 
 The weights are those of the lab's own translator and of MiniLM; the thumbnails take the numbers of the pages that they
 lead to: their saved measurement or run, or what core computes for them.
@@ -10,11 +10,43 @@ import datetime
 import json
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).with_name("example.json")
-DASHBOARD = FILE.parents[2]
+
+@dataclass(frozen=True)
+class Lookup:
+    """The products q · k, the scores q · k / √D, the weights, the output, and the index of the equal key or None."""
+
+    products: tuple[float, ...]
+    scores: tuple[float, ...]
+    weights: tuple[float, ...]
+    output: float
+    equal: int | None
+
+
+def look_up(
+    query: tuple[float, ...], keys: tuple[tuple[float, ...], ...], values: tuple[float, ...]
+) -> Lookup:
+    """Both look-ups of one query (D,) among keys (S, D) with values (S,); the soft one by core.attention.attend."""
+    import torch  # here and below at run time: the first page is drawn before torch is loaded
+
+    from core.attention import attend
+
+    q = torch.tensor(query).reshape(1, 1, 1, -1)
+    k = torch.tensor(keys)[None, None]  # (1, 1, S, D)
+    v = torch.tensor(values).reshape(1, 1, -1, 1)
+    steps = attend(q, k, v)
+    equal = [index for index, key in enumerate(keys) if key == query]
+    products, scores, weights = (
+        tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights)
+    )
+    return Lookup(products, scores, weights, float(steps.out), equal[0] if equal else None)
+
+
+FILE = Path(__file__).parent / "data" / "start.json"
+DASHBOARD = FILE.parents[3] / "dashboard"
 MODEL, LAYER, HEAD = "numbers", 1, 3
 SENTENCES = ("five thousand three hundred and twenty one", "two hundred and forty two")
 MINILM_LAYER, MINILM_HEADS = 3, 6

@@ -1,1 +1,0 @@
-"""Start here: the first page, which needs no model and leads to the others."""
