@@ -11,8 +11,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw.glossary import terms_help
 from dashboard.runtime.lesson_state import guide_is_hidden
+from dashboard.runtime.link_values import BOUND
 from dashboard.widgets.panels import paragraph
-from dashboard.widgets.params import BOUND
 
 Given = TypeVar("Given")
 Drawn = TypeVar("Drawn")
