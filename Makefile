@@ -150,9 +150,9 @@ claims: $(VENV)/.installed
 CORPORA := dashboard/views/corpus/saved
 corpus: $(VENV)/.installed
 	rm -rf $(CORPORA)
-	$(BIN)/python -m core.corpus $(CORPORA)/minilm --ablation
+	$(BIN)/python -m core.interpret.corpus_command $(CORPORA)/minilm --ablation
 	for name in numbers:self digits:self induction:causal only-attention:causal names:causal; do \
-	  $(BIN)/python -m core.corpus $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
+	  $(BIN)/python -m core.interpret.corpus_command $(CORPORA)/$${name%:*} --model $${name%:*} --source training --kind $${name#*:} \
 	    --ablation || exit 1; \
 	done
 	rm -f $(CORPORA)/*/lock

@@ -16,18 +16,34 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.corpus import MEASURES, CorpusConfig, Measure, measure_texts
-from core.corpus.config import DEFAULT_TEXTS, MOST_TEXTS, Split
-from core.corpus.joint_map import HeadVectors, JointMap, join_vectors, joint_map, nearness
-from core.corpus.measures import ABLATION, AXES, BY_KEY, COPYING
-from core.corpus.run import load_inputs
-from core.corpus.statistics import CELLS, CONFIDENCE, MOST_TOKENS, RunningMean
-from core.corpus.texts import LONGEST, has_training_data, split_texts
 from core.entries import ConfigError, Param
+from core.interpret.corpus import (
+    ABLATION,
+    AXES,
+    BY_KEY,
+    CELLS,
+    CONFIDENCE,
+    COPYING,
+    DEFAULT_TEXTS,
+    MEASURES,
+    MOST_TEXTS,
+    MOST_TOKENS,
+    CorpusConfig,
+    HeadVectors,
+    JointMap,
+    Measure,
+    RunningMean,
+    Split,
+    join_vectors,
+    joint_map,
+    measure_texts,
+    nearness,
+)
+from core.interpret.corpus_run import LONGEST, has_training_data, load_inputs, split_texts
+from core.interpret.roles import ROLES
 from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
-from core.roles import ROLES
 from core.runs.runs import Run
 from core.tasks import data_store
 from core.tasks.reading import MOST_SIGNS
@@ -736,18 +752,18 @@ def script(measurement: Measurement, controls: Controls, chosen: HeadControls) -
     config, corpus = measurement.config, measurement.corpus
     again = source_of(config).replace("\n", "\n# ")
     read = f"""
-from core.corpus.run import load
+from core.interpret.corpus_run import load
 from core.runs.runs import open_run
 
 run = open_run({path_code(measurement.run.path)})
-# core.corpus.run.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
+# core.interpret.corpus_run.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
 # {again}
 corpus = load(run)
 print(corpus.texts, "texts,", corpus.cut, "cut")
 """
     axes = {"x": controls.x, "y": controls.y}
     points = "".join(_script_axis(name, measure.key, config.kind) for name, measure in axes.items())
-    imports = "from core.corpus.copying import copying\n" if COPYING in axes.values() else ""
+    imports = "from core.interpret.corpus import copying\n" if COPYING in axes.values() else ""
     results: dict[str, np.ndarray] = {}
     for name, measure in axes.items():
         axis = compute.axis_of(measurement, controls.ref, measure)
@@ -785,7 +801,7 @@ def _script_axis(name: str, measure: str, kind: str) -> str:
 def _head(chosen: HeadControls) -> str:
     measure = chosen.measure.key
     return f"""
-from core.corpus.run import values_of
+from core.interpret.corpus_run import values_of
 
 head = {chosen.head}
 values = values_of(run, corpus, {measure!r}, head)  # (texts,)
@@ -806,10 +822,10 @@ def _texts(
         "typical": compute.typical,
     }[chosen.view](measurement, controls.ref, measure, chosen.head)
     code = f"""
-from core.corpus.examples import {", ".join(sorted((choose, function, "marked_row")))}
-from core.corpus.measures import BY_KEY
-from core.corpus.run import load_inputs
-from core.corpus.statistics import read_text, shorten
+from core.interpret.corpus import {", ".join(sorted((choose, function, "marked_row")))}
+from core.interpret.corpus import BY_KEY
+from core.interpret.corpus_run import load_inputs
+from core.interpret.corpus import read_text, shorten
 
 inputs, short = load_inputs(run), shorten(model)  # which reads at most 128 tokens of a text
 rows = {{int(text): marked_row(read_text(short, inputs[text], {kind!r}), {kind!r}, BY_KEY[{measure.key!r}], head,
@@ -833,9 +849,9 @@ def _map(
     """The joint map of queries and keys; empty while it is not read."""
     layer, head = chosen.head
     code = f"""
-from core.corpus.joint_map import head_vectors, joint_map, nearness
-from core.corpus.run import load_inputs
-from core.corpus.statistics import shorten
+from core.interpret.corpus import head_vectors, joint_map, nearness
+from core.interpret.corpus_run import load_inputs
+from core.interpret.corpus import shorten
 
 vectors = head_vectors(shorten(model), load_inputs(run)[:{MAP_TEXTS}], {measurement.config.kind!r}, {MAP_TOKENS})
 points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), and each axis's share of the variance

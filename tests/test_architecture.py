@@ -278,8 +278,7 @@ def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     folders = [
         CORE / "pretrained",
         CORE / "interpret",
-        CORE / "roles",
-        CORE / "corpus",
+        CORE / "interpret",
         DASHBOARD / "widgets" / "model_picker",
         *(VIEWS / key for key in PRETRAINED_VIEWS),
     ]

@@ -70,7 +70,7 @@ def work(
 
                     state, message = fine_tune(run, stop, on_record)
                 elif "corpus" in run.metadata():
-                    from core.corpus.run import work as measure
+                    from core.interpret.corpus_run import work as measure
 
                     state, message = measure(run, stop)
                 elif "claim" in run.metadata():

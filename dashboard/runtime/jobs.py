@@ -24,10 +24,10 @@ from filelock import FileLock
 from core import memory
 from core.attention import ConfigError
 from core.claims import run as claim_run
-from core.corpus import run as corpus_run
-from core.corpus.config import CorpusConfig
 from core.event_log import log
 from core.files import hosted, runs_folder, server_folder
+from core.interpret import corpus_run
+from core.interpret.corpus import CorpusConfig
 from core.memory import is_small
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create

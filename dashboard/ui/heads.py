@@ -10,9 +10,7 @@ import streamlit as st
 import torch
 
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
-from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, Reading
-from core.roles import (
+from core.interpret.roles import (
     ROLES,
     Example,
     RoleInputs,
@@ -22,6 +20,8 @@ from core.roles import (
     role_inputs,
     score_roles,
 )
+from core.interpret.trace import Kind
+from core.pretrained import ModelInputs, Reading
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.runtime.threads import one_thread

@@ -42,7 +42,7 @@ API = {  # the page, its title, and the modules of core that it shows
             "core.pretrained.export",
         ),
     ),
-    "roles": ("Roles and corpora", ("core.roles", "core.corpus")),
+    "roles": ("Roles and corpora", ("core.interpret.roles", "core.interpret.corpus")),
     "models": ("Models", ("core.models", "core.models.cards")),
     "tasks": ("Tasks", ("core.tasks",)),
     "training": (

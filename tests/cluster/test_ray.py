@@ -17,8 +17,8 @@ pytest.importorskip("ray")
 from ray.cluster_utils import Cluster as RayCluster
 
 from core.claims.run import CELLS, ClaimConfig, load_cells
-from core.corpus import CorpusConfig
-from core.corpus.run import STATISTICS, VALUES, load
+from core.interpret.corpus import CorpusConfig
+from core.interpret.corpus_run import STATISTICS, VALUES, load
 from core.runs import ray_queue
 from core.runs.ray_driver import LOST
 from core.runs.runs import Run, create_run, list_runs

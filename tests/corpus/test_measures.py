@@ -5,22 +5,31 @@ import pytest
 import torch
 from scipy import stats
 
-from core.corpus import MEASURES, Corpus, CorpusConfig, measure_texts
-from core.corpus.examples import (
+from core.interpret.corpus import (
+    BY_KEY,
     DECILES,
+    INDEX,
+    MEASURES,
+    MOST_TOKENS,
+    Corpus,
+    CorpusConfig,
+    RunningMean,
     decile_texts,
+    head_changes,
+    head_vectors,
+    joint_map,
     largest,
     marked_row,
+    measure_texts,
     nearest_to,
+    nearness,
     ranked,
+    read_text,
     smallest,
 )
-from core.corpus.joint_map import head_vectors, joint_map, nearness
-from core.corpus.measures import BY_KEY, INDEX
-from core.corpus.statistics import MOST_TOKENS, RunningMean, head_changes, read_text
-from core.corpus.texts import inputs_of
+from core.interpret.corpus_run import inputs_of
+from core.interpret.roles import score_roles
 from core.pretrained import ModelInputs, Pretrained, load_lab_model
-from core.roles import score_roles
 from tests.roles.readings import random_weights, reading
 
 MODEL, COUNT = "lab:induction", 5

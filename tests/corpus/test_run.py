@@ -6,10 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.corpus import MEASURES, CorpusConfig, run
-from core.corpus.run import create, load, load_inputs, values_of, work
-from core.corpus.texts import LONGEST, inputs_of, own_texts, split_texts
 from core.entries import ConfigError
+from core.interpret import corpus_run
+from core.interpret.corpus import MEASURES, CorpusConfig
+from core.interpret.corpus_run import (
+    LONGEST,
+    create,
+    inputs_of,
+    load,
+    load_inputs,
+    own_texts,
+    split_texts,
+    values_of,
+    work,
+)
 from core.pretrained import PretrainedError
 from core.runs import worker
 from core.runs.runs import Run, list_runs
@@ -75,10 +85,10 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
             raise KeyboardInterrupt
         save(measured, corpus)
 
-    save = run.save_statistics
+    save = corpus_run.save_statistics
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run, "SAVE_SECONDS", 0.0)
-        patch.setattr(run, "save_statistics", save_once)
+        patch.setattr(corpus_run, "SAVE_SECONDS", 0.0)
+        patch.setattr(corpus_run, "save_statistics", save_once)
         work(broken, lambda: False)
     assert load(broken).texts == 1, (
         "the values of the second text are there, its statistics are not"
@@ -138,7 +148,14 @@ def test_a_model_in_a_folder_is_measured_with_its_heads_switched_off(tmp_path, f
 
 def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     (tmp_path / "texts.txt").write_text(TEXTS, encoding="utf-8")
-    command = ["core.corpus", str(tmp_path / "run"), "--model", "induction", "--kind", "causal"]
+    command = [
+        "core.interpret.corpus_command",
+        str(tmp_path / "run"),
+        "--model",
+        "induction",
+        "--kind",
+        "causal",
+    ]
     assert run_command(*command, "--source", "texts", "--data", str(tmp_path / "texts.txt")) == 0
     assert "finished: Measured 4 texts." in capsys.readouterr().out
 
@@ -171,7 +188,7 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
     assert len(own_texts()) == len(set(own_texts())) == 300 and max(map(len, own_texts())) < LONGEST
     for name in ("induction", "numbers", "digits"):
         inputs, _ = inputs_of(CorpusConfig(f"lab:{name}", "training", count=3))
-        again = [run.from_json(run.to_json(one)) for one in inputs]
+        again = [corpus_run.from_json(corpus_run.to_json(one)) for one in inputs]
         assert [(one.text, one.target) for one in again] == [
             (one.text, one.target) for one in inputs
         ]

@@ -9,6 +9,7 @@ import torch
 from core.interpret.attribution import attribute_logit
 from core.interpret.circuits import read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask, measure_contributions
+from core.interpret.head_tests import score_repeats
 from core.interpret.lens import read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
 from core.interpret.weight_breakdown import break_down_weight, layer_attentions
@@ -18,7 +19,6 @@ from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create, fine_tune
 from core.pretrained.generate import generate
 from core.pretrained.load import LAB_MODELS
-from core.roles.repeats import score_repeats
 from core.runs.machine import machine
 from tests.cases import each
 from tests.tiny_models import READABLE, given, tiny

@@ -16,8 +16,8 @@ from typing import Any
 
 from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
-from core.corpus.config import CorpusConfig
 from core.entries import ConfigError
+from core.interpret.corpus import CorpusConfig
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.finetune import FineTuneConfig, own_rows

@@ -17,12 +17,12 @@ from PIL import Image
 from safetensors.numpy import save
 
 from core.entries import ConfigError
+from core.interpret.syntax import OWN as CONLLU
+from core.interpret.syntax import parse_conllu
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.finetune import own_rows, parse
-from core.roles.conllu import OWN as CONLLU
-from core.roles.conllu import parse_conllu
 from core.tasks import TaskConfig, make_task, samples
 from core.tasks.reading import decode_text, read_rows, validate_text
 from dashboard.ui.lessons import LessonError, decode, from_json, to_json

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.corpus import MEASURES, CorpusConfig
-from core.corpus.measures import COPYING
-from core.corpus.run import corpora_folder, create, load, work
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
+from core.interpret.corpus import COPYING, MEASURES, CorpusConfig
+from core.interpret.corpus_run import corpora_folder, create, load, work
 from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
 from dashboard.draw.formats import number

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.interpret.roles import (
+    ROLES,
+    UNIFORM,
+    RoleInputs,
+    RoleScores,
+    read_all,
+    role_inputs,
+    score_roles,
+)
 from core.pretrained import ModelInputs, load_lab_model
-from core.roles import ROLES, RoleInputs, RoleScores, read_all, role_inputs, score_roles
-from core.roles.scores import UNIFORM
 from dashboard.draw.formats import number
 from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import (

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from core.interpret.head_tests import TESTS, score_repeats
 from core.pretrained import load_lab_model, load_minilm
-from core.roles.repeats import TESTS, score_repeats
 from dashboard.server.cache import measurements
 from dashboard.views.head_roles.standard import text
 from dashboard.views.head_roles.standard.compute import LINES, default_test

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.interpret.syntax import OWN, own_parses, read_parses, score_relation
 from core.pretrained import load_minilm
-from core.roles.conllu import OWN, own_parses
-from core.roles.syntax import read_parses, score_relation
 from core.tasks import data_store
 from dashboard.server.cache import measurements
 from dashboard.views.head_roles.syntax import charts, text

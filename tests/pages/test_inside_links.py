@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.roles import SENTENCES
+from core.interpret.roles import SENTENCES
 from tests.pages.app import html_text, open_at, page_text, query_value
 
 CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]] = {

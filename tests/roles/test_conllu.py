@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 
 from core.entries import ConfigError
-from core.roles.conllu import OWN, own_parses, parse_conllu
-from core.roles.relations import RELATIONS
+from core.interpret.syntax import OWN, RELATIONS, own_parses, parse_conllu
 from tests.cases import each
 
 

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from core.interpret.roles import (
+    ROLES,
+    SENTENCES,
+    RoleInputs,
+    RoleScores,
+    own_lines,
+    read_all,
+    role_inputs,
+    score_roles,
+    unknown_share,
+)
 from core.pretrained import load_lab_model, load_minilm, read
 from core.pretrained.load import prepare_model
-from core.roles import ROLES, SENTENCES, RoleInputs, RoleScores, read_all, role_inputs, score_roles
-from core.roles.inputs import own_lines, unknown_share
 from tests.cases import each
 from tests.tiny_models import given, tiny
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from core.interpret.head_tests import TESTS, first_ordinary, ordinary_tokens, score_repeats
 from core.interpret.trace import induction_score
 from core.pretrained import PretrainedError, load_lab_model, load_minilm
 from core.pretrained.reading import read_ids
-from core.roles.repeats import TESTS, first_ordinary, ordinary_tokens, score_repeats
 from tests.cases import each
 from tests.tiny_models import plain, tiny
 

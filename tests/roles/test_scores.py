@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.interpret.roles import MIN_SHARE, ROLES, Text, clearest_example, random_rows, score_roles
 from core.interpret.trace import Kind
-from core.roles import ROLES, Text, clearest_example, score_roles
-from core.roles.scores import MIN_SHARE, random_rows
 from tests.cases import each
 from tests.roles.readings import line, random_weights, reading, softmax
 

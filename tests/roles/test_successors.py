@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from core.interpret import head_tests
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
+from core.interpret.head_tests import item_logits, score_successors, token_orders
 from core.pretrained import PretrainedError, load_lab_model, load_minilm
-from core.roles import successors
-from core.roles.successors import item_logits, score_successors, token_orders
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def planted(
 
 def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm, monkeypatch):
     heads, vocabularies = planted(minilm, [order.ids for order in token_orders(minilm)])
-    monkeypatch.setattr(successors, "read_heads", lambda pretrained: heads)
-    monkeypatch.setattr(successors, "read_vocabularies", lambda pretrained: vocabularies)
+    monkeypatch.setattr(head_tests, "read_heads", lambda pretrained: heads)
+    monkeypatch.setattr(head_tests, "read_vocabularies", lambda pretrained: vocabularies)
     scores = score_successors(minilm)
     assert (scores.name(scores.ranked()[0]), scores.score[0, 1], scores.score[0, 2]) == (
         "L4·H1",

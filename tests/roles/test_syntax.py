@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from core.interpret.trace import Kind
-from core.pretrained import PretrainedError, load_lab_model, load_minilm
-from core.roles.conllu import own_parses, parse_conllu
-from core.roles.relations import RELATIONS
-from core.roles.syntax import (
+from core.interpret.syntax import (
+    RELATIONS,
     ParsedReading,
     SyntaxReadings,
+    own_parses,
+    parse_conllu,
     read_parse,
     read_parses,
     score_relation,
@@ -19,6 +18,8 @@ from core.roles.syntax import (
     word_trace,
     word_weights,
 )
+from core.interpret.trace import Kind
+from core.pretrained import PretrainedError, load_lab_model, load_minilm
 from tests.cases import each
 from tests.roles.test_conllu import rows
 from tests.tiny_models import tiny

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from core.roles import ROLES, Text
-from core.roles.targets import rank
+from core.interpret.roles import ROLES, Text, rank
 from tests.cases import each
 from tests.roles.readings import line
 

@@ -8,10 +8,10 @@ import pytest
 
 from core.claims import run as claim_run
 from core.claims.run import CELLS, ClaimConfig, find_group
-from core.corpus import Corpus, CorpusConfig
-from core.corpus import run as corpus_run
-from core.corpus.run import load, save_statistics
 from core.files import REPORTS, runs_folder, write_atomically
+from core.interpret import corpus_run
+from core.interpret.corpus import Corpus, CorpusConfig
+from core.interpret.corpus_run import load, save_statistics
 from core.runs import store_sync
 from core.runs.folder import RunFolder
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, prune

@@ -471,8 +471,8 @@ def roles_measure(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """How well the roles' scores on chosen sentences predict those on other texts, and the effect of ablation."""
-    from core.corpus.texts import own_texts
-    from core.roles.sentences import SENTENCES
+    from core.interpret.corpus_run import own_texts
+    from core.interpret.roles import SENTENCES
 
     draw, count = Random(seed), int(settings["chosen"])
     texts = own_texts()
@@ -502,10 +502,10 @@ def minilm() -> Any:
 
 def role_scores(texts: list[str], stop: Stop) -> Scores:
     """The mean score of each acting role with targets, in every head."""
-    from core.corpus.measures import INDEX, measure_text
+    from core.interpret.corpus import INDEX, measure_text
+    from core.interpret.roles import ROLES
     from core.pretrained.base import ModelInputs
     from core.pretrained.reading import read
-    from core.roles.roles import ROLES
 
     rows, values = [INDEX[role.key] for role in ROLES if role.acts and role.key != "induction"], []
     for text in texts:
@@ -518,7 +518,7 @@ def role_scores(texts: list[str], stop: Stop) -> Scores:
 
 def effects(texts: list[str], stop: Stop) -> Float[np.ndarray, "L H"]:
     """The mean change of the sentence's embedding, 1 − cosine, where each head is switched off."""
-    from core.corpus.statistics import head_changes
+    from core.interpret.corpus import head_changes
     from core.pretrained.base import ModelInputs
     from core.pretrained.reading import read
 

@@ -77,8 +77,8 @@ def attention() -> Lesson:
 
 def patterns() -> Lesson:
     """Find patterns in a trained model: the right heads are those of their role, or of the largest weight."""
+    from core.interpret.roles import ROLES, read_all, role_inputs, score_roles
     from core.pretrained import load_minilm, read
-    from core.roles import ROLES, read_all, role_inputs, score_roles
 
     model = load_minilm()
     trace = read(model, SENTENCE).trace

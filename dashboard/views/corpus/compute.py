@@ -10,27 +10,35 @@ from typing import Any
 
 import numpy as np
 
-from core.corpus import MEASURES, Corpus, CorpusConfig, Measure
-from core.corpus.copying import copying
-from core.corpus.examples import (
+from core.entries import ConfigError
+from core.interpret.corpus import (
+    BY_KEY,
+    COPYING,
+    MEASURES,
+    Corpus,
+    CorpusConfig,
+    HeadVectors,
     MarkedRow,
+    Measure,
+    TextVectors,
+    copying,
     decile_texts,
+    first_texts,
+    join_vectors,
     largest,
     marked_row,
     nearest_to,
     ranked,
+    read_text,
+    shorten,
     smallest,
+    text_vectors,
 )
-from core.corpus.joint_map import HeadVectors, TextVectors, first_texts, join_vectors, text_vectors
-from core.corpus.measures import BY_KEY, COPYING
-from core.corpus.run import config_of, corpora_folder, load, load_inputs, values_of
-from core.corpus.statistics import read_text, shorten
-from core.entries import ConfigError
+from core.interpret.corpus_run import config_of, corpora_folder, load, load_inputs, values_of
+from core.interpret.roles import ROLES, RoleScores, ranked_heads
 from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs
 from core.pretrained.load import maps_bytes
-from core.roles import ROLES, RoleScores
-from core.roles.scores import ranked_heads
 from core.runs.folder import Status
 from core.runs.runs import Run, list_runs
 from dashboard.runtime.threads import one_thread

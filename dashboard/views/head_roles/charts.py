@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from core.interpret.roles import ROLES, RoleScores
 from core.interpret.trace import Head, NumberedHeads
-from core.roles import ROLES, RoleScores
 from dashboard.draw.formats import cell, number
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.vega import Spec, axis_style, figure, layer, names

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.interpret.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
 from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Reading
-from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
 from dashboard.server.cache import shared
 from dashboard.ui.heads import inputs_of, readings_of, role_scores_of
 from dashboard.widgets.model_picker import ModelChoice, ModelRef

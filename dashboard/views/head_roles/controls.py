@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from core.interpret.roles import ROLES, SENTENCES, RoleScores
 from core.interpret.trace import Head, Kind
-from core.roles import ROLES, SENTENCES, RoleScores
 from dashboard.views.head_roles.compute import Measurements, default_role, measure_roles
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.widgets.model_picker import ModelChoice, ModelRef

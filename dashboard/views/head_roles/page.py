@@ -7,9 +7,8 @@ from functools import partial
 
 import streamlit as st
 
+from core.interpret.roles import ROLES, RoleScores, share_used, weight_on_targets
 from core.interpret.trace import Head
-from core.roles import ROLES, RoleScores
-from core.roles.scores import share_used, weight_on_targets
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script

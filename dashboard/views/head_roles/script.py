@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.interpret.head_tests import TESTS, RepeatScores, SuccessorScores
+from core.interpret.roles import ROLES
 from core.interpret.trace import AttentionTrace, Head
-from core.roles import ROLES
-from core.roles.repeats import TESTS, RepeatScores
-from core.roles.successors import SuccessorScores
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.standard.controls import Controls as TestControls
@@ -42,7 +41,7 @@ def roles_script(
     index = 0 if shown.example is None else shown.example.reading
     among = "[reading]" if here else "readings"
     example = f"""
-from core.roles import clearest_example
+from core.interpret.roles import clearest_example
 
 example = clearest_example({among}, {kind!r}, ROLES[role], {head[0]}, {head[1]})
 trace = {"reading" if here else f"readings[{index}]"}.trace.of({kind!r})
@@ -82,7 +81,7 @@ def _roles(
     read = f"""{texts}texts = role_inputs(model, {"sentences" if sentences else "()"}, {kind!r})  # {what}
 readings = read_all(model, texts, {kind!r})"""
     return f"""
-from core.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
+from core.interpret.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
 
 {"readings = [reading]" if own else read}
 scores = score_roles(readings, {kind!r})  # (roles, layers, heads)
@@ -112,9 +111,9 @@ def syntax_script(
         else "own_parses()"
     )
     measure = f"""
-from core.roles.conllu import {"parse_conllu" if stored else "own_parses"}
-from core.roles.relations import RELATIONS
-from core.roles.syntax import read_parse, read_parses, score_relation, word_trace
+from core.interpret.syntax import {"parse_conllu" if stored else "own_parses"}
+from core.interpret.syntax import RELATIONS
+from core.interpret.syntax import read_parse, read_parses, score_relation, word_trace
 {"from core.tasks import data_store" if stored else ""}
 readings = read_parses(model, {parses}, {kind!r})
 relation = next(one for one in RELATIONS if one.key == {relation.key!r})
@@ -148,7 +147,7 @@ def repeats_script(choice: ModelChoice, controls: TestControls, scores: RepeatSc
     """The scores of every head in one test, and its map of the first line."""
     head, trace = controls.head, scores.example.trace.of(scores.kind)
     measure = f"""
-from core.roles.repeats import TESTS, score_repeats
+from core.interpret.head_tests import TESTS, score_repeats
 
 scores = score_repeats(model, {scores.kind!r})  # (tests, layers, heads), over lines of {scores.length} tokens, twice
 test = scores.score[{controls.test}]  # {TESTS[controls.test].name}
@@ -176,7 +175,7 @@ def successor_script(
     measure = f"""
 import numpy as np
 
-from core.roles.successors import score_successors
+from core.interpret.head_tests import score_successors
 
 scores = score_successors(model, {controls.kind!r})
 print("best head", scores.name(scores.ranked()[0]), scores.score.max(), "of", scores.count, "items")

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.interpret.roles import (
+    MIN_SHARE,
+    MIN_STDS,
+    ROLES,
+    UNIFORM,
+    Example,
+    RoleInputs,
+    RoleScores,
+)
 from core.interpret.trace import Head, Kind
 from core.pretrained import Reading
-from core.roles import ROLES, Example, RoleInputs, RoleScores
-from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
 from dashboard.draw.formats import number
 from dashboard.draw.picture_files import csv_file
 from dashboard.widgets.panels import plain

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.interpret.head_tests import RepeatScores
 from core.interpret.trace import Head
-from core.roles.repeats import RepeatScores
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Theme
 from dashboard.draw.vega import Spec

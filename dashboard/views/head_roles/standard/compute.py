@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.interpret.trace import Kind
-from core.roles.repeats import (
+from core.interpret.head_tests import (
     RepeatLine,
     RepeatScores,
+    SuccessorScores,
     join_lines,
     line_scores,
+    ordered_tokens,
     random_lines,
+    rank_successors,
     read_line,
 )
-from core.roles.successors import SuccessorScores, ordered_tokens, rank_successors
+from core.interpret.trace import Kind
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
 from dashboard.ui.heads import weights_of

@@ -7,9 +7,8 @@ from functools import partial
 
 import streamlit as st
 
+from core.interpret.head_tests import TESTS, RepeatScores, SuccessorScores
 from core.interpret.trace import Head, Kind
-from core.roles.repeats import TESTS, RepeatScores
-from core.roles.successors import SuccessorScores
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.standard.compute import (

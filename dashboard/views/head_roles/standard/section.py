@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.roles.repeats import TESTS, RepeatScores, RepeatTest, score_repeats
+from core.interpret.head_tests import TESTS, RepeatScores, RepeatTest, score_repeats
 from dashboard.draw.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script

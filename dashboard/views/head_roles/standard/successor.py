@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from core.interpret.head_tests import GOULD, SuccessorScores, score_successors
+from core.interpret.syntax import wilson_interval
 from core.interpret.trace import AttentionMap, AttentionTrace, Head
-from core.roles.successors import GOULD, SuccessorScores, score_successors
-from core.roles.syntax import wilson_interval
 from dashboard.draw.attention_view import ViewState, attention_view
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Theme

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.interpret.head_tests import TESTS, RepeatScores
 from core.interpret.trace import Head
-from core.roles.repeats import TESTS, RepeatScores
 from dashboard.draw.formats import number
 from dashboard.draw.picture_files import csv_file
 

@@ -7,9 +7,8 @@ from html import escape
 
 import numpy as np
 
+from core.interpret.syntax import Parse, RelationScore
 from core.interpret.trace import Head
-from core.roles.conllu import Parse
-from core.roles.syntax import RelationScore
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import BAR, PICK, Ink, Theme, shade, text_on
 from dashboard.draw.vega import Spec, axis_style, figure, layer, text_tip

@@ -7,20 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.interpret.trace import AttentionTrace, Head, Kind
-from core.pretrained import ModelInputs
-from core.roles.conllu import Parse, own_parses, parse_conllu
-from core.roles.relations import RELATIONS, Relation
-from core.roles.syntax import (
+from core.interpret.syntax import (
+    RELATIONS,
+    Parse,
+    Relation,
     RelationScore,
     SyntaxReadings,
     join_readings,
     known_parses,
+    own_parses,
+    parse_conllu,
     reduce_parse,
     score_relation,
     wilson_interval,
     word_trace,
 )
+from core.interpret.trace import AttentionTrace, Head, Kind
+from core.pretrained import ModelInputs
 from core.tasks import data_store
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared

@@ -10,8 +10,8 @@ from typing import Any
 import streamlit as st
 
 from core.entries import ConfigError
+from core.interpret.syntax import MOST_CHARACTERS, parse_conllu
 from core.interpret.trace import Head, Kind
-from core.roles.conllu import MOST_CHARACTERS, parse_conllu
 from core.tasks import data_store
 from core.tasks.reading import decode_text
 from dashboard.runtime.link_values import KEEP, link_value, one_of

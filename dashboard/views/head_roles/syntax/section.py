@@ -6,9 +6,8 @@ from functools import partial
 
 import streamlit as st
 
+from core.interpret.syntax import Relation, RelationScore, score_relation, word_weights
 from core.interpret.trace import AttentionTrace, Head
-from core.roles.relations import Relation
-from core.roles.syntax import RelationScore, score_relation, word_weights
 from dashboard.draw.attention_view import attention_view
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.interpret.syntax import RelationScore
 from core.interpret.trace import Head
-from core.roles.syntax import RelationScore
 from dashboard.draw.formats import number, percent
 from dashboard.draw.picture_files import csv_file
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, Interval, SyntaxResult

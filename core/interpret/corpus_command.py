@@ -10,8 +10,8 @@ import typer
 
 from core import command_line
 from core.command_line import Pairs, settings, text_of
-from core.corpus.config import DEFAULT_TEXTS, CorpusConfig, Source, Split
-from core.corpus.run import create
+from core.interpret.corpus import DEFAULT_TEXTS, CorpusConfig, Source, Split
+from core.interpret.corpus_run import create
 from core.pretrained.finetune import MINILM, resolve
 from core.runs.worker import work
 

@@ -1,0 +1,652 @@
+"""Every head over a corpus: what is measured of a text, statistics, examples, queries and keys in one plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from core.entries import ConfigError, check_fields, quote
+from core.interpret import trace
+from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
+from core.interpret.evidence import Question, ask
+from core.interpret.roles import (
+    FEWEST_KEYS,
+    ROLES,
+    Role,
+    RoleScores,
+    RoleSums,
+    Text,
+    role_sums,
+    share_used,
+)
+from core.interpret.trace import AttentionMap, Kind, to_numpy
+from core.interpret.weight_breakdown import layer_attentions
+from core.pretrained.answers import answer_of
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.finetune import MINILM
+from core.pretrained.reading import encode, encode_source, forward, read
+
+# Which model is measured on which texts.
+
+
+Source = Literal["own", "training", "texts"]
+Split = Literal["lines", "paragraphs"]
+MOST_TEXTS = 1_000
+DEFAULT_TEXTS = 300
+KINDS: tuple[Kind, ...] = ("self", "causal")
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """A model and a corpus; ConfigError for values that cannot be measured.
+
+    `model` is named as in a fine-tuning run. `source` is "own" (the lab's 300 sentences), "training" (what a model of
+    the lab was trained on) or "texts": `data`, one text a line or a paragraph, by `split`. At most `count` texts are
+    measured. With `ablation`, every head is switched off on every text, which costs a pass a head.
+    """
+
+    model: str = MINILM
+    source: Source = "own"
+    data: str = ""
+    split: Split = "lines"
+    kind: Kind = "self"
+    count: int = DEFAULT_TEXTS
+    ablation: bool = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("source", get_args(Source)),
+            ("split", get_args(Split)),
+            ("kind", KINDS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name} = {quote(getattr(self, name))}; expected one of {', '.join(allowed)}."
+                )
+        if not isinstance(self.model, str) or not isinstance(self.data, str):
+            raise ConfigError("model and data must be texts.")
+        if (
+            isinstance(self.count, bool)
+            or not isinstance(self.count, int)
+            or not 1 <= self.count <= MOST_TEXTS
+        ):
+            raise ConfigError(
+                f"count = {quote(self.count)}; expected a whole number from 1 to {MOST_TEXTS:,}."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> CorpusConfig:
+        """The config in a dict; ConfigError for an unknown name or an invalid value."""
+        return cls(**check_fields(cls, data, "A corpus"))
+
+
+# What is measured of a head on one text: a number a row, and its mean over the rows of the text's own tokens.
+
+
+Rows = Float[np.ndarray, "H T"]
+RowRule = Callable[[Float[np.ndarray, "H T S"], Text], Rows]
+ABLATION = "ablation"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of a head: what it is a number of, the rule for its rows (None for roles and ablation), its source."""
+
+    key: str
+    name: str
+    meaning: str
+    unit: str
+    rows: RowRule | None = None
+    role: Role | None = None
+    paper: str = ""
+    url: str = ""
+
+
+def entropy_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
+    """The entropy of each row in nats."""
+    return trace.entropy(weights)
+
+
+def distance_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
+    """The mean distance |i − j| of each row, by its weights."""
+    distance: Rows = (weights * np.abs(text.distance)).sum(-1)
+    return distance
+
+
+def sink_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
+    """The weight of each row on the first token and on special tokens, and what a learned sink takes."""
+    sinks = np.asarray(text.line.special, dtype=bool)
+    sinks[:1] = True
+    own: Rows = 1 - (weights * ~sinks).sum(-1)
+    return own.clip(0, 1)
+
+
+CLARK = "Clark et al. 2019", "https://arxiv.org/abs/1906.04341"
+MEASURES: tuple[Measure, ...] = (
+    Measure(
+        "entropy",
+        "Entropy",
+        "how evenly a row's weights are spread",
+        "nats",
+        entropy_rows,
+        None,
+        *CLARK,
+    ),
+    Measure(
+        "distance",
+        "Distance",
+        "how many tokens lie between a query and its keys, on average",
+        "tokens",
+        distance_rows,
+        None,
+        "Vig and Belinkov 2019",
+        "https://arxiv.org/abs/1906.04284",
+    ),
+    Measure(
+        "sink",
+        "Sink share",
+        "the weight on the first token and on special tokens",
+        "weight",
+        sink_rows,
+        None,
+        "Xiao et al. 2024",
+        "https://arxiv.org/abs/2309.17453",
+    ),
+    *(
+        Measure(
+            role.key,
+            role.name,
+            role.meaning,
+            "weight" if role.targets else "share of keys",
+            None,
+            role,
+            role.paper,
+            role.url,
+        )
+        for role in ROLES
+    ),
+    Measure(
+        ABLATION,
+        "Ablation effect",
+        "how much the answer changes when the head is switched off",
+        "change of the answer",
+        None,
+        None,
+        "Michel et al. 2019",
+        "https://arxiv.org/abs/1905.10650",
+    ),
+)
+COPYING = Measure(
+    "copying",
+    "OV copying",
+    "whether attending to a token raises its own logit, by the weights alone",
+    "Σλ/Σ|λ|",
+    None,
+    None,
+    "Elhage et al. 2021",
+    "https://transformer-circuits.pub/2021/framework/index.html",
+)
+AXES = (*MEASURES, COPYING)
+INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}
+BY_KEY = {measure.key: measure for measure in AXES}
+
+
+def measure_rows(
+    measure: Measure, item: AttentionMap, text: Text
+) -> tuple[Rows, Bool[np.ndarray, "T T"]]:
+    """The measure of each row of one map (nan where a row does not count), and the keys that a role expects."""
+    seen = item.visible_in_any
+    expected, counts = np.zeros_like(seen), text.ordinary
+    if measure.role is None:
+        rows = (measure.rows or largest_rows)(item.weights, text)
+    elif measure.role.targets is None:
+        rows, counts = (
+            share_used(item.weights, seen.sum(-1)),
+            counts & (seen.sum(-1) >= FEWEST_KEYS),
+        )
+    else:
+        expected = measure.role.targets(text) & seen
+        rows, counts = (
+            (item.weights * expected).sum(-1),
+            counts & expected.any(-1) & (seen.sum(-1) > 1),
+        )
+    return np.where(counts, rows, np.nan), expected
+
+
+def largest_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
+    """The largest weight of each row: what is shown of a head whose measure has no rows."""
+    largest: Rows = weights.max(-1)
+    return largest
+
+
+def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H"], RoleSums]:
+    """Every measure of every head on one text, in the order of MEASURES, and the sums of its roles.
+
+    nan where a text cannot show a measure, where a layer lacks a head, and for the ablation, which is measured apart.
+    """
+    maps, text = reading.trace.of(kind).maps, Text(reading.lines(kind)[0])
+    roles = role_sums(reading, kind)
+    values = np.full((len(MEASURES), *roles.score.shape[1:]), np.nan)
+    values[[INDEX[role.key] for role in ROLES]] = roles.mean
+    for measure in MEASURES:
+        if measure.rows is not None and text.ordinary.any():
+            for layer, item in enumerate(maps):
+                rows = measure.rows(item.weights, text)[:, text.ordinary]
+                values[INDEX[measure.key], layer, : len(item.weights)] = rows.mean(-1)
+    return values, roles
+
+
+# Running means over texts, with their 95 % intervals: no map outlives its text.
+
+
+MOST_TOKENS = 128  # of a text: the bound of the maps in memory
+CONFIDENCE = 0.95
+MOST_ROWS, CELLS = 96, 8 * MOST_TOKENS**2  # of a batch in which heads are switched off
+
+Values = Float[np.ndarray, "M L H"]
+
+
+@dataclass(eq=False)
+class RunningMean:
+    """The mean of arrays of one shape and the sum of their squared deviations, nan left out (Welford 1962)."""
+
+    count: Int[np.ndarray, "*S"]
+    mean: Float[np.ndarray, "*S"]
+    squares: Float[np.ndarray, "*S"]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...]) -> RunningMean:
+        return cls(np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape))
+
+    def add(self, values: Float[np.ndarray, "*S"]) -> None:
+        valid = ~np.isnan(values)
+        self.count += valid
+        change = np.where(valid, values - self.mean, 0.0)
+        self.mean += change / np.maximum(self.count, 1)
+        self.squares += change * np.where(valid, values - self.mean, 0.0)
+
+    @property
+    def half_width(self) -> Float[np.ndarray, "*S"]:
+        """Half of the mean's 95 % interval: Student's t times the standard error; nan for fewer than two values."""
+        from scipy.special import stdtrit
+
+        n = np.where(self.count > 1, self.count, np.nan)
+        half: np.ndarray = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(
+            self.squares / (n - 1) / n
+        )
+        return half
+
+
+@dataclass(frozen=True, eq=False)
+class TextRecord:
+    """What one text adds: every measure of every head, and the sums of roles; neither where it could not be read.
+
+    `numbers` are the model's own numbers of the layers, `cut` says that a part of the text was left out.
+    """
+
+    values: Values | None = None
+    roles: RoleSums | None = None
+    numbers: tuple[int, ...] = ()
+    cut: bool = False
+    error: str = ""
+
+
+@dataclass(eq=False)
+class Corpus:
+    """The measures of every head over the texts so far.
+
+    `failed` are the places of texts that could not be read, `error` says why of the first; `cut` counts texts of which
+    a part was left out. `seconds` is the mean time of a text in the last worker.
+    """
+
+    means: RunningMean | None = None
+    roles: RoleSums | None = None
+    numbers: tuple[int, ...] = ()
+    texts: int = 0
+    cut: int = 0
+    failed: list[int] = field(default_factory=list)
+    error: str = ""
+    seconds: float = 0.0
+
+    def add(self, record: TextRecord) -> None:
+        self.texts += 1
+        self.cut += record.cut
+        if record.values is None or record.roles is None:
+            self.failed.append(self.texts - 1)
+            self.error = self.error or record.error
+            return
+        if self.means is None:
+            self.means, self.numbers = RunningMean.of(record.values.shape), record.numbers
+        self.means.add(record.values)
+        self.roles = record.roles if self.roles is None else self.roles + record.roles
+
+    @property
+    def read(self) -> int:
+        """The number of texts that could be read."""
+        return self.texts - len(self.failed)
+
+    def mean(self, measure: str) -> Float[np.ndarray, "L H"]:
+        """The mean of a measure over texts; nan where no text can show it."""
+        assert self.means is not None
+        index = INDEX[measure]
+        mean: np.ndarray = np.where(self.means.count[index] > 0, self.means.mean[index], np.nan)
+        return mean
+
+    def texts_of(self, measure: str) -> Int[np.ndarray, "L H"]:
+        """The number of texts that show a measure."""
+        assert self.means is not None
+        count: np.ndarray = self.means.count[INDEX[measure]]
+        return count
+
+    def interval(self, measure: str) -> Float[np.ndarray, "L H"]:
+        """Half of the 95 % interval of that mean."""
+        assert self.means is not None
+        half: np.ndarray = self.means.half_width[INDEX[measure]]
+        return half
+
+    def role_scores(self, kind: Kind) -> RoleScores:
+        """The roles' scores over all rows of all texts, as `score_roles` gives them."""
+        assert self.roles is not None
+        return self.roles.scores(kind, self.numbers)
+
+
+def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind = "self",
+                  ablation: bool = False) -> Iterator[TextRecord]:  # fmt: skip
+    """One record a text, in order; a text that cannot be read gives a record with its error.
+
+    At most 128 tokens of a text are read, so that no more than the maps of 128 tokens are in memory. PretrainedError
+    when the model has no attention of that kind.
+    """
+    short = shorten(pretrained)
+    for item in inputs:
+        try:
+            reading = read_text(short, item, kind)
+        except PretrainedError as error:
+            yield TextRecord(error=str(error))
+            continue
+        if kind not in reading.trace.kinds:
+            kinds = (
+                " and ".join(one for one in reading.trace.kinds if one != "cross") or "only cross"
+            )
+            raise PretrainedError(
+                f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds}."
+            )
+        values, roles = measure_text(reading, kind)
+        if ablation:
+            values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
+        yield TextRecord(values, roles, reading.trace.of(kind).numbers, reading.cut is not None)
+
+
+def shorten(pretrained: Pretrained) -> Pretrained:
+    """The model with at most 128 tokens of a text."""
+    return replace(pretrained, max_tokens=min(pretrained.max_tokens, MOST_TOKENS))
+
+
+def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Reading:
+    """The model's reading of one text; for an encoder alone, its decoder reads the same text instead of writing one."""
+    if pretrained.reads == "pair" and kind == "self" and inputs.target is None:
+        inputs = replace(inputs, target=inputs.text)
+    return read(pretrained, inputs)
+
+
+def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, kind: Kind
+                 ) -> Float[np.ndarray, "L H"]:  # fmt: skip
+    """How much the answer changes without each head: 1 − cosine of an embedding, else the change of the probability of
+    the likeliest answer. Michel et al. 2019, section 3. nan where the model gives no answer, as without a mask to fill.
+
+    Many heads are switched off in one batch, a row each: as many as keep its maps below those of 8 texts of 128 tokens.
+    """
+    trace = reading.trace.of(kind)
+    heads = [(item.layer, head) for item in trace.maps for head in range(len(item.weights))]
+    changes = np.full(trace.shape, np.nan)
+    most = max(1, min(MOST_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
+    with suppress(PretrainedError):
+        baseline = ask(
+            pretrained,
+            Question(inputs, quantity=None if pretrained.head == "none" else "probability"),
+        )
+        for start in range(0, len(heads), most):
+            part = heads[start : start + most]
+            batch = {
+                name: values.expand(len(part), *values.shape[1:])
+                for name, values in baseline.batch.items()
+            }
+            off = [
+                (row, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
+                for row, (layer, head) in enumerate(part)
+            ]
+            output, _ = forward(pretrained, batch, patches=off)
+            for row, head in enumerate(part):
+                value = float(baseline.target_value(answer_of(pretrained, batch, output, row=row)))
+                changes[head] = abs(value - baseline.value)
+    return changes
+
+
+# The OV copying score of every head: a measure of its weights alone, beside those of texts.
+
+
+def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float[np.ndarray, "L H"]:
+    """The copying score of each head, −1 to 1; nan where the model has no tokens, or no matrices of single heads."""
+    scores = np.full(shape, np.nan)
+    try:
+        vocabularies = read_vocabularies(pretrained)
+        for heads in read_heads(pretrained):
+            if heads.kind == kind and (values := copying_scores(heads, vocabularies)) is not None:
+                scores[heads.layer, : len(values)] = to_numpy(values)
+    except PretrainedError:
+        scores[:] = np.nan
+    return scores
+
+
+# Texts that show a head: where a measure is strongest, what is typical of it, and where its role fails.
+
+
+DECILES = tuple(round(0.1 * step, 1) for step in range(1, 10))
+
+TextValues = Float[np.ndarray, " N"]
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedRow:
+    """One row of a head's map on one text: its weights, the key with most of them, and the keys that a role expects.
+
+    `value` is the measure of this row alone; nan where the measure has no rows.
+    """
+
+    line: Line
+    query: int
+    key: int
+    weights: Float[np.ndarray, " T"]
+    expected: Bool[np.ndarray, " T"]
+    value: float
+
+
+def ranked(values: TextValues) -> Int[np.ndarray, " K"]:
+    """The texts that show a measure, the one with the largest value first."""
+    order = np.argsort(-values, kind="stable")
+    valid: np.ndarray = order[~np.isnan(values[order])]
+    return valid
+
+
+def decile_texts(values: TextValues) -> list[tuple[float, int]]:
+    """For each decile from 0.1 to 0.9 the text whose value is nearest to it; each text once."""
+    valid = np.flatnonzero(~np.isnan(values))
+    texts: dict[int, float] = {}
+    for share in DECILES:
+        if len(valid):
+            nearest = valid[np.abs(values[valid] - np.quantile(values[valid], share)).argmin()]
+            texts.setdefault(int(nearest), share)
+    return [(share, text) for text, share in texts.items()]
+
+
+def marked_row(reading: Reading, kind: Kind, measure: Measure, head: tuple[int, int],
+               choose: Callable[[TextValues], int]) -> MarkedRow | None:  # fmt: skip
+    """The row that `choose` takes from the measure of each row (nan where a row does not count); None without any."""
+    item, line = reading.trace.of(kind).maps[head[0]], reading.lines(kind)[0]
+    rows, expected = measure_rows(measure, item, Text(line))
+    values = rows[head[1]]
+    if np.isnan(values).all():
+        return None
+    query = choose(values)
+    weights = item.weights[head[1], query]
+    return MarkedRow(
+        line, query, int(weights.argmax()), weights, expected[query], float(values[query])
+    )
+
+
+def largest(values: TextValues) -> int:
+    return int(np.nanargmax(values))
+
+
+def smallest(values: TextValues) -> int:
+    return int(np.nanargmin(values))
+
+
+def nearest_to(value: float) -> Callable[[TextValues], int]:
+    """Choose the row nearest to a value, such as the mean of its text."""
+    return lambda values: int(np.nanargmin(np.abs(values - value)))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadVectors:
+    """The queries and keys of all layers of a kind, over several texts: one array (H or G, N, D) a layer.
+
+    `tokens` are the N tokens, `positions` their places in their texts, and `texts` the number of its text.
+    """
+
+    q: tuple[Float[np.ndarray, "H N D"], ...]
+    k: tuple[Float[np.ndarray, "G N D"], ...]
+    tokens: tuple[str, ...]
+    positions: Int[np.ndarray, " N"]
+    texts: Int[np.ndarray, " N"]
+
+    def head(
+        self, layer: int, head: int
+    ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
+        """The queries of one head, and the keys that they meet."""
+        group = head // (len(self.q[layer]) // len(self.k[layer]))
+        return self.q[layer][head], self.k[layer][group]
+
+
+@dataclass(frozen=True, eq=False)
+class TextVectors:
+    """The same on one text of T tokens."""
+
+    q: tuple[Float[np.ndarray, "H T D"], ...]
+    k: tuple[Float[np.ndarray, "G T D"], ...]
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class JointMap:
+    """Queries and keys (N, 2) in the plane of most variance, and the share of variance of each axis.
+
+    `scale` multiplied the queries and divided the keys, which leaves every product q·k as it is.
+    """
+
+    q: Float[np.ndarray, "N 2"]
+    k: Float[np.ndarray, "N 2"]
+    share: tuple[float, float]
+    scale: float
+
+
+def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> float:
+    """The correlation of −distance² in the plane with q·k, over all pairs of one text; nan where one is constant."""
+    q, k = vectors.head(layer, head)
+    same = vectors.texts[:, None] == vectors.texts[None, :]
+    distance = ((points.q[:, None] - points.k[None]) ** 2).sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.corrcoef(-distance[same], (q @ k.T)[same])[0, 1])
+
+
+def head_vectors(
+    pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int
+) -> HeadVectors:
+    """The queries and keys of every head on these texts, until they have `most` tokens.
+
+    PretrainedError where they are not recorded.
+    """
+    return join_vectors(
+        [text_vectors(pretrained, item, kind) for item in first_texts(pretrained, inputs, most)]
+    )
+
+
+def first_texts(
+    pretrained: Pretrained, inputs: Sequence[ModelInputs], most: int
+) -> list[ModelInputs]:
+    """The first texts, until the model reads `most` tokens of them."""
+    texts, tokens = [], 0
+    for item in inputs:
+        if tokens >= most:
+            break
+        texts.append(item)
+        tokens += len(encode_source(pretrained, item)[1])
+    return texts
+
+
+def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> TextVectors:
+    """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
+    layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
+    if not layers:
+        raise PretrainedError(
+            f"{pretrained.name} has no layer of this kind whose queries and keys can be read."
+        )
+    line = encode_source(pretrained, item)[1]
+    if kind == "causal":
+        line = encode(pretrained, item)[2] or line  # an encoder–decoder may have to generate it
+    return TextVectors(
+        tuple(to_numpy(one.q) for one in layers),
+        tuple(to_numpy(one.k) for one in layers),
+        line.tokens,
+    )
+
+
+def join_vectors(parts: Sequence[TextVectors]) -> HeadVectors:
+    """The vectors of all texts, one text after another."""
+    q, k = (
+        tuple(
+            np.concatenate(layer, 1)
+            for layer in zip(*(getattr(part, name) for part in parts), strict=True)
+        )
+        for name in "qk"
+    )
+    lengths = [len(part.tokens) for part in parts]
+    return HeadVectors(
+        q,
+        k,
+        tuple(token for part in parts for token in part.tokens),
+        np.concatenate([np.arange(length) for length in lengths]),
+        np.repeat(np.arange(len(parts)), lengths),
+    )
+
+
+def joint_map(q: Float[np.ndarray, "N D"], k: Float[np.ndarray, "N D"]) -> JointMap:
+    """The first two principal components of queries and keys together.
+
+    Both are made to overlap first without changing any weight: keys are moved to the mean of the queries, which adds
+    the same number to all scores of a query, and both get the same standard deviation.
+    """
+    q, k = q.astype(np.float64), k.astype(np.float64)
+    stds = [float(one.std(0).mean()) for one in (q, k)]
+    scale = (stds[1] / stds[0]) ** 0.5 if min(stds) > 0 else 1.0
+    q, k = q * scale, k / scale
+    k = k - k.mean(0) + q.mean(0)
+    both = np.concatenate([q, k])
+    both = both - both.mean(0)
+    _, sizes, axes = np.linalg.svd(both, full_matrices=False)
+    axes = axes[:2] * np.where(
+        axes[:2].sum(1, keepdims=True) < 0, -1, 1
+    )  # one sign, whatever the library takes
+    points, total = both @ axes.T, float((sizes**2).sum()) or 1.0
+    share = tuple(float(size**2) / total for size in sizes[:2])
+    return JointMap(points[: len(q)], points[len(q) :], (share[0], share[1]), scale)
