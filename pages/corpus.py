@@ -45,7 +45,7 @@ from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
 from core.runs.runs import Run
-from core.tasks import data_store
+from core.tasks import reading
 from core.tasks.reading import MOST_SIGNS
 from dashboard.draw.formats import byte_size, latex, number, percent, signed
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
@@ -531,7 +531,7 @@ def _config(
     try:
         data = str(st.session_state.get(key("data"), "")) if source == "texts" else ""
         if data or source == "texts":
-            split_texts(data_store.read(data), options["split"])
+            split_texts(reading.read(data), options["split"])
         return CorpusConfig(model, source, data, **options)
     except ConfigError as error:
         field_error(error)

@@ -31,8 +31,7 @@ from core.pretrained.finetune import (
 )
 from core.pretrained.finetune_run import make_trainer
 from core.runs.machine import line
-from core.tasks.data_store import read
-from core.tasks.reading import MOST_SIGNS
+from core.tasks.reading import MOST_SIGNS, read
 from core.training.config import AUTO, devices
 from core.training.record import Prediction, Record
 from dashboard.draw.attention_view import READS

@@ -278,7 +278,6 @@ def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     folders = [
         CORE / "pretrained",
         CORE / "interpret",
-        CORE / "interpret",
         DASHBOARD / "widgets" / "model_picker",
         *(VIEWS / key for key in PRETRAINED_VIEWS),
     ]

@@ -27,8 +27,8 @@ from core.pretrained.finetune import LAB, folder_of, name_of, own_rows
 from core.pretrained.load import LAB_MODELS, load_folder
 from core.runs.runs import Run, new_id
 from core.seeding import seeded_generator
-from core.tasks import TaskConfig, data_store, make_task
-from core.tasks.images import Digits, digits
+from core.tasks import TaskConfig, make_task, reading
+from core.tasks.pictures import Digits, digits
 from core.tasks.reading import validate_text
 
 # The texts of a corpus: the lab's own sentences, the training data of its models, or a person's lines.
@@ -77,7 +77,7 @@ def inputs_of(config: CorpusConfig) -> tuple[tuple[ModelInputs, ...], tuple[str,
     texts, notes = (
         (list(own_texts()), [])
         if config.source == "own"
-        else split_texts(data_store.read(config.data), config.split)
+        else split_texts(reading.read(config.data), config.split)
     )
     if config.source == "texts" and len(texts) > config.count:
         notes.append(f"There are {len(texts):,} texts; the first {config.count:,} are measured.")

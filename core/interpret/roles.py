@@ -379,7 +379,7 @@ def own_lines(tokenizer: Any) -> tuple[str, ...]:
 
 
 def _digits() -> tuple[ModelInputs, ...]:
-    from core.tasks.images import digits
+    from core.tasks.pictures import digits
 
     pictures, _ = digits()
     return tuple(

@@ -11,7 +11,7 @@ import numpy as np
 from core.interpret.trace import to_numpy
 from core.pretrained.base import Array, PretrainedError
 from core.tasks import TaskConfig, make_task
-from core.tasks.images import digits
+from core.tasks.pictures import digits
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {

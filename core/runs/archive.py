@@ -27,7 +27,7 @@ from core.models import build_model, map_tokens
 from core.runs.folder import ENDED
 from core.runs.machine import valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
-from core.tasks import Example, Task, data_store, make_task
+from core.tasks import Example, Task, make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.evaluate import axis_tokens
 from core.training.loop import Interval, Progress
@@ -237,7 +237,7 @@ def pack(run: Run) -> bytes:
     files = [
         *map(run.checkpoint_path, first),
         *map(run.frame_path, run.frame_steps()),
-        *(run.path / data_store.IN_RUN).glob("*.txt"),
+        *(run.path / reading.IN_RUN).glob("*.txt"),
     ]
     room = (
         MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
@@ -325,7 +325,7 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
 
 def _adopt(draft: Run, root: Path | None) -> Run:
     """Check every file of the draft and copy the valid data into a new run."""
-    data_store.note(draft.path, verify=True)
+    reading.note(draft.path, verify=True)
     config, metadata = read_config(draft.path / "run.json")
     records = read_records(draft.path / "metrics.jsonl")
     frames(draft, config)

@@ -40,7 +40,7 @@ from core.runs.folder import RUN_ID, RunFolder
 from core.runs.index import open_index
 from core.runs.store_sync import bring
 from core.settings import limits
-from core.tasks import Task, data_store, make_task
+from core.tasks import Task, make_task, reading
 from core.training.config import RunConfig
 from core.training.loop import Session, misfit
 from core.training.record import Record
@@ -61,7 +61,7 @@ class Run(RunFolder):
 
     def config(self) -> RunConfig:
         """The run's config; raises ConfigError when the file does not describe one."""
-        data_store.note(self.path)
+        reading.note(self.path)
         return RunConfig.from_json(self.metadata().get("config"))
 
     def append(self, record: Record) -> None:
@@ -355,7 +355,7 @@ def prune(
     for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)
-    data_store.prune(root)
+    reading.prune(root)
     for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= most:
             return

@@ -1,7 +1,6 @@
 """Tasks: fresh training batches by a seed, and held-out examples that never occur among them."""
 
 from core.entries import ConfigError, quote
-from core.tasks.addition import ADDITION
 from core.tasks.base import (
     BOS,
     EOS,
@@ -15,19 +14,13 @@ from core.tasks.base import (
     Vocabulary,
 )
 from core.tasks.documents import DOCUMENTS
-from core.tasks.images import DIGITS
-from core.tasks.language import LANGUAGE
-from core.tasks.lookup import INDUCTION, RECALL
-from core.tasks.names import SENTENCES
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
-from core.tasks.pictures import PICTURES
+from core.tasks.pictures import DIGITS, PICTURES
 from core.tasks.recipes import Recipe
-from core.tasks.repeats import REPEATS
-from core.tasks.sequences import COPY, REVERSE, SORT
-from core.tasks.series import SERIES
-from core.tasks.tabular import IRIS
-from core.tasks.text import TOPICS
-from core.tasks.translation import DATES, NUMBERS
+from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
+from core.tasks.tables import IRIS
+from core.tasks.text import REPEATS, SENTENCES, TOPICS
+from core.tasks.translation import DATES, LANGUAGE, NUMBERS
 
 TASKS: tuple[TaskEntry, ...] = (
     REVERSE,

@@ -1,11 +1,13 @@
-"""What every task is made of: a vocabulary, examples, padded batches, and a split into training and held-out items."""
+"""Task: fresh training batches by a seed, and held-out examples that never occur among them; rows, and classes."""
 
 from __future__ import annotations
 
 import math
+import string
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from core.entries import ConfigError, Param, Value, quote, quote_name
 from core.models.base import Shape
-from core.tasks.metrics import majority_class
+from core.tasks.metrics import entropy, majority_class
 from core.tasks.recipes import Recipes
 
 Form = Literal["pairs", "text", "label", "series"]
@@ -352,3 +354,167 @@ class Task:
 def choose(generator: torch.Generator, high: int) -> int:
     """A random whole number from 0 to high − 1."""
     return int(torch.randint(high, (), generator=generator))
+
+
+# Tasks whose examples have one length: a batch is drawn at once, as ids.
+
+
+LETTERS = string.ascii_lowercase + string.ascii_uppercase
+FEWEST = 20_000  # different sources, so that a tenth is enough
+_ODD, _MIX = 0x9E3779B97F4A7C15, -0x40A7B892E31B1A47
+
+
+class RowTask(Task):
+    """A task whose `rows` draws sources and targets; everything else follows from it."""
+
+    unit, whole = "letter", "sequences"
+
+    def rows(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
+        """Sources and targets as ids of the vocabularies."""
+        raise NotImplementedError
+
+    def item(self, source: Int[Tensor, "N S"]) -> Int[Tensor, "N K"]:
+        """The part of a source that decides its side of the split: by default all of it."""
+        return source
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        source, target = self._side(
+            batch_size, batch_size + batch_size // 4 + 8, generator, held_out=False
+        )
+        mask = torch.ones_like(source, dtype=torch.bool)
+        if self.form == "text":
+            return Batch(source, mask, None, target)
+        begin, end = (torch.full((batch_size, 1), mark) for mark in (BOS, EOS))
+        return Batch(source, mask, torch.cat((begin, target), 1), torch.cat((target, end), 1))
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        source, target = self._side(1, 16, generator, held_out)
+        return Example(
+            tuple(self.source_vocab.tokens[i] for i in source[0].tolist()),
+            tuple(self.target_vocab.tokens[i] for i in target[0].tolist()),
+        )
+
+    def _side(
+        self, size: int, batch: int, generator: torch.Generator, held_out: bool
+    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
+        """`size` rows of one side of the split, drawn `batch` at a time."""
+        sources, targets, count = [], [], 0
+        while count < size:
+            source, target = self.rows(batch, generator)
+            on_side = in_held_out(self.item(source)) == held_out
+            sources.append(source[on_side])
+            targets.append(target[on_side])
+            count += len(sources[-1])
+        return torch.cat(sources)[:size], torch.cat(targets)[:size]
+
+
+def in_held_out(rows: Int[Tensor, "N K"]) -> Bool[Tensor, " N"]:
+    """Whether rows are in the held-out tenth; a hash of their ids decides, so the split does not depend on the seed."""
+    # A polynomial in the ids modulo 2^64 (int64 wraps around), its high bits then mixed into the low ones.
+    powers = [pow(_ODD, i + 1, 2**64) for i in range(rows.shape[1])]
+    mixed = (
+        rows * torch.tensor([power - 2**64 if power >= 2**63 else power for power in powers])
+    ).sum(1) * _MIX
+    return (mixed >> 32) % 10 == 0
+
+
+# Finite sets of items with one class each: the split, the sampling of both sides and scikit-learn's baselines.
+
+
+HELD_OUT = 0.2
+
+
+class LabelledTask(Task):
+    """Tell the class of an item; a fifth of each class is held out, equal items on one side together."""
+
+    form: Form = "label"
+    finite = True
+    baseline_name = "logistic regression"
+
+    def __init__(
+        self, config: TaskConfig, entry: TaskEntry, items: Sequence[object], labels: Sequence[int]
+    ) -> None:
+        super().__init__(config, entry)
+        self.labels, self.sides = labels, split_sides(items, labels, config.seed)
+        self.max_target = 1
+
+    def item(self, i: int) -> Example:
+        """Item number i with its class."""
+        raise NotImplementedError
+
+    def flat(self, examples: Sequence[Example]) -> Any:
+        """Sources as plain numbers, (N, D), for models of scikit-learn."""
+        raise NotImplementedError
+
+    @property
+    def baseline_loss(self) -> float:
+        return entropy([self.labels[i] for i in self.sides[False]])
+
+    @cached_property
+    def _trained(self) -> Batch:
+        return self.collate(self.trained())
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        return self.select(
+            torch.randint(len(self.sides[False]), (batch_size,), generator=generator)
+        )
+
+    def select(self, rows: Tensor) -> Batch:
+        """A batch of those training items."""
+        whole = self._trained
+        return Batch(whole.source[rows], whole.source_mask[rows], None, whole.target_out[rows])
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        side = self.sides[held_out]
+        return self.item(side[choose(generator, len(side))])
+
+    def held_out(self, n: int) -> tuple[Example, ...]:
+        return tuple(map(self.item, self.sides[True][:n]))
+
+    def trained(self) -> tuple[Example, ...]:
+        return tuple(map(self.item, self.sides[False]))
+
+    def classifier(self) -> Any:
+        """The baseline of scikit-learn: logistic regression, unless a task overrides it."""
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(max_iter=1000)
+
+    def baseline(self) -> tuple[str, float]:
+        """The baseline's name and its accuracy on the same split."""
+        (train, answers), (test, targets) = (
+            (self.flat(side), [example.target[0] for example in side])
+            for side in (self.trained(), self.held_out(len(self.labels)))
+        )
+        return self.baseline_name, float(self.classifier().fit(train, answers).score(test, targets))
+
+
+def split_sides(
+    items: Sequence[object], labels: Sequence[int], seed: int
+) -> Mapping[bool, tuple[int, ...]]:
+    """Indexes of the training items (False) and of the held-out items (True), a fifth of each class.
+
+    Equal items count as one, of the class of the first, so that they stand on one side. ConfigError when no class has
+    three different ones.
+    """
+    groups: dict[object, list[int]] = {}
+    for i, item in enumerate(items):
+        groups.setdefault(item, []).append(i)
+    by_class: dict[int, list[list[int]]] = {}
+    for group in groups.values():
+        by_class.setdefault(labels[group[0]], []).append(group)
+    generator = torch.Generator().manual_seed(seed)
+    split: dict[bool, list[int]] = {False: [], True: []}
+    for label in sorted(by_class):
+        of_class = by_class[label]
+        held_out_count = round(HELD_OUT * len(of_class)) if len(of_class) > 2 else 0
+        for rank, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
+            split[rank < held_out_count] += of_class[j]
+    if not split[True]:
+        raise ConfigError(
+            "No class has three different rows, so none can be held out; add different rows."
+        )
+    order = torch.randperm(len(split[True]), generator=generator).tolist()
+    return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}

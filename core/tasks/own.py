@@ -1,24 +1,395 @@
 """A person's own text, sentence pairs or table: the parameter `data` is the text or, if long, a reference to it
-(core.tasks.data_store). A task's `notes` say how the data was read; ConfigError names lines that cannot be."""
+(core.tasks.reading). A task's `notes` say how the data was read; ConfigError names lines that cannot be. Samples of
+such data are the defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import lru_cache
+import csv
+import io
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import torch
 
 from core.entries import ConfigError, Param
-from core.tasks import samples
-from core.tasks.base import Task, TaskConfig, TaskEntry
-from core.tasks.data_store import is_reference, path_of, read
-from core.tasks.labelled import split_sides
-from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
-from core.tasks.reading import MOST_SIGNS, validate_text
+from core.tasks import recipes
+from core.tasks.base import Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, split_sides
+from core.tasks.documents import SentenceTask, words
+from core.tasks.reading import (
+    MOST_SIGNS,
+    Row,
+    is_reference,
+    path_of,
+    read,
+    read_rows,
+    validate_text,
+)
 from core.tasks.recipes import for_data
-from core.tasks.sentences import SentenceTask, words
-from core.tasks.tables import ALL, Texts, find_column, parse_table, sheet_of
-from core.tasks.tabular import Table, TableTask
-from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
+from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
+from core.tasks.text import FEWEST_WORDS, LENGTH, MOST_WORDS, UNIT, Corpus, TextTask, split, unseen
+from core.tasks.translation import PairTask
+
+# A person's own sentence pairs: the left side is the source, the right side the target.
+
+
+FEWEST_PAIRS, MOST_TOKENS = 30, 128
+HELD_OUT = 0.1
+PASSES = 10  # over many pairs; the recipe's own steps are more for few
+# Words in a first line that names the columns.
+NAMES = frozenset(
+    """source target input output src tgt from to question answer text translation word words roman digits
+english german french spanish italian dutch en de fr es it nl pt left right original sentence1 sentence2""".split()
+)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Training and held-out pairs, which share no source, and notes on how they were read."""
+
+    trained: tuple[Example, ...]
+    held_out: tuple[Example, ...]
+    unit: str
+    notes: tuple[str, ...]
+
+
+class OwnPairs(PairTask):
+    """A person's pairs; a batch has sources of like length, and the vocabularies are those of the training pairs."""
+
+    finite = True
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry, pairs: Pairs) -> None:
+        super().__init__(config, entry)
+        self.pairs, self.notes = pairs, pairs.notes
+        self.unit, self.whole = pairs.unit.removesuffix("s"), "targets"
+        self.separator = " " if pairs.unit == "words" else ""
+        both = (*pairs.trained, *pairs.held_out)
+        # BLEU counts words, so it is left out where no target has two; characters are scored by chrF.
+        has_words = self.separator or any(" " in pair.target for pair in both)
+        self.metrics = (
+            "exact",
+            *(["bleu"] if has_words else []),
+            *([] if self.separator else ["chrf"]),
+        )
+        self.source_vocab = vocabulary(pair.source for pair in pairs.trained)
+        self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
+        self.max_source = max(len(pair.source) for pair in both)
+        self.max_target = max(len(pair.target) for pair in both)
+        by_kind = recipes.translation()
+        first = (
+            "transformer" if pairs.unit == "words" else "recurrent"
+        )  # as measured: see recipes.translation
+        self.recommended = recipes.for_data(
+            {first: by_kind[first], **by_kind}, len(pairs.trained), PASSES
+        )
+
+    @cached_property
+    def pool(self) -> list[Example]:
+        return sorted(self.pairs.trained, key=lambda pair: len(pair.source))
+
+    def words_of(self, tokens: Sequence[str]) -> list[str]:
+        return list(tokens) if self.separator else split("".join(tokens), "words")
+
+    def tokens(self, text: str) -> list[str]:
+        return split(text.strip(), self.pairs.unit)
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        side = self.pairs.held_out if held_out else self.pairs.trained
+        return side[choose(generator, len(side))]
+
+    def held_out(self, n: int) -> tuple[Example, ...]:
+        return self.pairs.held_out[:n]
+
+
+def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
+    """Pairs from the first two columns of a TSV or CSV; a tenth of the sources, by the seed, is held out. ConfigError
+    names the lines of pairs with an empty side or too many tokens, and says when they are too few."""
+    rows, _ = read_rows(text, "list of pairs")
+    first = rows[0].cells[:2]
+    has_header = (
+        header == "yes" or header == "auto" and all(cell.casefold() in NAMES for cell in first)
+    )
+    rows = rows[1:] if has_header else rows
+    notes = [f"The first line {'names the columns' if has_header else 'is a pair itself'}."]
+    if rows and len(rows[0].cells) > 2:
+        notes.append(f"The first two of {len(rows[0].cells)} columns are read.")
+    unit = unit_of(rows) if unit == "auto" else unit
+    pairs = dict.fromkeys(_pair(row, unit) for row in rows)
+    if copies := len(rows) - len(pairs):
+        notes.append(
+            f"{copies:,} {'pair occurs' if copies == 1 else 'pairs occur'} more than once and "
+            f"{'counts' if copies == 1 else 'count'} once."
+        )
+    if len(pairs) < FEWEST_PAIRS:
+        raise ConfigError(
+            f"There are {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed, as a tenth is "
+            "held out."
+        )
+    trained, held_out = _sides(tuple(pairs), seed)
+    notes.append(
+        f"Training uses {len(trained):,} pairs; {len(held_out):,} are held out. No source is in both parts."
+    )
+    known = (
+        vocabulary(pair.source for pair in trained),
+        vocabulary(pair.target for pair in trained),
+    )
+    unknown = {
+        token
+        for vocab, sides in zip(known, zip(*held_out, strict=True), strict=True)
+        for token in {token for side in sides for token in side} - set(vocab.tokens)
+    }
+    if unknown:
+        notes.append(
+            f"{len(unknown):,} {unit} of the held-out pairs, such as {min(unknown)!r}, are in no training "
+            "pair; no model can get those right."
+        )
+    return Pairs(trained, held_out, unit, tuple(notes))
+
+
+def unit_of(rows: Sequence[Row]) -> str:
+    """Words where most pairs have a space on both sides, else characters."""
+    return (
+        "words"
+        if 2 * sum(all(" " in cell for cell in row.cells[:2]) for row in rows) > len(rows)
+        else "characters"
+    )
+
+
+def _pair(row: Row, unit: str) -> Example:
+    sides = [
+        tuple(map(sys.intern, split(cell, unit))) for cell in row.cells[:2]
+    ]  # each word is in memory once
+    for name, side in zip(("source", "target"), sides, strict=True):
+        if not side:
+            raise ConfigError(
+                f"Line {row.line} has an empty {name}; fill it in or take the line out."
+            )
+        if len(side) > MOST_TOKENS:
+            raise ConfigError(
+                f"Line {row.line} has a {name} of {len(side)} {unit}; at most {MOST_TOKENS} are taken. "
+                "Cut the line in two, or take it out."
+            )
+    return Example(*sides)
+
+
+def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Training and held-out pairs; all pairs of one source are on one side."""
+    sources = list(dict.fromkeys(pair.source for pair in pairs))
+    if len(sources) < FEWEST_PAIRS:
+        raise ConfigError(
+            f"There are {len(sources)} different sources; at least {FEWEST_PAIRS} are needed."
+        )
+    order = torch.randperm(len(sources), generator=torch.Generator().manual_seed(seed)).tolist()
+    rank = {sources[i]: j for j, i in enumerate(order[: max(1, round(HELD_OUT * len(sources)))])}
+    held_out = sorted(
+        (pair for pair in pairs if pair.source in rank), key=lambda pair: rank[pair.source]
+    )
+    return tuple(pair for pair in pairs if pair.source not in rank), tuple(held_out)
+
+
+def vocabulary(sides: Iterable[Sequence[str]]) -> Vocabulary:
+    """The MOST_WORDS most frequent tokens."""
+    counts = Counter(token for side in sides for token in side)
+    return Vocabulary(token for token, _ in counts.most_common(MOST_WORDS))
+
+
+# Small examples of text, pairs and a table, the defaults of a person's own data.
+
+
+SONNETS = """\
+Shall I compare thee to a summer's day?
+Thou art more lovely and more temperate:
+Rough winds do shake the darling buds of May,
+And summer's lease hath all too short a date:
+Sometime too hot the eye of heaven shines,
+And often is his gold complexion dimm'd;
+And every fair from fair sometime declines,
+By chance, or nature's changing course, untrimm'd;
+But thy eternal summer shall not fade
+Nor lose possession of that fair thou ow'st;
+Nor shall Death brag thou wander'st in his shade,
+When in eternal lines to time thou grow'st;
+So long as men can breathe or eyes can see,
+So long lives this, and this gives life to thee.
+
+When, in disgrace with fortune and men's eyes,
+I all alone beweep my outcast state
+And trouble deaf heaven with my bootless cries
+And look upon myself and curse my fate,
+Wishing me like to one more rich in hope,
+Featured like him, like him with friends possess'd,
+Desiring this man's art and that man's scope,
+With what I most enjoy contented least;
+Yet in these thoughts myself almost despising,
+Haply I think on thee, and then my state,
+Like to the lark at break of day arising
+From sullen earth, sings hymns at heaven's gate;
+For thy sweet love remember'd such wealth brings
+That then I scorn to change my state with kings.
+
+When to the sessions of sweet silent thought
+I summon up remembrance of things past,
+I sigh the lack of many a thing I sought,
+And with old woes new wail my dear time's waste:
+Then can I drown an eye, unused to flow,
+For precious friends hid in death's dateless night,
+And weep afresh love's long since cancell'd woe,
+And moan the expense of many a vanish'd sight:
+Then can I grieve at grievances foregone,
+And heavily from woe to woe tell o'er
+The sad account of fore-bemoaned moan,
+Which I new pay as if not paid before.
+But if the while I think on thee, dear friend,
+All losses are restored and sorrows end.
+
+That time of year thou mayst in me behold
+When yellow leaves, or none, or few, do hang
+Upon those boughs which shake against the cold,
+Bare ruin'd choirs, where late the sweet birds sang.
+In me thou see'st the twilight of such day
+As after sunset fadeth in the west,
+Which by and by black night doth take away,
+Death's second self, that seals up all in rest.
+In me thou see'st the glowing of such fire
+That on the ashes of his youth doth lie,
+As the death-bed whereon it must expire
+Consumed with that which it was nourish'd by.
+This thou perceivest, which makes thy love more strong,
+To love that well which thou must leave ere long.
+
+Let me not to the marriage of true minds
+Admit impediments. Love is not love
+Which alters when it alteration finds,
+Or bends with the remover to remove:
+O no! it is an ever-fixed mark
+That looks on tempests and is never shaken;
+It is the star to every wandering bark,
+Whose worth's unknown, although his height be taken.
+Love's not Time's fool, though rosy lips and cheeks
+Within his bending sickle's compass come:
+Love alters not with his brief hours and weeks,
+But bears it out even to the edge of doom.
+If this be error and upon me proved,
+I never writ, nor no man ever loved.
+
+My mistress' eyes are nothing like the sun;
+Coral is far more red than her lips' red;
+If snow be white, why then her breasts are dun;
+If hairs be wires, black wires grow on her head.
+I have seen roses damask'd, red and white,
+But no such roses see I in her cheeks;
+And in some perfumes is there more delight
+Than in the breath that from my mistress reeks.
+I love to hear her speak, yet well I know
+That music hath a far more pleasing sound;
+I grant I never saw a goddess go;
+My mistress, when she walks, treads on the ground:
+And yet, by heaven, I think my love as rare
+As any she belied with false compare.
+"""
+_ROMAN = (
+    (1000, "M"),
+    (900, "CM"),
+    (500, "D"),
+    (400, "CD"),
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+)
+# Latin, Greek and Cyrillic letters, digits and signs: blocks that no longer change between versions of Unicode.
+_BLOCKS = (
+    (0x20, 0x7E),
+    (0xA1, 0xAC),
+    (0xAE, 0x17F),
+    (0x391, 0x3CE),
+    (0x400, 0x45F),
+    (0x2460, 0x2487),
+)
+_KINDS = {
+    "Lu": "capital letter",
+    "Ll": "small letter",
+    "Nd": "number",
+    "No": "number",
+    "Sm": "sign",
+    "Po": "sign",
+    "Sc": "sign",
+    "So": "sign",
+    "Sk": "sign",
+    "Ps": "sign",
+    "Pe": "sign",
+    "Pd": "sign",
+    "Pc": "sign",
+    "Pi": "sign",
+    "Pf": "sign",
+    "Zs": "sign",
+    "Lo": "small letter",
+    "Lt": "capital letter",
+}
+
+
+def roman(number: int) -> str:
+    """1994 as MCMXCIV."""
+    text = ""
+    for value, sign in _ROMAN:
+        text += sign * (number // value)
+        number %= value
+    return text
+
+
+def roman_pairs() -> str:
+    """Roman numerals and their digits, 1 to 1999, one pair a line, a tab between."""
+    return "roman\tdigits\n" + "".join(f"{roman(n)}\t{n}\n" for n in range(1, 2000))
+
+
+def characters() -> str:
+    """Properties of some Unicode characters as CSV: the code, its column of 16 in the code chart, numbers, categories,
+    missing cells, a text, and last the class."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(
+        (
+            "code",
+            "chart column",
+            "value",
+            "width",
+            "decomposes",
+            "has capital",
+            "has small",
+            "name",
+            "kind",
+        )
+    )
+    codes = (code for low, high in _BLOCKS for code in range(low, high + 1))
+    for code, sign in ((code, chr(code)) for code in codes if unicodedata.name(chr(code), "")):
+        value = unicodedata.numeric(sign, None)
+        table.writerow(
+            (
+                code,
+                code // 16,
+                "" if value is None else f"{value:g}",
+                unicodedata.east_asian_width(sign),
+                _yes(unicodedata.decomposition(sign)),
+                _yes(sign != sign.upper()),
+                _yes(sign != sign.lower()),
+                unicodedata.name(sign).lower(),
+                _KINDS[unicodedata.category(sign)],
+            )
+        )
+    return out.getvalue()
+
+
+def _yes(holds: object) -> str:
+    return "yes" if holds else "no"
+
 
 HEADER = Param(
     "header",
@@ -31,7 +402,7 @@ HEADER = Param(
 OWN_UNIT = replace(
     UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("automatic", *UNIT.choices)
 )
-PASSES = 2  # over a long text
+OWN_PASSES = 2  # over a long text
 LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
 
@@ -58,7 +429,9 @@ class OwnText(TextTask):
         _check_text(data, unit, int(config["length"]))
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
-        self.recommended = for_data(self.recommended, len(corpus.trained) // self.length, PASSES)
+        self.recommended = for_data(
+            self.recommended, len(corpus.trained) // self.length, OWN_PASSES
+        )
         self.notes = (
             f"Training uses {len(corpus.trained):,} {corpus.unit}; the last {len(corpus.held_out):,} are "
             f"held out. {len(corpus.vocab) - 4:,} of them are different.",
@@ -174,7 +547,7 @@ OWN_TEXT: TaskEntry = TaskEntry(
     (
         _data(
             "Text",
-            samples.SONNETS,
+            SONNETS,
             "any text in UTF-8; until you give one, sonnets of Shakespeare are used",
         ),
         Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning),
@@ -195,7 +568,7 @@ OWN_PAIRS: TaskEntry = TaskEntry(
     (
         _data(
             "Pairs",
-            samples.roman_pairs(),
+            roman_pairs(),
             "TSV or CSV with one pair in each line: source, then target; until you "
             "give some, Roman numerals are used",
         ),
@@ -213,7 +586,7 @@ OWN_TABLE: TaskEntry = TaskEntry(
     (
         _data(
             "Table",
-            samples.characters(),
+            characters(),
             "CSV with one row in each line, one column of which is the class; until you "
             "give one, properties of Unicode characters are used",
         ),

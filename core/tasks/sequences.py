@@ -1,16 +1,32 @@
-"""Copy, reverse and sort: random letters whose attention should be a diagonal, an anti-diagonal, or a staircase."""
+"""Tasks of letters and numbers: copy, reverse, sort, recall, induction, addition, and series to forecast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from core.entries import ConfigError, Param
+from core.models.base import Shape
 from core.tasks import recipes
-from core.tasks.base import Example, TaskConfig, TaskEntry, Vocabulary
-from core.tasks.rows import FEWEST, LETTERS, RowTask
+from core.tasks.base import (
+    FEWEST,
+    LETTERS,
+    Batch,
+    Example,
+    Form,
+    RowTask,
+    Task,
+    TaskConfig,
+    TaskEntry,
+    Vocabulary,
+    in_held_out,
+)
 
 ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "copy": lambda source: source,
@@ -95,4 +111,373 @@ SORT: TaskEntry = TaskEntry(
         Param("vocab", "Letters", 10, 2, 26, 1, meaning="different letters that may occur"),
     ),
     check,
+)
+
+
+# Associative recall and induction: what followed this token when it occurred before?
+
+
+SYLLABLES = tuple(
+    first + vowel + last
+    for last in ("", "n")
+    for vowel in "aeiou"
+    for first in "bcdfghjklmnpqrstvwxz"
+)
+
+
+class Recall(RowTask):
+    """Pairs of a small letter and a capital in a row, then one of the small letters, to be answered by its capital. Ba
+    2016 (fast weights), section 4.1; here both are letters, and no key occurs twice."""
+
+    whole = "pairs"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.pairs, self.keys = int(config["pairs"]), int(config["keys"])
+        keys, values = LETTERS[: self.keys], LETTERS[: self.keys].upper()
+        self.source_vocab = self.target_vocab = Vocabulary(keys + values)
+        self.key_ids, self.value_ids = (
+            torch.tensor(self.source_vocab.encode(kind)) for kind in (keys, values)
+        )
+        self.max_source, self.max_target = 2 * self.pairs + 1, 2
+        self.recommended = recipes.lookup(1, 1500, 1500, 1000)
+
+    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        keys = torch.rand(count, self.keys, generator=generator).argsort(1)[
+            :, : self.pairs
+        ]  # each at most once
+        values = torch.randint(self.keys, keys.shape, generator=generator)
+        query = torch.randint(self.pairs, (count, 1), generator=generator)
+        pairs = torch.stack((self.key_ids[keys], self.value_ids[values]), 2).flatten(1)
+        key, value = self.key_ids[keys.gather(1, query)], self.value_ids[values.gather(1, query)]
+        return torch.cat((pairs, key), 1), torch.cat((key, value), 1)
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The query, at the end or in its pair; then the capital of that pair."""
+        *pairs, query = example.source
+        key = 2 * pairs[::2].index(query) if query in pairs[::2] else None
+        positions = ((), ()) if key is None else ((key, len(pairs)), (key + 1,))
+        return positions[: len(example.target)]
+
+
+class Induction(RowTask):
+    """Different words in a row, then one of them again, to be followed by the words after it (Olsson 2022)."""
+
+    separator = " "
+    unit = "word"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.length, self.words, self.answer = (
+            int(config[name]) for name in ("length", "vocab", "said")
+        )
+        words = SYLLABLES[: self.words]
+        self.source_vocab = self.target_vocab = Vocabulary(words)
+        self.ids = torch.tensor(self.source_vocab.encode(words))
+        self.max_source, self.max_target = self.length + 1, self.answer + 1
+        self.recommended = recipes.lookup(2, 1000, 2500, 2500)
+
+    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        # The indexes of the largest random numbers differ, so no word occurs twice.
+        words = self.ids[
+            torch.rand(count, self.words, generator=generator).topk(self.length).indices
+        ]
+        start = torch.randint(self.length - self.answer, (count, 1), generator=generator)
+        target = words.gather(1, start + torch.arange(self.answer + 1))
+        return torch.cat((words, target[:, :1]), 1), target
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The query, at its first position or at the end; then the words after it, one by one."""
+        *words, query = example.source
+        if query not in words:
+            return ((),) * len(example.target)
+        first = words.index(query)
+        after = (
+            (i,) if i < len(words) else () for i in range(first + 1, first + len(example.target))
+        )
+        return ((first, len(words)), *after)[: len(example.target)]
+
+
+def check_recall(pairs: int, keys: int) -> None:
+    """ConfigError for fewer keys than pairs, or too few different sources to hold some out."""
+    if keys < pairs:
+        raise ConfigError(
+            f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}."
+        )
+    if (different := math.perm(keys, pairs) * keys**pairs * pairs) < FEWEST:
+        raise ConfigError(
+            f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {FEWEST:,} "
+            "are needed, so that some can be held out. Take more pairs or more keys."
+        )
+
+
+def check_induction(length: int, vocab: int, **params: int) -> None:
+    """ConfigError when the words cannot all differ, or too few follow the queried one."""
+    if vocab < length:
+        raise ConfigError(
+            f"length = {length} different words need at least as many in the vocabulary, but vocab = "
+            f"{vocab}; take vocab ≥ {length}."
+        )
+    if (answer := params["said"]) >= length:
+        raise ConfigError(
+            f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}."
+        )
+
+
+RECALL: TaskEntry = TaskEntry(
+    "recall",
+    "Associative recall",
+    "The source is pairs of letters, then one letter. Write the other letter of its pair.",
+    "The answer attends to the capital after the same letter in the source. It finds that letter by content, not by "
+    "position.",
+    lambda config: Recall(config, RECALL),
+    (
+        Param("pairs", "Pairs", 8, 2, 16, 1, meaning="number of pairs in a source"),
+        Param(
+            "keys",
+            "Letters",
+            16,
+            4,
+            26,
+            1,
+            meaning="number of different small letters, and of different capitals, that may occur",
+        ),
+    ),
+    check_recall,
+)
+INDUCTION: TaskEntry = TaskEntry(
+    "induction",
+    "Induction",
+    "The source is words, then one of them again. Repeat it and the words that followed it.",
+    "Each output attends to the word that followed the previous word in the source: a diagonal that starts at any "
+    "position.",
+    lambda config: Induction(config, INDUCTION),
+    (
+        Param("length", "Length", 16, 8, 64, 1, meaning="number of words before one is repeated"),
+        Param(
+            "vocab", "Words", 200, 16, 200, 1, meaning="number of different words that may occur"
+        ),
+        Param(
+            "said",
+            "Words to repeat",
+            4,
+            1,
+            8,
+            1,
+            meaning="number of words to write after the repeated one",
+        ),
+    ),
+    check_induction,
+)
+
+
+# Addition: two numbers digit by digit to their sum.
+
+
+class Addition(RowTask):
+    """a+b with leading zeros, so that all have one length; b+a is held out wherever a+b is.
+
+    The sum's units come first unless it is written as usual; then its first digit depends on all the others (Lee 2023,
+    Teaching arithmetic to small transformers).
+    """
+
+    unit, whole = "digit", "sums"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.digits, self.units_first = int(config["digits"]), config["order"] == "units"
+        self.source_vocab = self.target_vocab = Vocabulary("0123456789+")
+        self.ids, self.plus = (
+            torch.tensor(self.source_vocab.encode("0123456789")),
+            self.source_vocab.encode("+")[0],
+        )
+        self.max_source, self.max_target = 2 * self.digits + 1, self.digits + 1
+        self.recommended = recipes.addition()
+
+    def tokens(self, text: str) -> list[str]:
+        """The digits of "7 + 25", with leading zeros."""
+        return list(
+            "+".join(number.zfill(self.digits) for number in re.split(r"\s*\+\s*", text.strip()))
+        )
+
+    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        numbers = torch.randint(10**self.digits, (count, 2), generator=generator)
+        a, b = (self.ids[decimal_digits(number, self.digits)] for number in numbers.T)
+        plus = torch.full((count, 1), self.plus)
+        total = decimal_digits(numbers.sum(1), self.digits + 1)
+        return torch.cat((a, plus, b), 1), self.ids[total.flip(1) if self.units_first else total]
+
+    def item(self, source: Int[Tensor, "N S"]) -> Int[Tensor, "N K"]:
+        """Both numbers, the smaller first."""
+        powers = 10 ** torch.arange(self.digits - 1, -1, -1)
+        digits = source - self.ids[0]
+        a, b = (
+            (part * powers).sum(1)
+            for part in (digits[:, : self.digits], digits[:, self.digits + 1 :])
+        )
+        return torch.stack((torch.minimum(a, b), torch.maximum(a, b)), 1)
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The two digits that are added; for the last carry those that cause it."""
+        if len(example.source) != 2 * self.digits + 1:
+            return ((),) * len(example.target)
+        positions = [(i, i + self.digits + 1) for i in (0, *range(self.digits))]
+        return tuple(positions[::-1] if self.units_first else positions)
+
+
+def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"]:
+    """The decimal digits of whole numbers, the highest first."""
+    return numbers[:, None] // 10 ** torch.arange(digits - 1, -1, -1) % 10
+
+
+ADDITION: TaskEntry = TaskEntry(
+    "addition",
+    "Addition",
+    "Add two numbers, digit by digit.",
+    "Each digit of the sum attends to the two digits that it is the sum of: two parallel diagonals.",
+    lambda config: Addition(config, ADDITION),
+    (
+        Param("digits", "Digits", 3, 3, 8, 1, meaning="number of digits of each number"),
+        Param(
+            "order",
+            "Order",
+            "units",
+            choices=("units", "written"),
+            labels=("units first", "as written"),
+            meaning="order in which the model writes the digits of the sum",
+        ),
+    ),
+)
+
+
+# A random seasonal series, whose next values are close to those of one season ago.
+
+
+DRIFT, NOISE, TREND = (
+    0.3,
+    0.15,
+    0.3,
+)  # standard deviations: between seasons, of a moment, of a season's slope
+SPIKE = 4.0
+PRECISION = 1000  # steps a unit, for the hash that decides the side of the split
+
+
+class Seasons(Task):
+    """Predict the next season from `seasons` seasons; each series has a random season of its own.
+
+    The season drifts from one to the next and the series has a linear trend. `anomalies` is the share of the moments
+    read that are spikes, of SPIKE standard deviations of the season; the target has none.
+    """
+
+    form: Form = "series"
+    input = "series"
+    unit, whole = "moment", "forecasts"
+    metrics = ("error",)
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.period, self.seasons = int(config["period"]), int(config["seasons"])
+        self.anomalies = float(config["anomalies"])
+        self.max_source, self.max_target = self.period * self.seasons, self.period
+        self.recommended = recipes.series()
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(1, self.max_target, self.max_source, "series", "values")
+
+    @cached_property
+    def baseline_loss(self) -> float:
+        """The mean squared error of predicting each window's mean."""
+        errors = [
+            (value - sum(e.source) / len(e.source)) ** 2
+            for e in self.held_out(200)
+            for value in e.target
+        ]
+        return sum(errors) / len(errors)
+
+    def naive(self, values: Sequence[float]) -> list[float]:
+        return list(values[-self.period :])
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        return self._batch(*self._series(batch_size, generator, held_out=False))
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        source, target = self._series(1, generator, held_out)
+        return Example(tuple(source[0].tolist()), tuple(target[0].tolist()))
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        return self._batch(
+            torch.tensor([example.source for example in examples]),
+            torch.tensor([example.target for example in examples]),
+        )
+
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return tuple(f"{value:.3f}" for value in example.source), tuple(
+            f"{value:.3f}" for value in example.target
+        )
+
+    def example(self, text: str) -> Example:
+        """A typed series, numbers with spaces or commas between; ValueError when it is none."""
+        try:
+            values = tuple(float(word) for word in text.replace(",", " ").split())
+        except ValueError as error:
+            raise ValueError(f"A series is made of numbers: {error}.") from None
+        if not 2 * self.period <= len(values) <= self.max_source:
+            raise ValueError(
+                f"The series has {len(values)} numbers; this task reads {2 * self.period} to "
+                f"{self.max_source}."
+            )
+        return Example(values, (0.0,) * self.period)
+
+    def expected(self, example: Example) -> tuple[int, ...]:
+        """One season back."""
+        return tuple(range(len(example.source) - self.period, len(example.source)))
+
+    def _series(
+        self, count: int, generator: torch.Generator, held_out: bool
+    ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B N"]]:
+        """Series of one side of the split, which the first season decides."""
+        firsts: list[Tensor] = []
+        while sum(map(len, firsts)) < count:
+            candidates = torch.randn(count + count // 4 + 16, self.period, generator=generator)
+            firsts.append(
+                candidates[in_held_out((candidates * PRECISION).round().long()) == held_out]
+            )
+        first = torch.cat(firsts)[:count]
+        steps = DRIFT * torch.randn(count, self.seasons, self.period, generator=generator)
+        seasons = torch.cat(
+            (first[:, None], first[:, None] + steps.cumsum(1)), dim=1
+        )  # (B, seasons + 1, period)
+        slope = TREND * torch.randn(count, 1, generator=generator)
+        moments = torch.arange((self.seasons + 1) * self.period) / self.period
+        values = seasons.flatten(1) + slope * moments
+        values = values + NOISE * torch.randn(values.shape, generator=generator)
+        source, target = values[:, : self.max_source], values[:, self.max_source :]
+        spikes = torch.rand(source.shape, generator=generator) < self.anomalies
+        signs = torch.randint(2, source.shape, generator=generator) * 2 - 1
+        return source + SPIKE * signs * spikes, target
+
+    def _batch(self, source: Float[Tensor, "B S"], target: Float[Tensor, "B N"]) -> Batch:
+        return Batch(source[..., None], torch.ones(source.shape, dtype=torch.bool), None, target)
+
+
+SERIES: TaskEntry = TaskEntry(
+    "series",
+    "Time series",
+    "Predict the next season of a series from the seasons before it.",
+    "Each predicted moment attends to the moment one season earlier, and skips spikes.",
+    lambda config: Seasons(config, SERIES),
+    (
+        Param("period", "Season", 12, 4, 24, 1, meaning="number of moments in a season"),
+        Param("seasons", "Seasons", 4, 2, 8, 1, meaning="number of seasons in the input"),
+        Param(
+            "anomalies",
+            "Anomalies",
+            0.04,
+            0.0,
+            0.2,
+            0.01,
+            meaning="share of the input moments that are spikes",
+        ),
+    ),
 )

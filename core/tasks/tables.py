@@ -1,18 +1,285 @@
-"""A person's CSV as a table: which columns are numbers, dates, categories or text, and which are left out."""
+"""Tables: their cells and columns, rows as tokens, Iris, and a person's table as it is read."""
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
 from core.entries import ConfigError, quote
-from core.tasks.cells import date, date_order, decimal_comma, missing, number
+from core.models.base import Shape
+from core.tasks import recipes
+from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
 from core.tasks.reading import Row, line_numbers, read_rows
-from core.tasks.tabular import Cell, Column, Table
+
+# The value of one cell of a table: a number with a decimal point or comma, a date, or nothing.
+
+
+MISSING = frozenset(
+    ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-")
+)
+MONTH_FIRST = "month/day/year"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPACE = re.compile("(?<=\\d)[ \u00a0\u202f](?=\\d{3}(?!\\d))")  # between thousands
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_TIME = r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|[+-]00:?00)?)?"
+_YEAR_FIRST = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)" + _TIME)
+_YEAR_LAST = re.compile(r"(\d\d?)([./-])(\d\d?)\2(\d{4})" + _TIME)
+
+
+def missing(cell: str) -> bool:
+    """Whether a cell is empty, or one of the usual marks for that."""
+    return cell in MISSING
+
+
+def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
+    """The number in a cell, with a decimal comma or else a decimal point; None where it is none, or too large. With
+    `thousands` the other sign or a space may separate thousands."""
+    if thousands:
+        cell = _SPACE.sub("", cell)
+    if comma:
+        cell = cell.translate({ord(","): ".", ord("."): ","})
+    if thousands and _THOUSANDS.fullmatch(cell):
+        cell = cell.replace(",", "")
+    value = float(cell) if _NUMBER.fullmatch(cell) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def decimal_comma(cells: Sequence[str], usual: bool) -> bool:
+    """Whether more of these cells are numbers with a decimal comma than with a point; `usual` for as many."""
+    point, comma = (sum(number(cell, sign) is not None for cell in cells) for sign in (False, True))
+    return usual if point == comma else comma > point
+
+
+def date_order(cells: Sequence[str]) -> str:
+    """The order of 3/4/2020 among these dates: "month/day/year" only where some second part is over 12 and no first
+    one is, else "day/month/year"; "" where no date has slashes."""
+    parts = [
+        (int(match[1]), int(match[3]))
+        for cell in cells
+        if (match := _YEAR_LAST.fullmatch(cell)) and match[2] == "/"
+    ]
+    if not parts:
+        return ""
+    months = any(second > 12 for _, second in parts) and not any(first > 12 for first, _ in parts)
+    return MONTH_FIRST if months else "day/month/year"
+
+
+def date(cell: str, order: str = "") -> float | None:
+    """Days since 1970-01-01 of a date (2020-03-31, 31.3.2020, 31/3/2020, with or without a time), or None."""
+    if match := _YEAR_FIRST.fullmatch(cell):
+        year, month, day, *clock = match.groups()
+    elif match := _YEAR_LAST.fullmatch(cell):
+        first, mark, second, year, *clock = match.groups()
+        day, month = (second, first) if mark == "/" and order == MONTH_FIRST else (first, second)
+    else:
+        return None
+    try:
+        hour, minute, second = (int(part or 0) for part in clock)
+        moment = datetime(int(year), int(month), int(day), hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return (moment - EPOCH) / timedelta(days=1)
+
+
+def date_text(days: float) -> str:
+    """The date that many days after 1970-01-01, with its time unless that is midnight."""
+    moment = EPOCH + timedelta(seconds=round(days * 86_400))
+    return f"{moment:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+
+
+# Tables: a row has numbers and categories, one token a column, and one class.
+
+
+Cell = float | None  # None: missing; a category as its index, from 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of numbers, of dates (days since 1970-01-01), or of the categories it names."""
+
+    name: str
+    categories: tuple[str, ...] = ()
+    date: bool = False
+
+    def word(self, value: Cell) -> str:
+        """A cell as a person reads it."""
+        if value is None:
+            return "missing"
+        if self.date:
+            return date_text(value)
+        return self.categories[int(value) - 1] if self.categories else f"{value:g}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, the class of each by its index, and notes on how they were read."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    labels: tuple[int, ...]
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+class TableTask(LabelledTask):
+    """Tell a row's class from its columns. Numbers are centred and scaled by the training rows. A missing cell is a
+    masked token."""
+
+    input = "features"
+    unit, whole = "row", "rows"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry, table: Table) -> None:
+        super().__init__(config, entry, table.rows, table.labels)
+        self.table, self.classes, self.notes = table, table.classes, table.notes
+        self.max_source = len(table.columns)
+        self.centre, self.scale = self._scales()
+        self.recommended = recipes.table(len(self.sides[False]))
+
+    @property
+    def shape(self) -> Shape:
+        counts = tuple(
+            len(column.categories) + 1 if column.categories else 0 for column in self.table.columns
+        )
+        return Shape(len(counts), len(self.classes), len(counts) + 1, "features", "label", counts)
+
+    def item(self, i: int) -> Example:
+        return Example(self.table.rows[i], (self.labels[i],))
+
+    def encode(
+        self, examples: Sequence[Example]
+    ) -> tuple[Float[Tensor, "B F"], Bool[Tensor, "B F"]]:
+        """Scaled numbers and category indexes, 0 where a cell is missing, and which cells are there."""
+        if not examples:
+            raise ValueError("A batch needs at least one row.")
+        rows = [example.source for example in examples]
+        mask = torch.tensor([[value is not None for value in row] for row in rows])
+        raw = torch.tensor(
+            [[0.0 if value is None else value for value in row] for row in rows],
+            dtype=torch.float64,
+        )
+        return torch.where(mask, (raw - self.centre) / self.scale, 0.0).float(), mask
+
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Each column with its value, and the class."""
+        words = tuple(
+            f"{column.name} {column.word(value)}"
+            for column, value in zip(self.table.columns, example.source, strict=True)
+        )
+        return words, tuple(self.classes[i] for i in example.target)
+
+    def tokens(self, text: str) -> list[str]:
+        return [cell.strip() for cell in text.split(",")]
+
+    def example(self, text: str) -> Example:
+        """A typed row, its cells separated by commas; ValueError names a cell that does not fit its column."""
+        cells = self.tokens(text)
+        if len(cells) != len(self.table.columns):
+            raise ValueError(
+                f"The row has {len(cells)} cells; this table has {len(self.table.columns)} columns: "
+                f"{', '.join(column.name for column in self.table.columns)}."
+            )
+        return Example(tuple(map(parse_cell, self.table.columns, cells)), ())
+
+    def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
+        """Rows as plain numbers, categories one-hot, missing numbers at their mean."""
+        batch = self.collate(examples)
+        parts = [
+            torch.nn.functional.one_hot(
+                batch.source[:, i].long(), len(column.categories) + 1
+            ).float()
+            if column.categories
+            else batch.source[:, i, None]
+            for i, column in enumerate(self.table.columns)
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _scales(self) -> tuple[Float[Tensor, " F"], Float[Tensor, " F"]]:
+        """Each column's mean and standard deviation over the training rows; 0 and 1 for categories."""
+        centre, scale = [], []
+        for i, column in enumerate(self.table.columns):
+            cells = [self.table.rows[j][i] for j in self.sides[False]]
+            values = torch.tensor([cell for cell in cells if cell is not None], dtype=torch.float64)
+            plain = column.categories or not len(values)
+            centre.append(0.0 if plain else float(values.mean()))
+            scale.append(1.0 if plain else float(values.std(correction=0)) or 1.0)
+        return torch.tensor(centre, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64)
+
+
+def parse_cell(column: Column, cell: str) -> Cell:
+    """The value of a typed cell; ValueError when the column has no such value."""
+    if not cell:
+        return None
+    if column.categories:
+        if cell not in column.categories:
+            raise ValueError(
+                f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}."
+            )
+        return float(column.categories.index(cell) + 1)
+    if column.date:
+        if (days := date(cell)) is None:
+            raise ValueError(f"{column.name} = {quote(cell)}; expected a date such as 2020-03-31.")
+        return days
+    try:
+        return float(cell)
+    except ValueError:
+        raise ValueError(f"{column.name} = {quote(cell)}; expected a number.") from None
+
+
+def data_file(name: str) -> Path:
+    """The path of a data set inside scikit-learn, found without importing it (1 s)."""
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(
+            "This task's data comes with scikit-learn; install requirements.txt."
+        )
+    return Path(spec.origin).parent / "datasets" / "data" / name
+
+
+@lru_cache(maxsize=1)
+def iris() -> Table:
+    """150 flowers of three species, four lengths each (Fisher 1936)."""
+    with data_file("iris.csv").open(encoding="utf-8") as file:
+        (_, _, *classes), *rows = list(csv.reader(file))
+    names = ("sepal length", "sepal width", "petal length", "petal width")
+    return Table(
+        tuple(map(Column, names)),
+        tuple(tuple(map(float, row[:4])) for row in rows),
+        tuple(int(row[4]) for row in rows),
+        tuple(classes),
+    )
+
+
+class Iris(TableTask):
+    """Fisher's flowers, which logistic regression tells as well as any attention."""
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The two columns of the petals."""
+        return ((2, 3),)
+
+
+IRIS: TaskEntry = TaskEntry(
+    "iris",
+    "Iris",
+    "Classify the species of a flower from four lengths (Fisher 1936).",
+    "At least one head attends to the petals, which determine the species. With four columns, the other heads have no "
+    "clear pattern.",
+    lambda config: Iris(config, IRIS, iris()),
+)
+
 
 FEWEST_ROWS, MOST_CLASSES, MOST_CATEGORIES = 20, 30, 40
 MOST_EXPLICIT_CATEGORIES = 1_000  # of a column that a person chose

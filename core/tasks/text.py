@@ -1,4 +1,4 @@
-"""Language models: windows of a text, each token predicted from those before it."""
+"""Tasks of the next token: texts by topic, repeated words, sentences with names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from functools import lru_cache
 from itertools import islice
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
-from core.entries import Param
+from core.entries import ConfigError, Param
 from core.tasks import recipes
 from core.tasks.base import (
+    BOS,
     UNK,
     Batch,
     Example,
     Form,
+    RowTask,
     Task,
     TaskConfig,
     TaskEntry,
@@ -143,4 +147,283 @@ TOPICS: TaskEntry = TaskEntry(
     "occurrences of the same few characters.",
     lambda config: TextTask(config, TOPICS, topics(str(config["unit"]))),
     (LENGTH, UNIT),
+)
+
+
+# Lines in which a passage of random words is repeated, for induction heads (Olsson 2022).
+
+
+BEGIN = "<bos>"
+SHORTEST = 4  # words of a passage
+RANK = 12  # word number r is drawn with probability proportional to 1 / (r + RANK)
+
+# The commonest first, so that a typed sentence repeats its small words, too.
+COMMON = tuple(
+    """
+the . a and of to in , it was he on that she for with they at his her is had as but we you i not from by be or an my
+their one all said there were when out up so what who if then this no into down over him them time now like could than
+little old new big small long two good man woman child boy girl king queen friend day night morning year house door
+window room street road town city garden tree river sea lake hill mountain forest field sun moon star wind rain snow
+fire water stone gold silver red blue green white black dark light warm cold hot cat dog horse cow sheep bird fish
+mouse fox bear wolf lion bread milk cheese apple egg cake soup tea book letter word story song name school table chair
+bed cup box hat coat shoe ship boat train car hand head eye heart face sat ran saw went came took gave made found lost
+told asked knew thought felt heard read wrote ate drank slept woke stood walked fell flew sang played opened closed
+loved kept left never always again soon here where before after under near between far away three four mat rug animal
+bank paper money music dinner because too very quick brown lazy tired hungry happy sad young slow strong cross jumped
+wanted needed looked turned sent bought sold rose lay cut ' t s didn don ? !
+""".split()
+)
+
+
+class Repeats(RowTask):
+    """Predict each next word of lines of random words in which one passage is repeated, with other words in between. A
+    line begins with the start mark, to which a word without an earlier occurrence can attend."""
+
+    form: Form = "text"
+    metrics = ()
+    separator = " "
+    unit, whole = "word", "continuations"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.length, self.passage, self.gap = (
+            int(config[name]) for name in ("length", "passage", "gap")
+        )
+        self.source_vocab = self.target_vocab = Vocabulary(COMMON)
+        self.ids = torch.tensor(self.source_vocab.encode(COMMON))
+        self.frequencies = 1 / (torch.arange(len(COMMON)) + RANK)
+        self.max_source = self.max_target = self.length
+        self.recommended = recipes.repeats()
+
+    def tokens(self, text: str) -> list[str]:
+        return [BEGIN, *split(text.lower(), "words")]
+
+    def rows(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N S"]]:
+        """At position p stands word p mod (passage + gap) of the line's passage, or a random word in the gap."""
+        draws = torch.multinomial(
+            self.frequencies, count * self.length, replacement=True, generator=generator
+        )
+        random_words = draws.view(count, self.length)
+        size = torch.randint(SHORTEST, self.passage + 1, (count, 1), generator=generator)
+        between = torch.randint(self.gap + 1, (count, 1), generator=generator)
+        start = torch.randint(self.passage + self.gap, (count, 1), generator=generator)
+        index = (torch.arange(self.length) + start) % (size + between)
+        words = torch.where(index < size, random_words.gather(1, index), random_words)
+        line = torch.cat((torch.full((count, 1), BOS), self.ids[words]), 1)
+        return line[:, :-1], line[:, 1:]
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """Earlier positions of the next word after the same word."""
+        words = example.source
+        return tuple(
+            tuple(j for j in range(1, i + 1) if (words[j - 1], words[j]) == (words[i], next_word))
+            for i, next_word in enumerate(example.target)
+        )
+
+
+def check_lines(length: int, passage: int, gap: int) -> None:
+    """ConfigError when a line has no room to repeat a passage."""
+    if length < 2 * (passage + gap):
+        raise ConfigError(
+            f"length = {length} has no room for a passage of {passage} words and {gap} others, twice; "
+            f"take length ≥ {2 * (passage + gap)}, or a shorter passage."
+        )
+
+
+REPEATS: TaskEntry = TaskEntry(
+    "repeats",
+    "Repeated passages",
+    "Predict each next word of a line in which a passage of random words is repeated.",
+    "When the passage is repeated, each word attends to the word after its earlier occurrence: an induction head. In "
+    "the layer before, each word attends to the previous word.",
+    lambda config: Repeats(config, REPEATS),
+    (
+        Param(
+            "length",
+            "Line",
+            64,
+            16,
+            128,
+            8,
+            meaning="number of words in a line, with the start mark",
+        ),
+        Param(
+            "passage",
+            "Longest passage",
+            20,
+            SHORTEST,
+            32,
+            1,
+            meaning="largest number of words that are repeated",
+        ),
+        Param(
+            "gap",
+            "Words between",
+            8,
+            0,
+            16,
+            1,
+            meaning="largest number of random words between the passage and its repetition",
+        ),
+    ),
+    check_lines,
+)
+
+
+# Sentences with a word that earlier words decide: a name that comes again, or a verb that agrees with its subject.
+
+
+NAMES = tuple(
+    """ann ben carl dora emma fred gina hugo ida jack kate leo mary nick olga paul rosa sam tina victor anton
+bella clara david""".split()
+)
+WHEN, MOVES = ("when", "after", "while"), ("went to", "came to", "stayed at")
+PLACES = tuple(
+    "shop park school station office market library garden beach lake hotel museum".split()
+)
+GIVES = tuple("gave handed showed sent sold brought".split())
+THINGS = tuple("book letter ball ring drink apple hat map key cake picture coat".split())
+NOUNS = tuple(
+    "dog cat horse teacher farmer doctor king tree house car boat river table chair tower door".split()
+)
+BESIDE = tuple("near behind beside above below with".split())
+ADJECTIVES = tuple("old new big small red blue white dark tall quiet".split())
+NUMBER = ("is", "are")
+LONGEST = 20  # words of a sentence, with the start mark
+
+
+class Names(Task):
+    """Predict each next word of sentences in which a name comes again, or a verb agrees with its subject. A sentence
+    begins with the start mark, to which a word that needs no other can attend."""
+
+    form: Form = "text"
+    metrics = ()
+    separator = " "
+    whole = "continuations"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        kind = config["sentences"]
+        self.kinds = tuple(
+            make
+            for name, make in (("names", _giving), ("agreement", _being))
+            if kind in (name, "both")
+        )
+        words = (
+            *NAMES,
+            *WHEN,
+            *PLACES,
+            *GIVES,
+            *THINGS,
+            *NOUNS,
+            *map(_plural, NOUNS),
+            *BESIDE,
+            *ADJECTIVES,
+            *NUMBER,
+        )
+        self.source_vocab = self.target_vocab = Vocabulary(
+            (*words, *" ".join(MOVES).split(), *"and the , .".split())
+        )
+        self.max_source = self.max_target = LONGEST
+        self.recommended = recipes.names()
+
+    def tokens(self, text: str) -> list[str]:
+        return [BEGIN, *split(text.lower(), "words")]
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        while True:
+            words = self.kinds[choose(generator, len(self.kinds))](generator)
+            if is_held_out(" ".join(words)) == held_out:
+                return Example((BEGIN, *words[:-1]), tuple(words))
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """Of the last name its first occurrence, and of the verb its subject."""
+        source = example.source
+        subject = next(
+            (
+                i
+                for i, word in enumerate(source)
+                if word in NOUNS or word.removesuffix("s") in NOUNS
+            ),
+            -1,
+        )
+        return tuple(
+            (source.index(word),)
+            if word in NAMES and word in source and source[index] == "to"
+            else (subject,)
+            if word in NUMBER and subject >= 0
+            else ()
+            for index, word in enumerate(example.target)
+        )
+
+
+def _giving(generator: torch.Generator) -> list[str]:
+    """When ann and ben went to the shop, ben gave the book to ann: either name may act."""
+    first = choose(generator, len(NAMES))
+    names = NAMES[first], NAMES[(first + 1 + choose(generator, len(NAMES) - 1)) % len(NAMES)]
+    acts = choose(generator, 2)
+    return [
+        _one(WHEN, generator),
+        names[0],
+        "and",
+        names[1],
+        *_one(MOVES, generator).split(),
+        *_phrase(PLACES, generator),
+        ",",
+        names[acts],
+        _one(GIVES, generator),
+        *_phrase(THINGS, generator),
+        "to",
+        names[1 - acts],
+        ".",
+    ]
+
+
+def _being(generator: torch.Generator) -> list[str]:
+    """The old dogs near the tree are big: the number of the second noun is drawn by itself."""
+    several, others = choose(generator, 2), choose(generator, 2)
+    nouns = [tuple(map(_plural, NOUNS)) if many else NOUNS for many in (several, others)]
+    return [
+        *_phrase(nouns[0], generator),
+        _one(BESIDE, generator),
+        *_phrase(nouns[1], generator),
+        NUMBER[several],
+        _one(ADJECTIVES, generator),
+        ".",
+    ]
+
+
+def _phrase(nouns: Sequence[str], generator: torch.Generator) -> list[str]:
+    """A noun after its article, with none to two adjectives between, so that distances vary."""
+    adjectives = [_one(ADJECTIVES, generator) for _ in range(choose(generator, 3))]
+    return ["the", *adjectives, _one(nouns, generator)]
+
+
+def _one(words: Sequence[str], generator: torch.Generator) -> str:
+    return words[choose(generator, len(words))]
+
+
+def _plural(noun: str) -> str:
+    return f"{noun}s"
+
+
+SENTENCES: TaskEntry = TaskEntry(
+    "names",
+    "Names and number",
+    "Predict each next word of sentences in which a name comes again, or a verb agrees "
+    "with its subject.",
+    "The word before the last name attends to that name’s first occurrence and passes over the other name, which acts. "
+    "The word before a verb attends to the subject, not to the noun in between.",
+    lambda config: Names(config, SENTENCES),
+    (
+        Param(
+            "sentences",
+            "Sentences",
+            "both",
+            choices=("both", "names", "agreement"),
+            meaning="those with two names, those in which a verb agrees with its subject, or both",
+        ),
+    ),
 )

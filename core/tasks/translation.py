@@ -1,19 +1,21 @@
-"""Translation: numbers in English words to German or French, and written dates to ISO."""
+"""Tasks of translation: numbers to words, dates between languages, a made-up language."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from core.entries import Param
+from core.entries import Param, quote
+from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import (
     PAD,
@@ -26,8 +28,214 @@ from core.tasks.base import (
     choose,
     is_held_out,
 )
-from core.tasks.dates import FORMATS, LOCALES, date_parts, format_day
-from core.tasks.words import LARGEST, number_words
+
+# Number words from 0 to 9999 as tokens, by num2words.
+
+
+LARGEST = 9999
+
+# Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
+_MORPHEMES = (
+    "tausend",
+    "hundert",
+    "zwanzig",
+    "zehn",
+    "zig",
+    "ßig",
+    "und",
+    "null",
+    "eins",
+    "ein",
+    "zwei",
+    "drei",
+    "vier",
+    "fünf",
+    "sechs",
+    "sech",
+    "sieben",
+    "sieb",
+    "acht",
+    "neun",
+    "elf",
+    "zwölf",
+)
+_GERMAN = re.compile("|".join(_MORPHEMES))
+
+
+def spell(number: int, language: str) -> str:
+    """A number in words."""
+    from num2words import num2words
+
+    return str(num2words(number, lang=language))
+
+
+@lru_cache(maxsize=4)
+def number_words(language: str) -> tuple[tuple[str, ...], ...]:
+    """The tokens of every number from 0 to 9999, in "en", "de", "fr" or "es".
+
+    The numbers below a thousand are spelled once and joined to the thousands, as num2words joins them.
+    """
+    below = [split_words(spell(n, language), language) for n in range(1000)]
+    thousands = [split_words(spell(1000 * n, language), language) for n in range(1, 10)]
+    words = list(below)
+    for thousand in thousands:
+        for n, tokens in enumerate(below):
+            joined = ("and",) if language == "en" and 0 < n < 100 else ()
+            words.append(thousand + joined + tokens if n else thousand)
+    return tuple(words)
+
+
+def split_words(text: str, language: str) -> tuple[str, ...]:
+    """A text split at spaces, hyphens and commas, German compounds into morphemes; ValueError for unknown letters."""
+    if language != "de":
+        return tuple(re.split(r"[ ,-]+", text))
+    morphemes = _GERMAN.findall(text)
+    if "".join(morphemes) != text:
+        raise ValueError(
+            f"The German number word {quote(text)} has letters that belong to no known morpheme."
+        )
+    return tuple(morphemes)
+
+
+# A day as English, German and French speakers write it: the forms of Unicode's CLDR for four locales.
+
+
+ENGLISH = (
+    (
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ),
+    ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
+    ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+)
+BRITISH = (ENGLISH[0], (*ENGLISH[1][:8], "Sept", *ENGLISH[1][9:]), ENGLISH[2])
+GERMAN = (
+    (
+        "Januar",
+        "Februar",
+        "März",
+        "April",
+        "Mai",
+        "Juni",
+        "Juli",
+        "August",
+        "September",
+        "Oktober",
+        "November",
+        "Dezember",
+    ),
+    (
+        "Jan.",
+        "Feb.",
+        "März",
+        "Apr.",
+        "Mai",
+        "Juni",
+        "Juli",
+        "Aug.",
+        "Sept.",
+        "Okt.",
+        "Nov.",
+        "Dez.",
+    ),
+    ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"),
+)
+FRENCH = (
+    (
+        "janvier",
+        "février",
+        "mars",
+        "avril",
+        "mai",
+        "juin",
+        "juillet",
+        "août",
+        "septembre",
+        "octobre",
+        "novembre",
+        "décembre",
+    ),
+    (
+        "janv.",
+        "févr.",
+        "mars",
+        "avr.",
+        "mai",
+        "juin",
+        "juil.",
+        "août",
+        "sept.",
+        "oct.",
+        "nov.",
+        "déc.",
+    ),
+    ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"),
+)
+
+FORMATS = ("short", "medium", "long", "full")
+LOCALES = {  # the names of months, their short ones and the days; then the four formats
+    "en_US": (
+        ENGLISH,
+        ("{m}/{d}/{yy:02}", "{mon} {d}, {y}", "{month} {d}, {y}", "{weekday}, {month} {d}, {y}"),
+    ),
+    "en_GB": (
+        BRITISH,
+        ("{d:02}/{m:02}/{y}", "{d} {mon} {y}", "{d} {month} {y}", "{weekday}, {d} {month} {y}"),
+    ),
+    "de_DE": (
+        GERMAN,
+        (
+            "{d:02}.{m:02}.{yy:02}",
+            "{d:02}.{m:02}.{y}",
+            "{d}. {month} {y}",
+            "{weekday}, {d}. {month} {y}",
+        ),
+    ),
+    "fr_FR": (
+        FRENCH,
+        ("{d:02}/{m:02}/{y}", "{d} {mon} {y}", "{d} {month} {y}", "{weekday} {d} {month} {y}"),
+    ),
+}
+
+
+def format_day(day: date, locale: str, form: str) -> str:
+    """A day in a locale's short, medium, long or full form."""
+    (months, short, weekdays), forms = LOCALES[locale]
+    return forms[FORMATS.index(form)].format(
+        d=day.day,
+        m=day.month,
+        y=day.year,
+        yy=day.year % 100,
+        month=months[day.month - 1],
+        mon=short[day.month - 1],
+        weekday=weekdays[day.weekday()],
+    )
+
+
+def date_parts(text: str) -> tuple[range, range, range]:
+    """The positions of year, month and day in a text of `format_day`; empty where it is none."""
+    numbers, names = (
+        [range(*m.span()) for m in re.finditer(part, text)] for part in (r"\d+", r"[^\W\d_]+")
+    )
+    if len(numbers) < 2 or (not names and len(numbers) < 3):
+        return range(0), range(0), range(0)
+    year, day = numbers[-1], numbers[0]
+    if names:  # a weekday may stand before the month
+        return year, names[-1], day
+    # Of the short forms only the American one says the month first: slashes, and a year of two digits.
+    first, second = numbers[:2]
+    return (year, first, second) if "/" in text and len(year) == 2 else (year, second, first)
+
 
 SEPARATOR = ";"
 FIRST_DAY, DAYS = date(1950, 1, 1), 36_525  # a hundred years, so that a year of two digits is clear
@@ -226,4 +434,90 @@ DATES: TaskEntry = TaskEntry(
     "The output attends to the end of the source for the year, then to the month, then to the day.",
     lambda config: Dates(config, DATES),
     (replace(PAIRS, default=10_000),),
+)
+
+
+# The language of a number in words: a text to one label, by its letters.
+
+
+LANGUAGES = {
+    "en": "English",
+    "de": "German",
+    "fr": "French",
+    "es": "Spanish",
+    "it": "Italian",
+    "nl": "Dutch",
+    "pt": "Portuguese",
+    "sv": "Swedish",
+}
+LONGEST = 47  # letters: "eight thousand, eight hundred and seventy-eight"
+
+
+class WhichLanguage(PairTask):
+    """A number up to 9999 in words, letter by letter; a number is held out in all languages."""
+
+    form = "label"
+    unit, whole = "letter", "words"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.languages = tuple(LANGUAGES)[: int(config["languages"])]
+        self.classes = tuple(LANGUAGES[language] for language in self.languages)
+        self.source_vocab = Vocabulary(letters(self.languages))
+        self.target_vocab = Vocabulary(self.classes)
+        self.max_source, self.max_target = LONGEST, 1
+        self.recommended = recipes.language()
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(len(self.source_vocab), len(self.classes), self.max_source, output="label")
+
+    @property
+    def baseline_loss(self) -> float:
+        return math.log(len(self.classes))
+
+    def tokens(self, text: str) -> list[str]:
+        return list(text.strip().lower())
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        while True:
+            # Half below a thousand: short words are the hard ones.
+            number = choose(generator, LARGEST + 1 if choose(generator, 2) else 1000)
+            if is_held_out(str(number)) == held_out:
+                i = choose(generator, len(self.languages))
+                return Example(tuple(spell(number, self.languages[i])), (self.classes[i],))
+
+
+@lru_cache(maxsize=len(LANGUAGES))
+def letters(languages: tuple[str, ...]) -> frozenset[str]:
+    """All characters of the number words of these languages."""
+    numbers = (*range(100), 100, 101, 200, 1000, 1001, 1200)
+    return frozenset(
+        letter for language in languages for n in numbers for letter in spell(n, language)
+    )
+
+
+LANGUAGE: TaskEntry = TaskEntry(
+    "language",
+    "Which language",
+    "Classify the language of a number that is spelled letter by letter.",
+    "The class attends to pairs of letters that only its language has.",
+    lambda config: WhichLanguage(config, LANGUAGE),
+    (
+        Param(
+            "languages",
+            "Languages",
+            6,
+            2,
+            len(LANGUAGES),
+            1,
+            meaning="number of languages, in the order " + ", ".join(LANGUAGES.values()),
+        ),
+        replace(
+            PAIRS,
+            name="Training words",
+            default=5_000,
+            meaning="number of words that are generated before training",
+        ),
+    ),
 )

@@ -35,7 +35,7 @@ from core.runs.runs import Run, create_run, list_runs, open_run
 from core.runs.tensorboard import write_tensorboard, write_wandb
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
-from core.tasks.data_store import put_if_long
+from core.tasks.reading import put_if_long
 from core.training.config import RunConfig, card_recipe, recommended
 from core.training.diagnosis import estimate, in_words
 from core.training.record import Record

@@ -13,7 +13,7 @@ from core.entries import check_fields, quote
 from core.models import ModelConfig
 from core.models.cards.base import ModelCard
 from core.models.config import RECURRENT
-from core.tasks import Task, TaskConfig, data_store, make_task
+from core.tasks import Task, TaskConfig, make_task, reading
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
@@ -108,9 +108,9 @@ class RunConfig:
         params = dict(self.task.params)
         if not isinstance(data := params.get("data"), str):
             return self
-        if not data_store.is_reference(reference := data_store.put_if_long(data)):
+        if not reading.is_reference(reference := reading.put_if_long(data)):
             return self
-        data_store.link(reference, folder)
+        reading.link(reference, folder)
         return replace(
             self, task=TaskConfig.of(self.task.key, self.task.seed, **{**params, "data": reference})
         )

@@ -9,7 +9,7 @@ from functools import lru_cache
 import streamlit as st
 
 from core.entries import ConfigError, Param
-from core.tasks import data_store
+from core.tasks import reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
@@ -45,9 +45,9 @@ def data_widget(param: Param, key: str) -> str:
         help=param.help,
     )
     value = str(st.session_state.get(key, param.default))
-    if len(value) > LONG or data_store.is_reference(value):
-        if not data_store.is_reference(value) and value != param.default:
-            value = data_store.put(value)
+    if len(value) > LONG or reading.is_reference(value):
+        if not reading.is_reference(value) and value != param.default:
+            value = reading.put(value)
         st.session_state[key] = value  # no widget holds it while it is too long to be edited
         lines, signs, head = _summary(value)
         st.code(head, language=None, wrap_lines=False)
@@ -65,7 +65,7 @@ def data_widget(param: Param, key: str) -> str:
                 param.default,
                 key=key,
                 height=140,
-                max_chars=data_store.INLINE,
+                max_chars=reading.INLINE,
                 help=param.help,
                 **KEEP,
             )
@@ -93,14 +93,14 @@ def data_widget(param: Param, key: str) -> str:
 def link_data(key: str, default: str) -> None:
     """Put the data into the link: a short text itself, a longer one as a reference to what is stored here."""
     link_value(
-        key, default, _from_link, lambda text: text if len(text) <= SHORT else data_store.put(text)
+        key, default, _from_link, lambda text: text if len(text) <= SHORT else reading.put(text)
     )
 
 
 def _from_link(text: str) -> str:
     """The data of a link; a reference to a text of more than LONG characters, or to a missing one, stays."""
     try:
-        data = data_store.read(text)
+        data = reading.read(text)
     except ConfigError:
         return text
     return data if len(data) <= LONG else text
@@ -110,7 +110,7 @@ def _from_link(text: str) -> str:
 def _summary(value: str) -> tuple[int, int, str]:
     """The lines and characters of a text, and its head; zeros for stored data that is missing."""
     try:
-        text = data_store.read(value)
+        text = reading.read(value)
     except ConfigError:
         return 0, 0, ""
     head = [
@@ -211,7 +211,7 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
         text = validate_text(decode_text(file.getvalue(), encoding), file.name)
         st.session_state[key] = text
         if len(text) > LONG:
-            st.session_state[key] = data_store.put(text)
+            st.session_state[key] = reading.put(text)
             st.session_state[f"{key}:files"] = st.session_state.get(f"{key}:files", 0) + 1
     except ConfigError as error:
         st.session_state[f"{key}:trouble"] = str(error)

@@ -24,7 +24,7 @@ from core.runs.ray_driver import LOST
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task
-from core.tasks.data_store import is_reference
+from core.tasks.reading import is_reference
 from core.training import recommended
 from core.training.loop import FINAL
 from dashboard.runtime import jobs

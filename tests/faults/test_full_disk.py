@@ -13,7 +13,7 @@ from core.runs import archive
 from core.runs.folder import Status
 from core.runs.runs import Run, create_run, find_run, list_runs
 from core.runs.worker import work
-from core.tasks import data_store
+from core.tasks import reading
 from core.training.loop import train
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
@@ -127,7 +127,7 @@ def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
             not page.exception and DISK_FULL in page_text(page) and read_report(report.id) == report
         )
         with pytest.raises(ConfigError, match=DISK_FULL):
-            data_store.put("a b\n" * 100_000)
+            reading.put("a b\n" * 100_000)
         assert files(disk) == before and list_runs() == [run], "nothing half written is left"
         empty(disk)
         runs.text_input(key=f"runs:name:{run.id}").set_value("b" * 80).run()
@@ -165,7 +165,7 @@ def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_
         ):
             assert not page.exception and said in page_text(page) and "Errno" not in page_text(page)
         with pytest.raises(ConfigError, match="can be read, but not written"):
-            data_store.put("a b\n" * 1000)
+            reading.put("a b\n" * 1000)
         health._last.clear()
         assert health.health().problem().startswith(said)
         health._last.clear()

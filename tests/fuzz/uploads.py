@@ -23,7 +23,7 @@ from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from core.pretrained.finetune import own_rows, parse
-from core.tasks import TaskConfig, make_task, samples
+from core.tasks import TaskConfig, make_task, own
 from core.tasks.reading import decode_text, read_rows, validate_text
 from dashboard.ui.lessons import LessonError, decode, from_json, to_json
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
@@ -35,8 +35,8 @@ TABLE = "name;size;born;colour;class\n" + "".join(
 )
 SHEETS = {
     "own_table": TABLE,
-    "own_pairs": "\n".join(samples.roman_pairs().splitlines()[:60]),
-    "own_text": samples.SONNETS[:3_000],
+    "own_pairs": "\n".join(own.roman_pairs().splitlines()[:60]),
+    "own_text": own.SONNETS[:3_000],
 }
 OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "own_table": {

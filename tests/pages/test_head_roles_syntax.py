@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.interpret.syntax import OWN, own_parses, read_parses, score_relation
 from core.pretrained import load_minilm
-from core.tasks import data_store
+from core.tasks import reading
 from dashboard.server.cache import measurements
 from dashboard.views.head_roles.syntax import charts, text
 from dashboard.views.head_roles.syntax.compute import (
@@ -109,7 +109,7 @@ def test_sentences_in_which_the_head_is_wrong_come_first_and_are_drawn_with_thei
 def test_a_file_of_one_s_own_is_measured_and_one_that_is_missing_is_left(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     blocks = OWN.read_text("utf-8").split("\n\n")
-    app = open_syntax(**{FILE: data_store.put("\n\n".join(blocks[:12]))})
+    app = open_syntax(**{FILE: reading.put("\n\n".join(blocks[:12]))})
     assert "12 sentences of your file" in app.caption[-1].value.replace("\\", "")
     assert app.button(key=f"{FILE}:clear")
     assert_script(app)

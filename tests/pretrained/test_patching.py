@@ -18,7 +18,7 @@ from core.interpret.patching import (
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model, load_minilm, read
 from core.pretrained.reading import encode, forward
 from core.tasks import TaskConfig, make_task
-from core.tasks.names import NAMES
+from core.tasks.text import NAMES
 from tests.cases import each
 from tests.tiny_models import HEADS, plain, tiny
 

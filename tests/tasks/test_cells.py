@@ -5,7 +5,7 @@ from datetime import date as calendar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tasks.cells import date, date_order, date_text, decimal_comma, number
+from core.tasks.tables import date, date_order, date_text, decimal_comma, number
 from tests.cases import each
 
 

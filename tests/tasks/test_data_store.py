@@ -12,8 +12,8 @@ from core.entries import ConfigError
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, duplicate, prune
 from core.runs.worker import work
-from core.tasks import TaskConfig, data_store, make_task
-from core.tasks.pairs import OwnPairs
+from core.tasks import TaskConfig, make_task, reading
+from core.tasks.own import OwnPairs
 from core.training import recommended
 from core.training.__main__ import main
 from core.training.sweeps import SweepConfig
@@ -28,26 +28,26 @@ SMALL = dict(steps=2, record_every=1, batch_size=4, held_out=6, watch=1)
 def runs(monkeypatch, tmp_path):
     monkeypatch.setattr("core.training.loop.FINAL", 6)
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
-    data_store._run_files.clear()
-    data_store._read.cache_clear()
+    reading._run_files.clear()
+    reading._read.cache_clear()
     return tmp_path / "runs"
 
 
 @pytest.fixture
 def task():
-    return TaskConfig.of("own_pairs", data=data_store.put(DATA))
+    return TaskConfig.of("own_pairs", data=reading.put(DATA))
 
 
 def forget(folder):
     """The store as another machine has it: empty."""
     shutil.rmtree(folder / ".data")
-    data_store._run_files.clear()
-    data_store._read.cache_clear()
+    reading._run_files.clear()
+    reading._read.cache_clear()
 
 
 def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
-    reference = data_store.put(DATA)
-    assert reference == task["data"] and data_store.read(reference) == DATA
+    reference = reading.put(DATA)
+    assert reference == task["data"] and reading.read(reference) == DATA
     by_reference, inline = (
         instance(make_task(config), OwnPairs)
         for config in (task, TaskConfig.of("own_pairs", data=DATA))
@@ -58,8 +58,8 @@ def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
 def test_what_is_stored_is_refused_in_words_when_it_is_gone_or_changed(task, runs):
     with pytest.raises(ConfigError, match="not on this machine"):
         TaskConfig.of("own_text", data="sha256:" + "0" * 64)
-    data_store._read.cache_clear()
-    data_store.path_of(str(task["data"])).write_text("something else", encoding="utf-8")
+    reading._read.cache_clear()
+    reading.path_of(str(task["data"])).write_text("something else", encoding="utf-8")
     with pytest.raises(ConfigError, match="was changed"):
         make_task(replace(task, seed=1))
 
@@ -72,14 +72,14 @@ def test_a_run_is_whole_without_the_store(task, runs):
     copied = duplicate(run, "copy")
     came = unpack(pack(run), runs)
     shutil.rmtree(run.path)
-    data_store._run_files.clear()
-    data_store._read.cache_clear()
+    reading._run_files.clear()
+    reading._read.cache_clear()
     for other in (copied, came):
         assert (
             Run(other.path).config() == run_config(other)
             and instance(other.model()[1], OwnPairs).pairs.trained
         )
-        assert data_store.read(str(other.config().task["data"])) == DATA
+        assert reading.read(str(other.config().task["data"])) == DATA
 
 
 def run_config(run):
@@ -100,11 +100,11 @@ def test_a_zip_whose_data_is_not_what_it_says_is_refused(task, runs):
 
 
 def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, runs):
-    monkeypatch.setattr(data_store, "INLINE", 1_000)
+    monkeypatch.setattr(reading, "INLINE", 1_000)
     config = recommended(make_task(TaskConfig.of("own_pairs", data=DATA)), "transformer", **SMALL)
     run = create_run(config)
-    assert data_store.is_reference(run.config().task["data"])
-    assert data_store.read(str(run.config().task["data"])) == DATA == config.task["data"]
+    assert reading.is_reference(run.config().task["data"])
+    assert reading.read(str(run.config().task["data"])) == DATA == config.task["data"]
 
 
 def test_old_runs_with_their_data_inline_are_read(runs):
@@ -122,7 +122,7 @@ def test_old_runs_with_their_data_inline_are_read(runs):
 
 
 def test_a_sweep_and_the_shell_refer_to_it(monkeypatch, runs, tmp_path, capsys):
-    monkeypatch.setattr(data_store, "INLINE", 1_000)
+    monkeypatch.setattr(reading, "INLINE", 1_000)
     (tmp_path / "my.tsv").write_text(DATA, encoding="utf-8")
     assert main(["recipe", "own_pairs", "--data", str(tmp_path / "my.tsv")]) == 0
     printed = capsys.readouterr().out
@@ -134,20 +134,20 @@ def test_a_sweep_and_the_shell_refer_to_it(monkeypatch, runs, tmp_path, capsys):
     assert len(json.dumps(sweep.to_json())) < 8_000
     cell = create_run(SweepConfig.from_json(sweep.to_json()).run(1, 1))
     forget(runs)
-    assert data_store.read(str(cell.config().task["data"])) == DATA
+    assert reading.read(str(cell.config().task["data"])) == DATA
 
 
 def test_data_that_no_run_has_goes_after_a_day(task, runs):
     used = create_run(recommended(make_task(task), "transformer", **SMALL))
-    unused = data_store.path_of(data_store.put("unused"))
-    fresh = data_store.path_of(data_store.put("fresh"))
-    past = time.time() - 2 * data_store.UNUSED
-    for path in (data_store._stored(str(task["data"])), unused):
+    unused = reading.path_of(reading.put("unused"))
+    fresh = reading.path_of(reading.put("fresh"))
+    past = time.time() - 2 * reading.UNUSED
+    for path in (reading._stored(str(task["data"])), unused):
         os.utime(path, (past, past))
     prune()
     assert (
         fresh.exists()
         and not unused.exists()
-        and data_store._stored(str(task["data"])).exists()
+        and reading._stored(str(task["data"])).exists()
         and used.exists()
     )

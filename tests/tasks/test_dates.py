@@ -5,7 +5,7 @@ from itertools import product
 
 from babel.dates import format_date
 
-from core.tasks.dates import FORMATS, LOCALES, format_day
+from core.tasks.translation import FORMATS, LOCALES, format_day
 
 
 def test_every_form_of_days_of_every_month_weekday_and_length_is_babels():

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from core.tasks import BOS, EOS, PAD, TaskConfig, make_task
-from core.tasks.images import cut, digits
-from core.tasks.pictures import Pictures, deciding
-from core.tasks.words import number_words
+from core.tasks.pictures import Pictures, cut, deciding, digits
+from core.tasks.translation import number_words
 from core.training import recommended, train
 from tests.cases import each, instance
 

@@ -9,8 +9,7 @@ from num2words import num2words
 from core.models import build_model
 from core.models.config import ModelConfig
 from core.tasks import UNK, TaskConfig, make_task
-from core.tasks.language import LANGUAGES, LONGEST, letters
-from core.tasks.translation import PairTask
+from core.tasks.translation import LANGUAGES, LONGEST, PairTask, letters
 from tests.cases import instance
 
 SMALL = TaskConfig.of("language", train_pairs=1000)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import MultinomialNB
 
-from core.tasks.naive_bayes import NaiveBayes
+from core.tasks.documents import NaiveBayes
 
 VOCABULARY = 7
 TEXTS = st.lists(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.tasks import BOS, PAD, UNK, TaskConfig, make_task
-from core.tasks.names import LONGEST, NAMES
+from core.tasks.text import LONGEST, NAMES
 from tests.cases import each
 
 NAME = "|".join(NAMES)

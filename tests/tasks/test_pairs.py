@@ -11,10 +11,9 @@ from core.models import ModelConfig
 from core.tasks import PAD, TaskConfig, make_task
 from core.tasks.base import UNK
 from core.tasks.metrics import score
-from core.tasks.pairs import OwnPairs, parse_pairs
+from core.tasks.own import OwnPairs, parse_pairs, roman
 from core.tasks.reading import MOST_SIGNS
 from core.tasks.recipes import MOST_STEPS, for_data
-from core.tasks.samples import roman
 from core.training import prepare, recommended, train
 from core.training.evaluate import measure_teacher_forced
 from tests.cases import each, instance

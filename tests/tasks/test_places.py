@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.tasks import Example, TaskConfig, make_task
-from core.tasks.rows import in_held_out
+from core.tasks.base import in_held_out
 from core.tasks.translation import DAYS, FIRST_DAY, FORMATS, LOCALES, date_parts, format_day
 from tests.cases import each
 

@@ -6,7 +6,7 @@ import torch
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model
 from core.tasks import BOS, PAD, UNK, Example, TaskConfig, make_task
-from core.tasks.repeats import COMMON
+from core.tasks.text import COMMON
 from core.training import train
 from core.training.config import recommended
 from tests.cases import each

@@ -7,7 +7,7 @@ import torch
 
 from core.models import ModelConfig
 from core.tasks import Example, TaskConfig, make_task
-from core.tasks.series import SPIKE
+from core.tasks.sequences import SPIKE
 from core.training import recommended, train
 
 

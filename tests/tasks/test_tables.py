@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from core.entries import ConfigError
 from core.tasks import TaskConfig, make_task
 from core.tasks.own import column_names
-from core.tasks.tables import Texts, parse_table
-from core.tasks.tabular import Table, TableTask
+from core.tasks.tables import Table, TableTask, Texts, parse_table
 from tests.cases import each, instance
 
 ROWS = [

@@ -7,8 +7,8 @@ import torch
 
 from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
-from core.tasks.labelled import split_sides
-from core.tasks.tabular import IRIS, Column, Table, TableTask, iris
+from core.tasks.base import split_sides
+from core.tasks.tables import IRIS, Column, Table, TableTask, iris
 from core.training import loop, recommended, train
 from tests.cases import each
 

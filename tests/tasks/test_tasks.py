@@ -13,8 +13,7 @@ from num2words import num2words
 from core.entries import ConfigError
 from core.models import ModelConfig
 from core.tasks import BOS, EOS, PAD, TASKS, UNK, Example, TaskConfig, Vocabulary, make_task
-from core.tasks.translation import PairTask
-from core.tasks.words import number_words, split_words
+from core.tasks.translation import PairTask, number_words, split_words
 from tests.cases import each, instance
 
 CONFIGS = [

@@ -9,7 +9,7 @@ from core.entries import ConfigError
 from core.models import ModelConfig, build_model
 from core.tasks import EOS, PAD, UNK, TaskConfig, make_task
 from core.tasks.base import is_held_out
-from core.tasks.samples import SONNETS
+from core.tasks.own import SONNETS
 from core.tasks.text import Corpus, TextTask, split, topics
 from core.training import recommended, train
 from core.training.evaluate import bits_by_length, measure_teacher_forced

@@ -25,7 +25,7 @@ from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run
 from core.runs.worker import _train, work
 from core.tasks import TaskConfig, make_task
-from core.tasks.tabular import TableTask
+from core.tasks.tables import TableTask
 from core.training import evaluate, loop, prepare, recommended, train
 from core.training.config import RunConfig, devices, resolve_device
 from core.training.evaluate import buckets, expected_keys, measure_teacher_forced, objective

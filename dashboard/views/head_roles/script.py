@@ -106,15 +106,13 @@ def syntax_script(
     assert score is not None
     stored = controls.reference
     parses = (
-        f"parse_conllu(data_store.read({stored!r}))[:{MOST_SENTENCES}]"
-        if stored
-        else "own_parses()"
+        f"parse_conllu(reading.read({stored!r}))[:{MOST_SENTENCES}]" if stored else "own_parses()"
     )
     measure = f"""
 from core.interpret.syntax import {"parse_conllu" if stored else "own_parses"}
 from core.interpret.syntax import RELATIONS
 from core.interpret.syntax import read_parse, read_parses, score_relation, word_trace
-{"from core.tasks import data_store" if stored else ""}
+{"from core.tasks import reading" if stored else ""}
 readings = read_parses(model, {parses}, {kind!r})
 relation = next(one for one in RELATIONS if one.key == {relation.key!r})
 score = score_relation(readings, relation, reverse={reverse})

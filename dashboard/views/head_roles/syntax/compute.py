@@ -24,7 +24,7 @@ from core.interpret.syntax import (
 )
 from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs
-from core.tasks import data_store
+from core.tasks import reading
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
@@ -92,9 +92,7 @@ def parses_of(reference: str) -> tuple[Parse, ...]:
 
 
 def _parses(reference: str) -> tuple[Parse, ...]:
-    return (parse_conllu(data_store.read(reference)) if reference else own_parses())[
-        :MOST_SENTENCES
-    ]
+    return (parse_conllu(reading.read(reference)) if reference else own_parses())[:MOST_SENTENCES]
 
 
 def known_sentences(ref: ModelRef, reference: str) -> tuple[Parse, ...]:

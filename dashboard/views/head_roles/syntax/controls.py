@@ -12,7 +12,7 @@ import streamlit as st
 from core.entries import ConfigError
 from core.interpret.syntax import MOST_CHARACTERS, parse_conllu
 from core.interpret.trace import Head, Kind
-from core.tasks import data_store
+from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.runtime.link_values import KEEP, link_value, one_of
 from dashboard.server.limits import admit_upload, at_most, where_stored
@@ -172,7 +172,7 @@ def _file_field(column: Any) -> str:
 
 def _reference(text: str) -> str:
     """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
-    if not data_store.is_reference(text):
+    if not reading.is_reference(text):
         raise ConfigError("This is no reference to stored sentences.")
     parses_of(text)
     return text
@@ -195,5 +195,5 @@ def _take_file() -> None:
         st.session_state[TROUBLE] = (
             f"{file.name} has {count:,} sentences; the first {MOST_SENTENCES} are measured."
         )
-    st.session_state[FILE] = data_store.put(text)
+    st.session_state[FILE] = reading.put(text)
     st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
