@@ -28,12 +28,12 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
+from dashboard.ui.fields import Fields, Number, Select, Text, Values
 from dashboard.ui.tables import table
 from dashboard.ui.train_with import train_with
-from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
+from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -45,13 +45,12 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND, is_text, param_widget, unreadable
+from dashboard.widgets.params import is_text, param_widget, unreadable
 
 # The page's controls: the sentence, the mask or two of them joined, their parameters, and the head.
 
 
 SENTENCE = "The animal didn't cross the street because it was too tired ."
-FIRST, SECOND = "causal", "causal"
 MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 JOINS = {
@@ -90,74 +89,102 @@ def put(name: str, value: Any) -> None:
     st.session_state[key(name)] = value
 
 
+def start_drawing() -> None:
+    """Start the first drawing from the mask on the page, when a drawing is chosen in the list."""
+    if get("first") == "drawn" and get("shown") and get("first:drawn:drawing") is None:
+        put("first:drawn:drawing", get("shown"))
+
+
+def apply_drawing() -> None:
+    """Make the mask the board's drawing, after cells were pressed."""
+    put("first", "drawn")
+    put("join", "alone")
+    put("first:drawn:drawing", page_views.drawing_text(key("board")))
+
+
+def columns_of_name(_: Values) -> int:
+    """One column, or two for a mask whose name one would cut."""
+    name = MASKS.get(get("first", ""), st.query_params.get(key("first"), ""))
+    return 2 if len(name) > CUT else 1
+
+
+FIELDS = Fields(
+    "masks",
+    tokens=Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
+    first=Select(
+        "Mask",
+        MASKS,
+        "causal",
+        span=columns_of_name,
+        help="Which keys each query may attend to",
+        also={"on_change": start_drawing},
+    ),
+    join=Select(
+        "Combine", JOINS, help="Use the mask alone, invert it, or join it with a second one"
+    ),
+    head=Select("Head", range(HEADS), help="The head whose weights are drawn"),
+    second=Select(
+        "Second mask",
+        MASKS,
+        "causal",
+        when=lambda values: values.join in TWO_MASKS,
+        help="The mask that is joined with the first",
+    ),
+    real=Number(
+        "Real tokens",
+        lambda values: max(0, len(read_sentence(values.tokens)[0]) - PADDING),
+        0,
+        512,
+        when=lambda values: "padding" in (values.first, values.second),
+        help="Tokens after these are padding. With 0 every token is padding.",
+    ),
+)
+
+
 def draw_controls(below: DeltaGenerator) -> Controls:
-    """Draw the controls and read them; what is typed or drawn stands in `below`, so that the maps do not move."""
+    """Draw the controls; what is typed or drawn stands in `below`, so that the maps do not move."""
     grid = st.grid(6, min_column_width=120)
-    with grid.cell(column_span=2):
-        st.text_input(
-            "Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND
-        )
-    shown = MASKS.get(get("first", ""), st.query_params.get(key("first"), ""))
-    with grid.cell(column_span=2 if len(shown) > CUT else 1):  # so that a long name is not cut
-        first = _select(
-            "first",
-            "Mask",
-            MASKS,
-            FIRST,
-            "Which keys each query may attend to",
-            on_change=start_drawing,
-        )
-    with grid:
-        join = _select(
-            "join",
-            "Combine",
-            JOINS,
-            "alone",
-            "Use the mask alone, invert it, or join it with a second one",
-        )
-        st.selectbox(
-            "Head", range(HEADS), key=key("head"), help="The head whose weights are drawn", **BOUND
-        )
-        second = (
-            _select(
-                "second", "Second mask", MASKS, SECOND, "The mask that is joined with the first"
-            )
-            if join in TWO_MASKS
-            else None
-        )
-    _draw_params("first", first, grid, below)
-    if second:
-        _draw_params("second", second, grid, below, ", 2nd")
-    if "padding" in (first, second):
-        with grid:
-            st.number_input(
-                "Real tokens",
-                0,
-                512,
-                max(0, len(_sentence()[0]) - PADDING),
-                1,
-                key=key("real"),
-                help="Tokens after these are padding. With 0 every token is padding.",
-                **BOUND,
-            )
-    return read_controls()
+    values = FIELDS.draw("tokens", "first", "join", "head", "second", into=grid)
+    parts = [draw_mask("first", values.first, grid, below)]
+    if values.second:
+        parts.append(draw_mask("second", values.second, grid, below, ", 2nd"))
+    values = FIELDS.draw("real", into=grid, **values)
+    tokens, notes = read_sentence(values.tokens)
+    mask = composed(values.join, *(mask for mask, _ in parts))
+    return Controls(tokens, mask, values.real, values.head, notes, any(stale for _, stale in parts))
 
 
-def read_controls() -> Controls:
-    """Read the controls from the session, which also works before they are drawn."""
-    tokens, notes = _sentence()
-    first, join = get("first") or FIRST, get("join") or "alone"
-    second = (get("second") or SECOND) if join in TWO_MASKS else None
-    parts = [_with_params("first", first)] + ([_with_params("second", second)] if second else [])
-    real = int(get("real", max(0, len(tokens) - PADDING))) if "padding" in (first, second) else None
-    return Controls(
-        tokens,
-        composed(join, *(mask for mask, _ in parts)),
-        real,
-        get("head") or 0,
-        notes,
-        any(stale for _, stale in parts),
-    )
+def draw_mask(
+    name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = ""
+) -> tuple[Choice, bool]:
+    """Draw the parameters of a mask and return it with their values.
+
+    Where a text cannot be read, the mask has the last that could, and True follows.
+    """
+    params = entry("mask", mask).params
+    if any(map(is_text, params)):
+        grid = below.grid(6, min_column_width=120)
+    values, stale = {}, False
+    for param in params:
+        widget = f"{name}:{mask}:{param.key}"
+        # One cell each, so that an error is drawn under its field.
+        with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
+            value = param_widget(replace(param, name=param.name + suffix), key=key(widget))
+        if is_text(param) and unreadable(param, value):
+            value, stale = get(f"{widget}:read", param.default), True
+        elif is_text(param):
+            put(f"{widget}:read", value)
+        values[param.key] = value
+    return Choice.of(mask, **values), stale
+
+
+def read_sentence(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens, at most 64, and notes on what was cut."""
+    cut = tokenize(text)
+    notes = cut.notes
+    if len(cut.tokens) > MAX_TOKENS:
+        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
+    return cut.tokens[:MAX_TOKENS], notes
 
 
 def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
@@ -168,85 +195,6 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
         return first
     operator, _, negated = join.partition("_")
     return Choice.of(operator, first, Choice.of("not", second) if negated else second)
-
-
-def _select(
-    name: str, label: str, names: dict[str, str], default: str, meaning: str, **more: Any
-) -> str:
-    keys = list(names)
-    return (
-        st.selectbox(
-            label,
-            keys,
-            keys.index(default),
-            format_func=names.__getitem__,
-            key=key(name),
-            help=meaning,
-            **BOUND,
-            **more,
-        )
-        or default
-    )
-
-
-def _draw_params(name: str, mask: str, grid: Any, below: DeltaGenerator, suffix: str = "") -> None:
-    params = entry("mask", mask).params
-    if any(map(is_text, params)):
-        grid = below.grid(6, min_column_width=120)
-    for param in params:
-        # One cell each, so that an error is drawn under its field.
-        with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
-            param_widget(
-                replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}")
-            )
-
-
-def _with_params(name: str, mask: str) -> tuple[Choice, bool]:
-    """The mask with the values of its widgets; where a text cannot be read, with the last that could, and True."""
-    values, stale = {}, False
-    for param in entry("mask", mask).params:
-        widget = f"{name}:{mask}:{param.key}"
-        value = get(widget, param.default)
-        if is_text(param) and unreadable(param, value):
-            value, stale = get(f"{widget}:read", param.default), True
-        elif is_text(param):
-            put(f"{widget}:read", value)
-        values[param.key] = value
-    return Choice.of(mask, **values), stale
-
-
-def _sentence() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens, at most 64, and notes on what was cut."""
-    cut = tokenize(get("tokens", SENTENCE) or "")
-    notes = cut.notes
-    if len(cut.tokens) > MAX_TOKENS:
-        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
-    return cut.tokens[:MAX_TOKENS], notes
-
-
-def apply_drawing() -> None:
-    """Make the mask the board's drawing, after cells were pressed."""
-    put("first", "drawn")
-    put("join", "alone")
-    put("first:drawn:drawing", page_views.drawing_text(key("board")))
-
-
-def start_drawing() -> None:
-    """Start the first drawing from the mask on the page, when a drawing is chosen in the list."""
-    if get("first") == "drawn" and get("shown") and get("first:drawn:drawing") is None:
-        put("first:drawn:drawing", get("shown"))
-
-
-def link_errors() -> list[str]:
-    """A sentence for each choice in the link that no list has; call it before the first widget takes its value."""
-    errors = []
-    for name, names in (("first", MASKS), ("join", JOINS), ("second", MASKS)):
-        value = st.query_params.get(key(name))
-        if value and value not in names.values() and key(name) not in st.session_state:
-            errors.append(
-                f"The link says {name} = {plain(value[:40])}; expected one of {', '.join(names.values())}."
-            )
-    return errors
 
 
 # What the page computes as Python.
@@ -560,7 +508,7 @@ def page() -> None:
         "Masks",
         "A model that predicts the next word must not see it: a mask hides the words that come later.",
     )
-    for sentence in link_errors():
+    for sentence in FIELDS.refused():
         st.warning(sentence)
     explore()
     next_page("masks")
@@ -571,12 +519,9 @@ def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
     figure, below, words = st.container(), st.container(), st.container()
     with figure:
-        controls, result = render_before_widgets(
-            key("ready"),
-            read_controls,
-            partial(draw_controls, below),
-            in_picture("masks", partial(show, words)),
-        )
+        controls = draw_controls(below)
+        with picture("masks"):
+            result = show(controls, words)
     if result is None:
         return
     effect, cell = result
@@ -604,7 +549,7 @@ def explore() -> None:
     )
 
 
-def show(words: DeltaGenerator, controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
+def show(controls: Controls, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int, int]] | None:
     """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(

@@ -1,1 +1,0 @@
-"""The page Masks: controls → a mask Choice → the same scores with and without it → picture, sentence, equation."""

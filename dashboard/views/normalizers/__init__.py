@@ -1,1 +1,0 @@
-"""Normalizers: the same scores through each, and where the weight goes."""
