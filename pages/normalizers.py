@@ -26,9 +26,19 @@ from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
+from dashboard.ui.fields import (
+    HERE,
+    Fields,
+    MultiSelect,
+    ParamField,
+    Segmented,
+    Select,
+    SelectSlider,
+    Text,
+    Values,
+)
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
 from dashboard.widgets.panels import (
@@ -43,7 +53,7 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND, param_widget, params_in_session, params_of
+from dashboard.widgets.params import params_in_session, params_of
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
 
@@ -58,9 +68,10 @@ MAX_CURVES = 4
 MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the bars
 MASKED = "x"
 TEMPERATURE = "temperature"
-IN_ROW = {
-    ("sink", "start"): 1.0
-}  # parameters that stand in the row of controls, and their start on this page
+SINK = entry("normalizer", "sink")
+# The sink's score stands in the row of controls, and starts at 1 on this page.
+SINK_START = replace(next(param for param in SINK.params if param.key == "start"), default=1.0)
+ELSEWHERE = {"sink": (TEMPERATURE, "start")}  # parameters that stand in the row, not in the popover
 
 
 class ScoresError(ValueError):
@@ -88,106 +99,102 @@ class Controls:
 key = "normalizers:{}".format  # a widget's key, which is also its name in the link
 
 
-def get(name: str, default: Any = None) -> Any:
-    return st.session_state.get(key(name), default)
-
-
-def draw_controls() -> Controls | None:
-    """Draw the controls and read them; None, with the error on the page, when the scores cannot be read."""
-    grid = st.grid(6, min_column_width=120)
-    with grid.cell(column_span=2):
-        st.text_input(
-            "Scores of one query",
-            write(normalizers.example()[2]),
-            key=key("scores"),
-            **BOUND,
-            help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
-        )
-    with grid:
-        st.select_slider(
-            "Scores times",
-            FACTORS,
-            1.0,
-            key=key("spread"),
-            **BOUND,
-            help="Every score is multiplied by this number first.",
-        )
-        st.select_slider(
-            "Temperature τ",
-            TEMPERATURES,
-            1.0,
-            key=key("temperature"),
-            **BOUND,
-            help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
-            "largest weight larger.",
-        )
-        for (owner, name), start in IN_ROW.items():
-            item = entry("normalizer", owner)
-            param = next(param for param in item.params if param.key == name)
-            param_widget(replace(param, default=start, name=f"{item.name} b"), key=key(item.key))
-    try:
-        controls = _controls()
-    except ScoresError as error:
-        st.error(plain(str(error)))
-        return None
-    return replace(controls, picked=_draw_keys(controls))
-
-
-def read_controls() -> Controls | None:
-    """Read the controls from the session, which also works before they are drawn; None for unreadable scores."""
-    try:
-        return _controls()
-    except ScoresError:
-        return None
-
-
-def _controls() -> Controls:
-    tokens, _, example = normalizers.example()
-    scores = parse(get("scores", write(example)) or "")
-    names = (
-        tokens if len(scores) == len(tokens) else tuple(f"key {at}" for at in range(len(scores)))
-    )
-    temperature, name = get("temperature", 1.0), get("key")
-    choices = tuple(_choice(item, temperature) for item in AXES["normalizer"])
-    picked = names.index(name) if name in names else _largest(scores)
-    return Controls(
-        scores, names, scores != example, get("spread", 1.0), temperature, choices, picked
-    )
-
-
-def _choice(item: Entry, temperature: float) -> Choice:
-    """The normalizer with the values of its own widgets and of those in the row."""
-    row: dict[str, Value] = {
-        name: get(owner, start) for (owner, name), start in IN_ROW.items() if owner == item.key
-    }
-    if any(param.key == TEMPERATURE for param in item.params):
-        row[TEMPERATURE] = temperature
-    return Choice.of(item.key, **(params_in_session(item, key=key("params")) | row))
-
-
-def _largest(scores: Scores) -> int:
+def largest(scores: Scores) -> int:
     """The index of the largest score."""
     return max(
         range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
     )
 
 
-def _draw_keys(controls: Controls) -> int:
-    """Draw the list of keys; returns the index of the picked one, by default that of the largest score."""
-    default = _largest(controls.scores)
-    quiet = {
-        "key": key("key"),
-        "format_func": plain,
-        **BOUND,
-        "help": "The key whose weight the equation and the curves show.",
-    }
-    if len(controls.names) <= MAX_PILLS:
-        name = st.pills(
-            "Key", controls.names, default=controls.names[default], required=True, **quiet
-        )
-    else:
-        name = st.selectbox("Key", controls.names, default, width=room(260), **quiet)
-    return controls.names.index(name) if name in controls.names else default
+# The list of keys: pills, or where these do not fit, a list that opens.
+KEY: dict[str, Any] = {
+    "key": "key",
+    "text": plain,
+    "help": "The key whose weight the equation and the curves show.",
+}
+FIELDS = Fields(
+    "normalizers",
+    scores=Text(
+        "Scores of one query",
+        lambda _: write(normalizers.example()[2]),
+        span=2,
+        help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
+    ),
+    spread=SelectSlider(
+        "Scores times", FACTORS, 1.0, help="Every score is multiplied by this number first."
+    ),
+    temperature=SelectSlider(
+        "Temperature τ",
+        TEMPERATURES,
+        1.0,
+        help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
+        "largest weight larger.",
+    ),
+    sink=ParamField(f"{SINK.name} b", SINK_START),
+    pill=Segmented(
+        "Key",
+        lambda values: values.names,
+        lambda values: values.names[values.largest],
+        pills=True,
+        when=lambda values: len(values.names) <= MAX_PILLS,
+        **KEY,
+    ),
+    item=Select(
+        "Key",
+        lambda values: values.names,
+        lambda values: values.names[values.largest],
+        when=lambda values: len(values.names) > MAX_PILLS,
+        also=lambda _: {"width": room(260)},
+        **KEY,
+    ),
+    equation=Select(
+        "Equation of",
+        NAMES,
+        BASELINE,
+        also=lambda _: {"width": room(170)},
+        help="The normalizer whose formula is shown, with the picked key's numbers.",
+    ),
+    curves=MultiSelect(
+        f"Up to {MAX_CURVES} normalizers",
+        NAMES,
+        CURVES,
+        most=MAX_CURVES,
+        help="Each normalizer is a curve of the figure below.",
+    ),
+)
+
+
+def draw_controls() -> Controls | None:
+    """Draw the controls; None, with the error on the page, when the scores cannot be read."""
+    values = FIELDS.draw("scores", "spread", "temperature", "sink")
+    try:
+        scores = parse(values.scores)
+    except ScoresError as error:
+        st.error(plain(str(error)))
+        return None
+    tokens, _, example = normalizers.example()
+    numbered = tuple(f"key {at}" for at in range(len(scores)))
+    names = tokens if len(scores) == len(tokens) else numbered
+    top = largest(scores)
+    picked = FIELDS.draw("pill", "item", into=HERE, names=names, largest=top)
+    name = picked.pill or picked.item
+    return Controls(
+        scores,
+        names,
+        scores != example,
+        values.spread,
+        values.temperature,
+        tuple(choice_of(item, values) for item in AXES["normalizer"]),
+        names.index(name) if name in names else top,
+    )
+
+
+def choice_of(item: Entry, values: Values) -> Choice:
+    """The normalizer with the values of its own widgets and of those in the row."""
+    row: dict[str, Value] = {"start": values.sink} if item.key == SINK.key else {}
+    if any(param.key == TEMPERATURE for param in item.params):
+        row[TEMPERATURE] = values.temperature
+    return Choice.of(item.key, **(params_in_session(item, key=key("params")) | row))
 
 
 def parse(text: str) -> Scores:
@@ -499,19 +506,18 @@ def label(row: RowWeights, first: bool = True) -> str:
     return plain(text if first else text[0].lower() + text[1:])
 
 
-def conditions(
-    own: bool, query: str, factor: float, temperature: float, results: Sequence[RowWeights]
-) -> str:
+def conditions(controls: Controls, results: Sequence[RowWeights]) -> str:
     where = (
         "You typed these scores."
-        if own
+        if controls.own
         else (
-            f"These are the scaled dot-product scores of the query {plain(query)}, with head dimension 16 and seed 126."
+            f"These are the scaled dot-product scores of the query {plain(normalizers.example()[1])}, with head "
+            "dimension 16 and seed 126."
         )
     )
-    times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
+    times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
     return (
-        f"{where}{times} Temperature τ = {temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
         f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(results)}"
     )
 
@@ -609,14 +615,6 @@ def _(normalizer: Hard, row: RowWeights, j: int) -> str:
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    header()
-    explore()
-    details("Equations, papers and the code that just ran", sources, key("sources"))
-    next_page("normalizers")
-
-
-def header() -> None:
-    """Draw the title and the normalizers' own parameters, outside the fragment: a slider does not send them again."""
     st.html(STYLE)
     title(
         "Normalizers",
@@ -624,6 +622,8 @@ def header() -> None:
         "weight goes to no key.",
         parameters,
     )
+    explore()
+    next_page("normalizers")
 
 
 def parameters() -> None:
@@ -632,7 +632,7 @@ def parameters() -> None:
         "Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"
     ):
         for item in AXES["normalizer"]:
-            elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
+            elsewhere = ELSEWHERE.get(item.key, (TEMPERATURE,))
             if any(param.key not in elsewhere for param in item.params):
                 paragraph(f"**{item.name}**")
             params_of(item, key=key("params"), exclude=elsewhere)
@@ -641,19 +641,21 @@ def parameters() -> None:
 @fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    controls, rows = render_before_widgets(key("ready"), read_controls, draw_controls, show)
-    if controls is None:
-        return
-    st.session_state[key("controls")] = controls
-    draw_equation(controls, rows)
-    table(HEAD, rows_text(rows), caption="What each normalizer's weights measure", markers=False)
-    curves(controls, rows)
+    controls = draw_controls()
+    if controls is not None:
+        rows = show(controls)
+        draw_equation(controls, rows)
+        table(
+            HEAD, rows_text(rows), caption="What each normalizer's weights measure", markers=False
+        )
+        curves(controls, rows)
+    details(
+        "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
+    )
 
 
-def show(controls: Controls | None) -> list[RowWeights]:
+def show(controls: Controls) -> list[RowWeights]:
     """Draw the bars, the sentence and the conditions; returns the numbers."""
-    if controls is None:
-        return []
     with one_thread():
         rows = [
             cached(normalizers.normalize_row, choice, controls.scores, controls.factor)
@@ -661,11 +663,7 @@ def show(controls: Controls | None) -> list[RowWeights]:
         ]
     bars(controls, rows)
     fact(fact_text(rows, controls.scores))
-    caption(
-        conditions(
-            controls.own, normalizers.example()[1], controls.factor, controls.temperature, rows
-        )
-    )
+    caption(conditions(controls, rows))
     return rows
 
 
@@ -695,19 +693,7 @@ def bars(controls: Controls, rows: list[RowWeights]) -> None:
 def draw_equation(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw one normalizer's rule, and the picked key's weight with its numbers."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = (
-            st.selectbox(
-                "Equation of",
-                list(NAMES),
-                list(NAMES).index(BASELINE),
-                width=room(170),
-                format_func=NAMES.__getitem__,
-                key=key("equation"),
-                **BOUND,
-                help="The normalizer whose formula is shown, with the picked key's numbers.",
-            )
-            or BASELINE
-        )
+        name = FIELDS.draw("equation", into=HERE).equation
         row = next(row for row in rows if row.key == name)
         parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
         st.markdown(
@@ -719,16 +705,7 @@ def curves(controls: Controls, rows: list[RowWeights]) -> None:
     """Draw the picked key's weight against its score, for up to four normalizers."""
     st.markdown("## Weight against score")
     with st.popover("Curves", icon=":material/show_chart:"):
-        names = st.multiselect(
-            f"Up to {MAX_CURVES} normalizers",
-            list(NAMES),
-            list(CURVES),
-            key=key("curves"),
-            **BOUND,
-            max_selections=MAX_CURVES,
-            format_func=NAMES.__getitem__,
-            help="Each normalizer is a curve of the figure below.",
-        )
+        names = FIELDS.draw("curves", into=HERE).curves
     add_script(partial(script, controls, rows, names))
     series = [
         Curve(
@@ -763,14 +740,12 @@ def curves(controls: Controls, rows: list[RowWeights]) -> None:
     )
 
 
-def sources() -> None:
+def sources(controls: Controls | None) -> None:
     """Draw where each normalizer is from and the class that just ran."""
-    controls: Controls | None = get("controls")
     if controls is None:
         return
-    choice = next(
-        choice for choice in controls.choices if choice.key == (get("equation") or BASELINE)
-    )
+    name = FIELDS.read("equation").equation
+    choice = next(choice for choice in controls.choices if choice.key == name)
     source_panel(type(normalizers.normalizer_of(choice)))
     st.markdown("The same in a notebook:")
     st.code(snippet(choice, controls.scaled), language="python")

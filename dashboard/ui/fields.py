@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Param
 from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import BOUND, KEEP, Reader, between, link_value, one_of
 from dashboard.widgets.params import param_widget
+
+HERE = nullcontext()  # where the page stands, in no grid
 
 
 class Values(dict[str, Any]):
@@ -290,8 +292,10 @@ class Fields:
         """A field's name in the session and the link; `values` are those on which it may depend."""
         return f"{self.page}:{_of(self.fields[name].key, Values(values)) or name}"
 
-    def draw(self, *names: str, into: DeltaGenerator | None = None, **given: Any) -> Values:
-        """Draw the fields of these names, or all, into a grid or a container; returns their values.
+    def draw(
+        self, *names: str, into: AbstractContextManager[Any] | None = None, **given: Any
+    ) -> Values:
+        """Draw the fields of these names, or all, into a grid, a container or `HERE`; returns their values.
 
         `given` are further values that they depend on, such as those of fields that were drawn before.
         """

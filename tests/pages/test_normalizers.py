@@ -11,10 +11,7 @@ import torch
 
 from core.attention import AXES, AttentionConfig, Choice, entry
 from core.studies import normalizers
-from pages import normalizers as charts
-from pages import normalizers as controls
-from pages import normalizers as text
-from pages.normalizers import ScoresError
+from pages import normalizers as page
 from tests.pages.app import html_text, live, open_at, set_control
 
 KEYS = [item.key for item in AXES["normalizer"]]
@@ -69,8 +66,8 @@ def test_a_link_brings_typed_scores_back():
 def test_bad_scores_are_refused_in_words(text, says):
     at = put(open_page(), "text_input", "scores", text)
     assert says in re.sub(r"\\(.)", r"\1", at.error[0].value)
-    with pytest.raises(ScoresError, match=re.escape(says)):
-        controls.parse(text)
+    with pytest.raises(page.ScoresError, match=re.escape(says)):
+        page.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +117,9 @@ def evaluated(latex):
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "hard"])
 def test_the_numbers_in_the_equation_make_the_weight(key):
     row = normalizers.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
-    for j in text.nonzero(row):
-        line = text.numbers(row.normalizer, row, j)
-        assert line or type(row.normalizer) not in text.numbers.registry, (
+    for j in page.nonzero(row):
+        line = page.numbers(row.normalizer, row, j)
+        assert line or type(row.normalizer) not in page.numbers.registry, (
             "it has such a line, and gave none"
         )
         if not line:
@@ -140,26 +137,22 @@ def test_a_curve_passes_through_the_weight_it_follows(key):
 
 
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
-    tile = charts.weights_tile(
+    tile = page.weights_tile(
         "a<b", "n", np.array([0.25, 0.5]), (True, False), ("<i>", "y"), 0, 0.25, "f"
     )
     assert "<i>:" not in tile and "a&lt;b" in tile
-    assert 'style="height:25.0%"' in tile and "masked" in tile and charts.NO_KEY in tile
+    assert 'style="height:25.0%"' in tile and "masked" in tile and page.NO_KEY in tile
 
 
 def test_the_example_is_a_real_row():
     names, query, scores = normalizers.example()
-    assert (
-        query in names
-        and len(scores) == len(names)
-        and controls.parse(controls.write(scores)) == scores
-    )
+    assert query in names and len(scores) == len(names) and page.parse(page.write(scores)) == scores
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_snippet_runs_and_makes_the_same_weights(key):
     scores, space = (1.0, None, -0.5), dict[str, Any]()
-    exec(text.snippet(Choice(key), scores), space)  # noqa: S102
+    exec(page.snippet(Choice(key), scores), space)  # noqa: S102
     row = normalizers.normalize_row(Choice(key), scores, 1.0)
     np.testing.assert_allclose(
         space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7
