@@ -218,7 +218,7 @@ def script(controls: Controls, effect: MaskEffect) -> Script:
 import torch
 
 from core.attention import AttentionConfig, Choice
-from core.attention.masks import layers_needed
+from core.attention.masks.patterns import layers_needed
 from core.seeding import seeded_layer
 from core.tokens import embed, labels
 
