@@ -43,7 +43,7 @@ def page_list(current: Step) -> None:
     longer than the elements. This one is a single element, with which the code of all components comes.
     """
     if page := st.session_state.pop(PRESSED, None):
-        st.switch_page(step_of(page).path, query_params={})
+        st.switch_page(step_of(page).page(), query_params={})
     groups = [
         {
             "name": group,
@@ -92,7 +92,7 @@ st.set_page_config(
     layout="wide",
     initial_sidebar_state=248,
 )
-drop_infinite_numbers(step.path)
+drop_infinite_numbers(step.page())
 restore_bound_values()
 note_arrival(step.key)
 note_visit()
@@ -105,7 +105,7 @@ if not st.context.is_embedded:
     page_list(step)
 tour.bar(step.key)
 if is_pending():
-    reset_page(step.path, begin_again(step.key))
+    reset_page(step.page(), begin_again(step.key))
 else:
     with page_run(step.key), plugin_problems(), lesson_around(step.key):
         page.run()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import import_module
 
 import streamlit as st
-
-PAGES = Path(__file__).resolve().parent.parent / "pages"
 
 
 @dataclass(frozen=True)
@@ -20,14 +18,13 @@ class Step:
     invite: str
     default: bool = False
 
-    @property
-    def path(self) -> Path:
-        return PAGES / f"{self.key}.py"
-
     def page(self) -> st.Page:
-        return st.Page(
-            self.path, title=self.title, default=self.default
-        )  # an icon would be fetched from another host
+        """The page for Streamlit; without an icon, which would be fetched from another host."""
+        return st.Page(self.run, title=self.title, url_path=self.key, default=self.default)
+
+    def run(self) -> None:
+        """Draw the page. Its module is imported once: what it defines is the same in every run."""
+        import_module(f"pages.{self.key}").page()
 
 
 GROUPS: dict[str, tuple[Step, ...]] = {

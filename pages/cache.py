@@ -954,7 +954,3 @@ def lengths_note(lengths: Sequence[int], size: int) -> str:
         "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
         "when its last one is full, and a table tells which pages are its own."
     )
-
-
-if __name__ == "__main__":
-    page()

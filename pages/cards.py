@@ -379,7 +379,7 @@ def attentions(one: ModelCard) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         train_small(one, key=key("train"))
         st.page_link(
-            step.path,
+            step.page(),
             label="See these attentions in small, side by side",
             icon=step.icon,
             width="content",
@@ -488,7 +488,3 @@ def in_words(names: Sequence[str]) -> str:
     runs = [(name, len(list(group))) for name, group in groupby(names)]
     shown = ", ".join(f"{count} {name}" for name, count in runs[:6])
     return f"{len(names)} layers: {shown}{', and so on' * (len(runs) > 6)}"
-
-
-if __name__ == "__main__":
-    page()

@@ -891,7 +891,3 @@ def _sources() -> None:
     st.markdown(f"Circuits, copying score and composition: {PAPER[0]}. Effective rank: {PAPER[1]}.")
     for function in SOURCES:
         source_panel(function)
-
-
-if __name__ == "__main__":
-    page()

@@ -941,7 +941,7 @@ def _index() -> None:
 def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
     with st.container(border=True, gap="small", height="stretch"):
         st.page_link(
-            step_of(PAGE).path,
+            step_of(PAGE).page(),
             label=f":small[**{plain(claim.name)}**]",
             query_params={"claim": claim.key},
         )
@@ -1139,7 +1139,3 @@ def _sources(claim: Claim, lab: claims.LabResult | None) -> None:
         language="bibtex",
     )
     source_panel(claim.measure)
-
-
-if __name__ == "__main__":
-    page()

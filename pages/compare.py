@@ -1116,7 +1116,3 @@ def entries_of(config: AttentionConfig) -> list[Entry]:
         for axis in axes
         for part in getattr(config, axis).parts or (getattr(config, axis),)
     ]
-
-
-if __name__ == "__main__":
-    page()

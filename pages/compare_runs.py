@@ -673,7 +673,3 @@ def _tables(sides: Sequence[ComparedRun]) -> None:
     st.caption(
         f"{same} settings are equal in all runs." if different else "All settings are equal."
     )
-
-
-if __name__ == "__main__":
-    page()

@@ -1287,7 +1287,7 @@ def _heads(
             written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
             if written:
                 st.page_link(
-                    step.path,
+                    step.page(),
                     label=f"Open text {index + 1} in {step.title}",
                     icon=step.icon,
                     query_params={
@@ -1470,7 +1470,3 @@ def _token(example: TextExample, index: int, ink: Ink, theme: Theme) -> str:
     return (
         f'<span title="{number(float(row.weights[index]))}" style="{style}">{escape(token)}</span>'
     )
-
-
-if __name__ == "__main__":
-    page()

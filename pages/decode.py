@@ -810,7 +810,3 @@ def _comparison(controls: Controls) -> None:
     )
     if len(scores) == 2:
         fact(scores_fact(*scores))
-
-
-if __name__ == "__main__":
-    page()

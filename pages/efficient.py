@@ -758,7 +758,3 @@ def _fact(implied: list[Implied], features: int, few: int) -> str:
         f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
         f"{number(linear.largest)}, that of softmax {number(exact.largest)}."
     )
-
-
-if __name__ == "__main__":
-    page()

@@ -1282,7 +1282,3 @@ def _papers() -> None:
         st.markdown(f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})")
     for function in SOURCES:
         source_panel(function)
-
-
-if __name__ == "__main__":
-    page()

@@ -672,7 +672,7 @@ def _links(model: str) -> None:
         for step in STEPS:
             if step.key in PAGES:
                 st.page_link(
-                    step.path, label=step.title, icon=step.icon, query_params={MODEL: model}
+                    step.page(), label=step.title, icon=step.icon, query_params={MODEL: model}
                 )
 
 
@@ -986,7 +986,3 @@ def _progress(data: FineTuneData) -> None:
         ending=plain(data.status.message or data.status.state),
         progress=lambda: progress(data.records, int(data.about.get("steps", 0)) or 1),
     )
-
-
-if __name__ == "__main__":
-    page()

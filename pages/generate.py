@@ -681,7 +681,3 @@ def _pick_output(tree: Tree, first: int) -> None:
     leaf, best = st.session_state["generate:output"], set(tree.path(first))
     own = [step for step, candidate in enumerate(tree.path(leaf)) if candidate not in best]
     st.session_state[PICKED] = leaf, own[0] if own else 0
-
-
-if __name__ == "__main__":
-    page()

@@ -63,13 +63,9 @@ def draw_term(term: Term) -> None:
     ):
         st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
         st.page_link(
-            step.path,
+            step.page(),
             label=step.title,
             icon=step.icon,
             width="content",
             help=f"Open {step.title}, where {plain(term.name)} can be seen.",
         )
-
-
-if __name__ == "__main__":
-    page()

@@ -1005,7 +1005,3 @@ def cache_bars(length: int, caches: Sequence[CacheSize], theme: Theme) -> str:
         f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">{title}</div>'
         f'<div style="display:flex;flex-wrap:wrap;gap:10px 8px;align-items:center">{lines}</div></div>'
     )
-
-
-if __name__ == "__main__":
-    page()

@@ -821,7 +821,3 @@ def _figure(layers: Sequence[Spec], height: int) -> Spec:
         "resolve": {"scale": {"color": "independent"}},
         "config": whole["config"] | {"font": '"Source Sans", sans-serif'},
     }
-
-
-if __name__ == "__main__":
-    page()

@@ -1013,7 +1013,3 @@ def _sources() -> None:
     )
     for function in SOURCES:
         source_panel(function)
-
-
-if __name__ == "__main__":
-    page()

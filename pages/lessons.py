@@ -122,7 +122,7 @@ def draw_hidden() -> None:
     if page and labels is None:
         step = step_of(page)
         st.page_link(
-            step.path,
+            step.page(),
             label=f"Open {step.title} to list its controls; a line there leads back to this draft",
             icon=step.icon,
             query_params=page_query(parameters),
@@ -359,7 +359,7 @@ def make() -> None:
         )
         if len(text) <= MOST_LINK:
             st.page_link(
-                step_of("lessons").path,
+                step_of("lessons").page(),
                 label="Try it as a student",
                 icon=":material/play_arrow:",
                 query_params={"lesson": text},
@@ -498,7 +498,7 @@ def work() -> None:
                     f":gray[:small[{len(lesson.questions)} questions on the page {step_of(lesson.page).title}]]"
                 )
                 st.page_link(
-                    step_of("lessons").path,
+                    step_of("lessons").page(),
                     label="Open the lesson",
                     icon=":material/play_arrow:",
                     query_params={"lesson": name},
@@ -515,7 +515,3 @@ def links() -> None:
     """The addresses of the lessons, to copy."""
     st.code("\n".join(address(name) for name in KEYS), language=None)
     st.caption("With &embed=true at its end, a link shows the lesson inside a page of a course.")
-
-
-if __name__ == "__main__":
-    page()

@@ -781,7 +781,3 @@ MOVES = (
         "and watch the cells.",
     ),
 )
-
-
-if __name__ == "__main__":
-    page()

@@ -413,7 +413,3 @@ def bounds(param: Param) -> str:
     if isinstance(param.default, str):
         return "a text"
     return f"{param.low:g} to {param.high:g}"
-
-
-if __name__ == "__main__":
-    page()

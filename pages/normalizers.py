@@ -750,7 +750,3 @@ def sources(controls: Controls | None) -> None:
     st.markdown("The same in a notebook:")
     st.code(snippet(choice, controls.scaled), language="python")
     entries_panel(AXES["normalizer"])
-
-
-if __name__ == "__main__":
-    page()

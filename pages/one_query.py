@@ -2001,7 +2001,3 @@ def _layer(words: str, d_model: int, heads: int, stage: int, **axes: str) -> dic
         "query": names[last_word(names)],
     }
     return _axes(**axes) | {key(name): value for name, value in values.items()}
-
-
-if __name__ == "__main__":
-    page()

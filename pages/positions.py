@@ -1354,7 +1354,3 @@ MOVES = (
         "some near.",
     ),
 )
-
-
-if __name__ == "__main__":
-    page()

@@ -467,7 +467,3 @@ def _tokens(view_: TraceView) -> str:
     if view_.rows is view_.columns:
         return view_.rows.count
     return f"rows: {view_.rows.count}; columns: {view_.columns.count}"
-
-
-if __name__ == "__main__":
-    page()

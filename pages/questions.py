@@ -249,14 +249,10 @@ def answer(selected: Answer) -> None:
         add_script(partial(script, selected))
     for page_key, label in selected.pages:
         step = step_of(page_key)
-        st.page_link(step.path, label=f"{label}: {step.title}", icon=step.icon, query_params={})
+        st.page_link(step.page(), label=f"{label}: {step.title}", icon=step.icon, query_params={})
     if selected.evidence is not None:
         details(
             "The function that computed this",
             partial(source_panel, getattr(questions, selected.evidence.__name__)),
             "questions:source",
         )
-
-
-if __name__ == "__main__":
-    page()

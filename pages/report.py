@@ -97,7 +97,7 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
             fact(plain(view.sentence))
             st.markdown(plain(view.note))
         st.page_link(
-            step.path,
+            step.page(),
             label=f"Open it live on {step.title}",
             icon=step.icon,
             query_params=dict(view.query),
@@ -281,7 +281,3 @@ def _forget() -> None:
     """No report in this session, until one is added to."""
     st.session_state[REPORT] = ""
     write_link(REPORT, None)
-
-
-if __name__ == "__main__":
-    page()

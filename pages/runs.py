@@ -32,7 +32,7 @@ from dashboard.draw.formats import byte_size, duration, number, percent
 from dashboard.draw.palette import CATEGORIES, Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import split_data
-from dashboard.navigation import PAGES, STEPS
+from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.jobs import cluster_state, node_text
 from dashboard.runtime.link_values import between, link_value, one_of
@@ -137,19 +137,18 @@ def actions(selected: Sequence[RunSummary]) -> None:
     """The row of buttons for the selected runs; several can be compared or deleted together."""
     first = selected[0]
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        file = "train.py" if first.tuned is None else "fine_tune.py"
-        title = next(step.title for step in STEPS if step.path.name == file)
+        step = step_of("train" if first.tuned is None else "fine_tune")
         st.page_link(
-            PAGES / file,
+            step.page(),
             label="Open",
             icon=":material/play_circle:",
             disabled=bool(first.trouble),
             query_params={"run": first.run.id},
-            help=f"Open the page {title} with this run and its settings",
+            help=f"Open the page {step.title} with this run and its settings",
         )
         tuned, count = any(item.tuned for item in selected), len(selected)
         st.page_link(
-            PAGES / "compare_runs.py",
+            step_of("compare_runs").page(),
             label="Compare",
             icon=":material/compare:",
             disabled=count > 4 or tuned,
@@ -333,7 +332,7 @@ def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
     except (jobs.QueueFull, OSError, ValueError) as error:
         st.error(plain(sentence_of(error)))
         return
-    st.switch_page(PAGES / "train.py", query_params={"run": run.id})
+    st.switch_page(step_of("train").page(), query_params={"run": run.id})
 
 
 def _other_formats(item: RunSummary) -> None:
@@ -933,7 +932,3 @@ def _fetch(rows: dict[str, StoredRun]) -> None:
 def _bring(name: str) -> None:
     if flash_errors("runs", "", lambda: bring(name), OSError):
         select([name])
-
-
-if __name__ == "__main__":
-    page()

@@ -621,7 +621,3 @@ def sources() -> None:
     st.markdown("The same layer in a notebook:")
     st.code(snippet(choice, controls.dims), language="python")
     entries_panel(AXES["score"])
-
-
-if __name__ == "__main__":
-    page()

@@ -18,7 +18,7 @@ from dashboard.draw.formats import number
 from dashboard.draw.page_views import translation_view
 from dashboard.draw.palette import BAR, Ink, Theme, shade
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.navigation import PAGES, step_of
+from dashboard.navigation import step_of
 from dashboard.runtime.link_values import BOUND, fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.visits import sync_visits
@@ -102,7 +102,7 @@ def forward_old_link() -> None:
         if name.startswith("why:") or name == "runs"
     }
     if old:
-        st.switch_page(PAGES / "why.py", query_params=old)
+        st.switch_page(step_of("why").page(), query_params=old)
 
 
 # The figures of the page as SVG and HTML: a thumbnail for each stop of the path, and the table of the look-up.
@@ -519,7 +519,7 @@ def page() -> None:
                 for page in stop.pages:
                     step, seen = step_of(page), page in visited
                     st.page_link(
-                        step.path,
+                        step.page(),
                         label=f"{step.title}{' (visited)' if seen else ''}",
                         icon=":material/check_circle:" if seen else step.icon,
                     )
@@ -530,14 +530,14 @@ def page() -> None:
         with st.container(gap="small"):
             st.markdown("**I have a model.** See every head of a Hugging Face model.")
             st.page_link(
-                step_of("pretrained").path,
+                step_of("pretrained").page(),
                 label="Open Pretrained models",
                 icon=step_of("pretrained").icon,
             )
         with st.container(gap="small"):
             st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
             st.page_link(
-                step_of("compare").path,
+                step_of("compare").page(),
                 label="Open Side by side",
                 icon=step_of("compare").icon,
                 query_params=FORMULA,
@@ -547,7 +547,7 @@ def page() -> None:
                 "**I teach.** Put your text and questions round a page. Five lessons are ready."
             )
             st.page_link(
-                step_of("lessons").path, label="Open Lessons", icon=step_of("lessons").icon
+                step_of("lessons").page(), label="Open Lessons", icon=step_of("lessons").icon
             )
     next_page(PAGE)
 
@@ -609,7 +609,3 @@ def _links() -> None:
         "\n".join(f"{base}/{page}" for stop in PATH_STOPS for page in stop.pages),
         language=None,
     )
-
-
-if __name__ == "__main__":
-    page()

@@ -52,7 +52,7 @@ from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
-from dashboard.navigation import PAGES
+from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import by_history, link_value, one_of
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
@@ -1182,7 +1182,7 @@ def _runs(data: SweepData) -> None:
         line = run_line(data, cell, outcome)
         if cell in folders:
             st.page_link(
-                PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id}
+                step_of("train").page(), label=plain(line), query_params={"run": folders[cell].id}
             )
         else:
             st.markdown(f":small[{plain(line)}]")
@@ -1541,7 +1541,3 @@ def _value(label: str, names: list[str], start: int, key: str) -> int:
         **KEEP,
     )
     return int(value)
-
-
-if __name__ == "__main__":
-    page()

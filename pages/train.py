@@ -1673,7 +1673,7 @@ def page() -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
         for step in map(step_of, AFTER):
-            st.page_link(step.path, label=step.title, icon=step.icon, query_params={})
+            st.page_link(step.page(), label=step.title, icon=step.icon, query_params={})
     details("Equation, paper and training loop", partial(_source, config), "train:source")
     next_page("train")
 
@@ -1903,7 +1903,7 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         and data.config.task.key == EXAMPLE_RUN.config().task.key
     ):
         st.page_link(
-            step_of("compare_runs").path,
+            step_of("compare_runs").page(),
             label="Compare with the example run",
             icon=step_of("compare_runs").icon,
             query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"},
@@ -2078,7 +2078,3 @@ def moves() -> tuple[Move, ...]:
             "under the task, which says what its attention should look like.",
         ),
     )
-
-
-if __name__ == "__main__":
-    page()

@@ -611,7 +611,3 @@ def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     if part.flops:
         rows.append(("FLOPs", f"{operations(part.flops)} ({percent(part.flops / whole.flops)})"))
     return tuple(rows)
-
-
-if __name__ == "__main__":
-    page()

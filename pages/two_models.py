@@ -1235,7 +1235,3 @@ def _band(name: str, values: Sequence[int], ink: Ink, orient: str) -> Spec:
             "titlePadding": 2,
         },
     }
-
-
-if __name__ == "__main__":
-    page()

@@ -590,7 +590,7 @@ def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, mor
         if more:
             st.markdown(more)
         if pretrained.head == "next":
-            st.page_link(GENERATE.path, label="Generate: continue this text", icon=GENERATE.icon)
+            st.page_link(GENERATE.page(), label="Generate: continue this text", icon=GENERATE.icon)
     with right:
         _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
@@ -613,7 +613,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
         draw_chart(
             st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens"
         )
-        st.page_link(GENERATE.path, label="Generate: see it step by step", icon=GENERATE.icon)
+        st.page_link(GENERATE.page(), label="Generate: see it step by step", icon=GENERATE.icon)
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
@@ -835,7 +835,3 @@ def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
         ],
         height=27 * len(rows),
     )
-
-
-if __name__ == "__main__":
-    page()

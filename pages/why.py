@@ -30,7 +30,7 @@ from dashboard.draw.vega import (
     series_encoding,
     titled_figure,
 )
-from dashboard.navigation import PAGES
+from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
@@ -613,7 +613,7 @@ def _board(shown: bool, data: Comparison) -> None:
                     name=f"{name}: waits",
                 )
                 st.page_link(
-                    PAGES / "train.py",
+                    step_of("train").page(),
                     label="Open this run in Train",
                     icon=":material/play_circle:",
                     query_params={"run": part.run.id},
@@ -940,7 +940,3 @@ def rows(lines: Sequence[Line]) -> pa.Table:
 
 def _x_cells(x: Any) -> tuple[float, str]:
     return (0.0, x) if isinstance(x, str) else (float(x), "")
-
-
-if __name__ == "__main__":
-    page()

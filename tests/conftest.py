@@ -7,6 +7,7 @@ import locale
 import os
 import signal
 from contextlib import nullcontext
+from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -22,6 +23,7 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.testing.v1 import app_test, local_script_runner
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
+from streamlit.util import calc_hash
 
 from tests import typecheck
 from tests.weather import noise
@@ -43,6 +45,15 @@ manifest_scanner.scan_component_manifests = functools.cache(
     manifest_scanner.scan_component_manifests
 )
 app_test.ScriptCache = local_script_runner.ScriptCache = functools.cache(ScriptCache)  # type: ignore[misc,assignment]
+
+
+def _switch_page(self: app_test.AppTest, page_path: str) -> app_test.AppTest:
+    """Switch to a page by the file that holds it: AppTest finds no page that is a function, as the lab's are."""
+    self._page_hash = calc_hash(Path(page_path).stem)
+    return self
+
+
+app_test.AppTest.switch_page = _switch_page  # type: ignore[method-assign]
 
 _poll = local_script_runner.require_widgets_deltas
 

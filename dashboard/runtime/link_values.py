@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -136,11 +135,11 @@ def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
     return st.fragment(begin)
 
 
-def drop_infinite_numbers(path: Path) -> None:
-    """Open the page at `path` without the infinite numbers of its link, of which Streamlit 1.67 makes tracebacks."""
+def drop_infinite_numbers(page: st.Page) -> None:
+    """Open the page without the infinite numbers of its link, of which Streamlit 1.67 makes tracebacks."""
     finite = {name: text for name, text in st.query_params.items() if not _is_infinite(text)}
     if len(finite) < len(st.query_params):
-        st.switch_page(path, query_params=finite)
+        st.switch_page(page, query_params=finite)
 
 
 def _is_infinite(text: str) -> bool:

@@ -6,7 +6,6 @@ A widget that stays in the browser would send its value again, so the page is no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -35,7 +34,7 @@ def is_pending() -> bool:
 
 
 @st.fragment(run_every=INTERVAL)
-def reset_page(path: Path, query: Mapping[str, Any]) -> None:
+def reset_page(target: st.Page, query: Mapping[str, Any]) -> None:
     """Draw nothing once; when the browser asks again, clear the page's values and open it with these parameters."""
     if not is_pending():
         return
@@ -46,7 +45,7 @@ def reset_page(path: Path, query: Mapping[str, Any]) -> None:
     del st.session_state[PENDING], st.session_state[EMPTIED]
     forget_page(page, link)
     st.session_state.update(values)
-    st.switch_page(path, query_params=query)
+    st.switch_page(target, query_params=query)
 
 
 def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
         ):
             _add(report or Report(new_id()), view_of(key, pictures, source, note or ""))
         st.page_link(
-            step_of(REPORT).path,
+            step_of(REPORT).page(),
             label="Open the report",
             icon=step_of(REPORT).icon,
             query_params={REPORT: report.id} if report else None,

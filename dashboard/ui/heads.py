@@ -178,7 +178,7 @@ def weight_link(
         return
     label = f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}"
     st.page_link(
-        STEP.path,
+        STEP.page(),
         label=label,
         icon=STEP.icon,
         query_params={

@@ -90,7 +90,7 @@ def draft_bar(page: str) -> None:
                 width="stretch",
             )
             st.page_link(
-                step_of("lessons").path,
+                step_of("lessons").page(),
                 label="Back to the draft",
                 icon=":material/edit:",
                 query_params={PART: MAKE},
@@ -282,7 +282,7 @@ def start_lesson(text: str) -> None:
     lesson = decode(text)
     st.session_state[ACTIVE] = text
     forget_page(lesson.page, lesson.parameters)
-    st.switch_page(step_of(lesson.page).path, query_params=_query(text))
+    st.switch_page(step_of(lesson.page).page(), query_params=_query(text))
 
 
 def _query(text: str) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def _way_back(text: str) -> None:
             f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]", width="stretch"
         )
         st.page_link(
-            step.path, label=f"Back to {step.title}", icon=step.icon, query_params=_query(text)
+            step.page(), label=f"Back to {step.title}", icon=step.icon, query_params=_query(text)
         )
         st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
 

@@ -97,7 +97,7 @@ def go(index: int) -> None:
     stop = STOPS[index]
     st.session_state[AT] = index
     st.session_state[BEFORE] = forget_page(stop.page, stop.query)
-    st.switch_page(step_of(stop.page).path, query_params=dict(stop.query))
+    st.switch_page(step_of(stop.page).page(), query_params=dict(stop.query))
 
 
 def bar(page: str) -> None:
@@ -127,7 +127,7 @@ def bar(page: str) -> None:
             if at < last:
                 go(at + 1)
             _end()
-            st.switch_page(step_of("start").path, query_params={})
+            st.switch_page(step_of("start").page(), query_params={})
         st.button(
             "Skip",
             key="tour:skip",

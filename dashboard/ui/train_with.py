@@ -82,7 +82,7 @@ def train_small(card: ModelCard, *, key: str) -> None:
 
 def _open_train() -> None:
     # Without query_params the switch would clear the link, which bound widgets of this page forbid.
-    st.switch_page(next(step.path for step in STEPS if step.key == "train"), query_params={})
+    st.switch_page(next(step.page() for step in STEPS if step.key == "train"), query_params={})
 
 
 def _stacked_model(task: str) -> tuple[str, str]:

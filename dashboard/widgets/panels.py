@@ -187,4 +187,4 @@ def next_page(key: str) -> None:
     if lesson_runs():
         return
     step = following(key)
-    st.page_link(step.path, label=f"Next: {step.invite}", icon=":material/arrow_forward:")
+    st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")

@@ -40,9 +40,13 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def copy() -> Iterator[RunningServer]:
-    limits = {f"ATTENTION_LAB_HOSTED_{name}": str(most) for name, most in LIMITS.items()}
+    limits = " ".join(f"{name.lower()}={most}" for name, most in LIMITS.items())
     with running_server(
-        {"ATTENTION_LAB_HOSTED": "1", "FORWARDED_ALLOW_IPS": f"{PROXY}/32", **limits}
+        {
+            "ATTENTION_LAB_HOSTED": "1",
+            "ATTENTION_LAB_HOSTED_LIMITS": limits,
+            "FORWARDED_ALLOW_IPS": f"{PROXY}/32",
+        }
     ) as server:
         yield server
 
