@@ -134,7 +134,7 @@ measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.efficient.example
 
 scores: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.scores.measurement
+	$(BIN)/python -m core.studies.scores
 
 cache: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.cache.measurement

@@ -25,6 +25,7 @@ from core.models.cards import (
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.studies import cache as paging
 from core.studies.cache import LONGEST, MOST_SEQUENCES, Paging
+from core.studies.racing import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.draw.formats import byte_size, duration, number, operations, percent
@@ -33,7 +34,6 @@ from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.racing import machine
 from dashboard.runtime.threads import one_thread
 from dashboard.server import cache
 from dashboard.server.cache import cached, shared

@@ -19,13 +19,13 @@ from core.attention.masks import COMPOSITIONS
 from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
+from core.studies.racing import ONE_AT_A_TIME
 from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, rule
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.palette import SIGNED
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, measurements
 from dashboard.ui.export import begin_before_title

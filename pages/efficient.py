@@ -14,6 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.attention.cost import Measurement, attention_cost, exponent, output_error, race
+from core.studies.racing import Race
 from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number, operations, percent
 from dashboard.draw.multiples import Tile, multiples
@@ -30,7 +31,6 @@ from dashboard.draw.vega import (
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
-from dashboard.runtime.racing import Race
 from dashboard.server.cache import cached
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table

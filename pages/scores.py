@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -19,6 +18,8 @@ from core.attention.properties import (
     randomized_score,
     score_properties,
 )
+from core.studies import scores as study
+from core.studies.scores import Measurement, ScoreMaps, Timing
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number
 from dashboard.draw.formats import latex_signed as signed
@@ -27,14 +28,12 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets, reruns_alone
+from dashboard.runtime.rendering import reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, remembered, shared
+from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text
 from dashboard.ui.presentation import room
 from dashboard.ui.tables import table
-from dashboard.views.scores import compute, measurement
-from dashboard.views.scores.compute import ScoreMaps, Timing
-from dashboard.views.scores.measurement import Measurement
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -47,7 +46,7 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND, params_in_session, params_of
+from dashboard.widgets.params import params_in_session, params_of
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 
@@ -55,7 +54,6 @@ from dashboard.widgets.params import BOUND, params_in_session, params_of
 SEED = 126
 MAX_TOKENS = 64
 SIZES = [2, 4, 8, 16, 32, 64, 128]
-SIZE = 16
 STRETCHES = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 SHOWS = {"weights": "Weights", "scores": "Scores", "own": "Own scales"}
 BASELINE = "scaled_dot"
@@ -80,61 +78,51 @@ class Controls:
 key = "scores:{}".format  # a widget's key, which is also its name in the link
 
 
-def get(name: str, default: Any = None) -> Any:
-    return st.session_state.get(key(name), default)
+FIELDS = Fields(
+    "scores",
+    tokens=Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
+    dims=SelectSlider("Head size D", SIZES, 16, help="How many numbers a query and a key have"),
+    stretch=SelectSlider(
+        "Query length ×",
+        STRETCHES,
+        1.0,
+        help="Each query is multiplied by this number before it is scored.",
+    ),
+    show=Select(
+        "Cells show",
+        SHOWS,
+        help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
+    ),
+    equation=Select(
+        "Equation of",
+        lambda values: {name: entry("score", name).name for name in values.scores},
+        BASELINE,
+        also=lambda _: {"width": room(200)},
+        help="The score whose equation is written here, with the numbers of the pinned cell",
+    ),
+)
 
 
 def draw_controls() -> Controls:
-    """Draw the row of controls and read it."""
-    grid = st.grid(6, min_column_width=120)
-    with grid.cell(column_span=2):
-        st.text_input(
-            "Sentence", SENTENCE, key=key("tokens"), help="Each word becomes one token.", **BOUND
-        )
-    with grid:
-        st.select_slider(
-            "Head size D",
-            SIZES,
-            SIZE,
-            key=key("dims"),
-            **BOUND,
-            help="How many numbers a query and a key have",
-        )
-        st.select_slider(
-            "Query length ×",
-            STRETCHES,
-            1.0,
-            key=key("stretch"),
-            **BOUND,
-            help="Each query is multiplied by this number before it is scored.",
-        )
-        st.selectbox(
-            "Cells show",
-            list(SHOWS),
-            format_func=SHOWS.__getitem__,
-            key=key("show"),
-            **BOUND,
-            help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
-        )
-    return read_controls()
-
-
-def read_controls() -> Controls:
-    """Read the controls from the session, which also works before they are drawn."""
-    cut = tokenize(get("tokens", SENTENCE) or "")
-    notes = cut.notes
+    """Draw the row of controls; plug-ins that fail are left out, and a note says which, and why."""
+    values = FIELDS.draw("tokens", "dims", "stretch", "show")
+    cut = tokenize(values.tokens)
+    notes, tokens = cut.notes, cut.tokens[:MAX_TOKENS]
     if len(cut.tokens) > MAX_TOKENS:
         notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
-    choices = tuple(
-        Choice.of(item.key, **params_in_session(item, key=key("params"))) for item in AXES["score"]
-    )
+    why = {}
+    for item in AXES["score"]:
+        choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
+        why[choice] = cached(
+            study.failure, choice, tokens or ("a",), values.dims, SEED, values.stretch
+        )
     return Controls(
-        cut.tokens[:MAX_TOKENS],
-        get("dims", SIZE),
-        get("stretch", 1.0),
-        get("show") or "weights",
-        choices,
-        notes,
+        tokens,
+        values.dims,
+        values.stretch,
+        values.show,
+        tuple(choice for choice in why if not why[choice]),
+        (*notes, *filter(None, why.values())),
     )
 
 
@@ -151,7 +139,7 @@ from core.attention.properties import score_properties
 
 properties = [score_properties(Choice(config.score.key), {SEED}) for config in configs]
 ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
-times = json.loads(lab_path("dashboard/views/scores/times.json").read_text("utf-8"))["times"]
+times = json.loads(lab_path("core/studies/data/scores.json").read_text("utf-8"))["times"]
 for config, each in zip(configs, properties):
     print(config.score.key, each, times.get(config.score.key))
 """
@@ -189,7 +177,7 @@ show_maps({shown}, labels(tokens), labels(tokens))
     properties = [
         cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
     ]
-    times = cached(measurement.load).times
+    times = cached(study.load_measurement).times
     results = {
         "torch.stack(list(scores.values()))": np.stack([each.scores for each in maps]),
         "torch.stack(list(weights.values()))": np.stack([each.weights for each in maps]),
@@ -334,7 +322,7 @@ def rows(
 
 def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
     """What the columns mean and how they were measured: as saved, or on this machine with so many threads."""
-    size = compute.TIMED_WIDTH // compute.TIMED_HEADS
+    size = study.TIMED_WIDTH // study.TIMED_HEADS
     where = (
         f"saved on {saved.date}, {saved.machine}"
         if saved
@@ -342,7 +330,7 @@ def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
     )
     return (
         f"Parameters: learned numbers of the score at head size D = {dims}. Time: of a forward and a backward "
-        f"pass, {compute.TIMED_HEADS} heads of size {size}, {compute.TIMED_TOKENS} tokens, processor time of the "
+        f"pass, {study.TIMED_HEADS} heads of size {size}, {study.TIMED_TOKENS} tokens, processor time of the "
         f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
         "use at once. The last four columns are computed from each "
         f"score with random parameters, on {PROBE_TOKENS} random queries and keys of D = "
@@ -392,19 +380,13 @@ MAP_HEIGHT = 260  # px, at most
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    header()
-    explore()
-    details("Equations, papers and the code that just ran", sources, key("sources"))
-    next_page("scores")
-
-
-def header() -> None:
-    """Draw the title and the parameters of the scores, outside the fragment: a slider does not send them again."""
     title(
         "Scores",
         "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
         parameters,
     )
+    explore()
+    next_page("scores")
 
 
 def parameters() -> None:
@@ -421,36 +403,14 @@ def parameters() -> None:
 @fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    controls, result = render_before_widgets(
-        key("ready"),
-        lambda: without_failing(read_controls()),
-        lambda: without_failing(draw_controls()),
-        show,
-    )
-    st.session_state[key("asked")] = controls
+    controls = draw_controls()
+    result = show(controls)
     if result is not None:
         draw_equation(*result, controls)
     costs(controls)
     compute_stretches(controls)
-
-
-def without_failing(controls: Controls) -> Controls:
-    """The controls without the plug-ins that fail; a note says which, and why."""
-    why = {
-        choice: cached(
-            compute.failure,
-            choice,
-            controls.tokens or ("a",),
-            controls.dims,
-            SEED,
-            controls.stretch,
-        )
-        for choice in controls.choices
-    }
-    return replace(
-        controls,
-        choices=tuple(choice for choice in why if not why[choice]),
-        notes=(*controls.notes, *filter(None, why.values())),
+    details(
+        "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
     )
 
 
@@ -474,9 +434,7 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
 
 def score_maps(controls: Controls) -> list[ScoreMaps]:
     """The maps of every score."""
-    return [
-        shared(compute.score_maps, *_arguments(controls, choice)) for choice in controls.choices
-    ]
+    return [shared(study.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
 
 
 def _arguments(controls: Controls, choice: Choice) -> tuple[Hashable, ...]:
@@ -501,7 +459,7 @@ def frames(controls: Controls) -> list[list[Tile]]:
     """The tiles at every length of the queries, for weights; none until all are computed."""
     others = stretches(controls)
     if controls.show != "weights" or not all(
-        remembered(compute.score_maps, *_arguments(other, choice))
+        remembered(study.score_maps, *_arguments(other, choice))
         for other in others
         for choice in other.choices
     ):
@@ -560,20 +518,8 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
 def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Controls) -> None:
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        options = [each.key for each in scores]
-        name = (
-            st.selectbox(
-                "Equation of",
-                options,
-                options.index(BASELINE),
-                width=room(200),
-                format_func=lambda option: entry("score", option).name,
-                key=key("equation"),
-                **BOUND,
-                help="The score whose equation is written here, with the numbers of the pinned cell",
-            )
-            or BASELINE
-        )
+        keys = [each.key for each in scores]
+        name = FIELDS.draw("equation", into=HERE, scores=keys).equation
         each = next(each for each in scores if each.key == name)
         parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
         st.markdown(
@@ -584,17 +530,17 @@ def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: 
 def costs(controls: Controls) -> None:
     """Draw what each score learns, costs and can express: times as saved, or of this machine on request."""
     st.markdown("## What each score costs and what it can express")
-    repetition, saved = get("again", 0), cached(measurement.load)
+    repetition, saved = st.session_state.get(key("again"), 0), cached(study.load_measurement)
     choices = tuple(Choice(choice.key) for choice in controls.choices)
     scores = [
-        shared(compute.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
+        shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
     ]
     properties = [cached(score_properties, choice, SEED) for choice in choices]
     times = saved.of(choices)
     fact(table_fact(scores, properties, times, saved))
     if repetition:
         with st.spinner("Measuring each score, about a second", show_time=False):
-            times = cached(compute.timings, choices, repetition)
+            times = cached(study.timings, choices, repetition)
     table(
         HEAD,
         rows(scores, properties, times),
@@ -612,10 +558,10 @@ def costs(controls: Controls) -> None:
     )
 
 
-def sources() -> None:
+def sources(controls: Controls) -> None:
     """Draw where each score is from and the class that just ran."""
-    controls: Controls = st.session_state[key("asked")]
-    name = get("equation") or BASELINE
+    keys = [choice.key for choice in controls.choices]
+    name = FIELDS.read("equation", scores=keys).equation
     choice = next(choice for choice in controls.choices if choice.key == name)
     source_panel(type(randomized_score(choice, SEED)))
     st.markdown("The same layer in a notebook:")

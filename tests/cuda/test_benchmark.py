@@ -5,7 +5,7 @@ import torch
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.attention.cost import CUDA, Limits, attention_cost, peak_bytes, race, seconds, workload
-from dashboard.runtime.racing import Race, machine
+from core.studies.racing import Race, machine
 
 LENGTH = 512
 

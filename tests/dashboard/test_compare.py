@@ -17,8 +17,8 @@ from core.attention.cost import (
     visible_share,
 )
 from core.pretrained import read
+from core.studies.racing import ONE_AT_A_TIME
 from dashboard.draw.formats import number
-from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare import controls
 from dashboard.views.compare.compute import (
     MapResult,

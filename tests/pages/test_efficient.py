@@ -10,7 +10,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement, attention_cost, output_error
-from dashboard.runtime import racing
+from core.studies import racing
 from dashboard.views.efficient import compute, controls, example
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls

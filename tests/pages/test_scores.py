@@ -9,11 +9,9 @@ import torch
 
 from core.attention import AXES, Choice
 from core.attention.properties import score_properties
+from core.studies import scores as study
 from dashboard.draw.formats import duration, number
-from dashboard.views.scores import compute, measurement
 from pages import scores
-from pages import scores as text
-from pages.scores import most_different_query
 from tests.pages.app import app_at, html_text, live, page_text, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
@@ -24,7 +22,7 @@ put = partial(set_control, "scores:")
 @pytest.fixture(scope="module")
 def timings():
     torch.set_num_threads(1)
-    return compute.timings(tuple(Choice(item.key) for item in AXES["score"]), 0)
+    return study.timings(tuple(Choice(item.key) for item in AXES["score"]), 0)
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_any_text_gives_a_picture(page, text):
 
 @pytest.mark.parametrize("key", NAMES)
 def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
-    result = compute.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
+    result = study.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
     if result.factors is not None:  # a score that is no sum of products shows its result alone
         first, second = result.factors
         np.testing.assert_allclose(
@@ -86,13 +84,11 @@ def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
 
 def test_all_scores_meet_the_same_queries_and_keys():
     """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
-    result = [
-        compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES if key != "qk_norm"
-    ]
+    result = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES if key != "qk_norm"]
     for each in result:
         np.testing.assert_array_equal(each.q, result[0].q)
         np.testing.assert_allclose(each.weights[:, 0], each.weights[:, 4], rtol=1e-5)
-    assert 0 <= most_different_query(result) < len(TOKENS)
+    assert 0 <= scores.most_different_query(result) < len(TOKENS)
 
 
 CHARACTER = {  # rank at D = 8, symmetric, what a query twice as long does, whether turning both alike changes it
@@ -134,7 +130,7 @@ def test_what_is_learned_is_counted_from_the_module():
         "qk_norm": 16,
     }
     assert {
-        key: compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known
+        key: study.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known
     } == known
 
 
@@ -142,21 +138,21 @@ def test_the_network_takes_more_memory_than_the_product(timings):
     times = dict(zip(NAMES, timings, strict=True))
     assert all(time.seconds > 0 for time in timings)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
-    rows = text.rows(
-        [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
+    rows = scores.rows(
+        [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
         [score_properties(Choice(key), 5) for key in NAMES],
         timings,
     )
-    assert {len(row) for row in rows} == {len(text.HEAD)}
+    assert {len(row) for row in rows} == {len(scores.HEAD)}
 
 
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(
     page, monkeypatch
 ):
-    saved = measurement.load()
+    saved = study.load_measurement()
     assert set(saved.times) == set(NAMES), "run make scores"
-    slow = tuple(compute.Timing(1.0 + place, 1000) for place in range(len(NAMES)))
-    monkeypatch.setattr(compute, "timings", lambda choices, repetition: slow)
+    slow = tuple(study.Timing(1.0 + place, 1000) for place in range(len(NAMES)))
+    monkeypatch.setattr(study, "timings", lambda choices, repetition: slow)
     assert saved.date in page_text(page) and duration(7.0) not in page_text(page)
     page.button(key="scores:measure").click()
     page = page.run()
@@ -182,16 +178,16 @@ def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
 
 
 def test_the_fact_counts_who_agrees():
-    scores = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES]
-    column = text.favourite(scores, 1)
-    agree = sum(int(each.weights[1].argmax()) == column for each in scores)
-    assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact_text(
-        scores, TOKENS, 1, 1.0
+    maps = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES]
+    column = scores.favourite(maps, 1)
+    agree = sum(int(each.weights[1].argmax()) == column for each in maps)
+    assert f"{agree} of {len(maps)} scores put most weight on {TOKENS[column]}" in scores.fact_text(
+        maps, TOKENS, 1, 1.0
     )
 
 
 @pytest.mark.parametrize("key", NAMES)
 def test_the_snippet_runs(key):
     space: dict[str, Any] = {}
-    exec(text.snippet(Choice.of(key), 8), space)  # noqa: S102
+    exec(scores.snippet(Choice.of(key), 8), space)  # noqa: S102
     assert space["steps"].weights.shape == (1, 1, 6, 6)

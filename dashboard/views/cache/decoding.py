@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.models.decoding import Clock, Written, write
 from core.pretrained.hf_conversion import encode, load_lab_decoder
-from dashboard.runtime.racing import ONE_AT_A_TIME
+from core.studies.racing import ONE_AT_A_TIME
 from dashboard.runtime.threads import one_thread
 from dashboard.server import cache
 from dashboard.views.cache.compute import MOST_PROMPT

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from core.pretrained.hf_conversion import SEEDED, TRAINED
-from dashboard.runtime.racing import machine
+from core.studies.racing import machine
 from dashboard.views.cache.decoding import MOST, Pair, Written, measure
 
 SAVED = Path(__file__).with_name("times.json")

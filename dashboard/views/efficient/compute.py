@@ -14,8 +14,8 @@ from torch import Tensor
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement
 from core.seeding import seeded_layer
+from core.studies.racing import Race, machine
 from core.tokens import embed
-from dashboard.runtime.racing import Race, machine
 from dashboard.views.efficient.controls import ROUNDS, SHORTEST, Controls, limits
 
 D_MODEL, HEADS, SEED = 64, 4, 126

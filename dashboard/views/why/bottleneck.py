@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from core.runs.runs import Run, create_run
 from core.runs.worker import work
-from dashboard.runtime.racing import machine
+from core.studies.racing import machine
 from dashboard.views.why.controls import Controls, Model
 from dashboard.views.why.trained_models import Sentence, TrainedModel, models, sentence
 

@@ -1,28 +1,28 @@
-"""Scores of the same queries and keys by each rule, the properties of each rule, and its cost, measured."""
+"""Scores of the same queries and keys by each rule, what each can express, and its cost; `make scores` saves the times."""
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import AttentionConfig, Choice, ConfigError, entry
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, entry
 from core.attention.cost import Work, peak_bytes, workload
 from core.attention.properties import score_properties
 from core.attention.scores import Score
 from core.plugins import describe
 from core.seeding import seeded_layer
+from core.studies.racing import ONE_AT_A_TIME, machine
 from core.tokens import embed
-from dashboard.runtime.racing import ONE_AT_A_TIME
 
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
-LOCK_TIMEOUT = (
-    2.0  # seconds to wait for another measurement on this server; then both share the machine
-)
+LOCK_TIMEOUT = 2.0  # seconds to wait for another measurement; then both share the machine
 MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # seconds
 
 
@@ -122,33 +122,71 @@ def timings(
     The quickest round counts, in this thread's processor time, which leaves out waits on a busy machine. No round
     starts after `limit` seconds.
     """
-    locked = ONE_AT_A_TIME.acquire(timeout=LOCK_TIMEOUT)
-    try:
-        return _timings(choices, most_rounds, limit)
-    finally:
-        if locked:
-            ONE_AT_A_TIME.release()
-
-
-def _timings(choices: tuple[Choice, ...], most_rounds: int, limit: float) -> tuple[Timing, ...]:
     works = [
         workload(
             AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=choice), TIMED_TOKENS, backward=True
         )
         for choice in choices
     ]
-    sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
-    start, rounds = time.perf_counter(), list[list[float]]()
-    while len(rounds) < MIN_ROUNDS or (
-        len(rounds) < most_rounds and time.perf_counter() - start < limit
-    ):
-        rounds.append([_processor_seconds(work) for work in works])
-    return tuple(
-        Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True)
-    )
+    locked = ONE_AT_A_TIME.acquire(timeout=LOCK_TIMEOUT)
+    try:
+        sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
+        start, rounds = time.perf_counter(), list[list[float]]()
+        while len(rounds) < MIN_ROUNDS or (
+            len(rounds) < most_rounds and time.perf_counter() - start < limit
+        ):
+            rounds.append([_processor_seconds(work) for work in works])
+        return tuple(
+            Timing(min(each), size)
+            for each, size in zip(zip(*rounds, strict=True), sizes, strict=True)
+        )
+    finally:
+        if locked:
+            ONE_AT_A_TIME.release()
 
 
 def _processor_seconds(work: Work) -> float:
     start = time.thread_time()
     work()
     return time.thread_time() - start
+
+
+SAVED = Path(__file__).parent / "data" / "scores.json"
+ROUNDS, SECONDS = 400, 20.0  # more than the page takes, for times that a busy moment does not move
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The time and memory of each score's training step by its key, the day, and the machine."""
+
+    times: dict[str, Timing]
+    date: str
+    machine: str
+
+    def of(self, choices: tuple[Choice, ...]) -> tuple[Timing | None, ...]:
+        """The times of these scores; None for one that came after the measurement, such as a plug-in's."""
+        return tuple(self.times.get(choice.key) for choice in choices)
+
+
+def load_measurement() -> Measurement:
+    data = json.loads(SAVED.read_text("utf-8"))
+    return Measurement(
+        {key: Timing(**time) for key, time in data["times"].items()}, data["date"], data["machine"]
+    )
+
+
+def main() -> None:
+    """Measure every score of the axis, one thread, and save it."""
+    torch.set_num_threads(1)
+    choices = tuple(Choice(item.key) for item in AXES["score"])
+    measured = timings(choices, 0, ROUNDS, SECONDS)
+    data = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "times": {choice.key: asdict(time) for choice, time in zip(choices, measured, strict=True)},
+    }
+    SAVED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Scores: the same queries and keys, scored by every rule."""
