@@ -131,7 +131,7 @@ models: $(VENV)/.installed
 	done
 
 measured: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.efficient.example
+	$(BIN)/python -m core.studies.efficient
 
 scores: $(VENV)/.installed
 	$(BIN)/python -m core.studies.scores

@@ -10,10 +10,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
+import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, Choice, ConfigError
-from core.attention.cost import Measurement, attention_cost, exponent, output_error, race
+from core.attention.cost import (
+    CPU,
+    CUDA,
+    Measurement,
+    attention_cost,
+    devices,
+    exponent,
+    output_error,
+    race,
+)
+from core.studies import efficient as study
+from core.studies.efficient import (
+    BANDED,
+    D_MODEL,
+    ENTRIES,
+    HEAD_DIM,
+    HEADS,
+    ROUNDS,
+    SEED,
+    TABLE,
+    USUAL,
+    Conditions,
+    Implied,
+    Result,
+    limits,
+)
 from core.studies.racing import Race
 from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number, operations, percent
@@ -32,22 +58,9 @@ from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.server.cache import cached
+from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, SelectSlider, Text, Toggle
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
-from dashboard.views.efficient import compute, example
-from dashboard.views.efficient.compute import D_MODEL, HEADS, SEED, Implied, Result
-from dashboard.views.efficient.controls import (
-    BANDED,
-    ENTRIES,
-    ROUNDS,
-    SIZE,
-    USUAL,
-    Controls,
-    draw_controls,
-    key,
-    limits_help,
-)
-from dashboard.views.efficient.controls import HEADS as HEADS_of_controls
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -59,7 +72,110 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import params_of
+
+# The page's controls: the kernels and their conditions, and those of the implied weights.
+
+WINDOWS = (16, 32, 64, 128, 256)
+LONGEST = (512, 1024, 2048, 4096, 8192)
+MAX_KERNELS = 6  # curves in one figure
+SENTENCE, MAX_TOKENS = "The animal was too tired .", 48
+FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
+
+key = "efficient:{}".format  # a widget's key, which is also its name in the link
+
+
+def limits_help(device: str) -> str:
+    """The limits of a call on that device, as a sentence."""
+    most = limits(device)
+    return (
+        f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
+        f"longer than {most.seconds:g} s."
+    )
+
+
+FIELDS = Fields(
+    "efficient",
+    kernels=MultiSelect(
+        f"Up to {MAX_KERNELS} kernels",
+        {name: item.name for name, item in ENTRIES.items()},
+        USUAL,
+        most=MAX_KERNELS,
+        help="A kernel is a way to compute attention. Each is one line of both figures.",
+    ),
+    window=SelectSlider(
+        "Window of local and block-sparse",
+        WINDOWS,
+        Conditions.window,
+        help="How many keys a query sees on each side.",
+    ),
+    longest=Select(
+        "Longest text",
+        LONGEST,
+        Conditions.longest,
+        text="{:,} tokens".format,
+        help=lambda _: limits_help(devices()[0]),
+    ),
+    causal=Select(
+        "A query sees",
+        {False: "every key", True: "keys before"},
+        help="Every key, or only its own and those before it (a causal mask).",
+    ),
+    backward=Select(
+        "Pass",
+        {False: "forward", True: "and backward"},
+        help="Training also runs a backward pass, which computes gradients.",
+    ),
+    device=Select(
+        "Device",
+        lambda _: devices(),
+        text=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU",
+        when=lambda _: len(devices()) > 1,
+        help="Where the kernels run.",
+    ),
+    sentence=Text("Sentence", SENTENCE, span=2, help="Each word is one token."),
+    head=Select("Head", range(HEADS), help="The head that is drawn."),
+    features=Select("Random features", FEATURES, 64, help=ENTRIES["performer"].params[0].help),
+    few=Select(
+        "Rank, landmarks",
+        FEW,
+        3,
+        help="The number of projected keys in Linformer and of landmarks in Nyström.",
+    ),
+    implied_causal=Toggle(
+        "Causal",
+        help="Hides later keys. Linformer and Nyström cannot do this and are left out.",
+    ),
+)
+
+
+def draw_controls() -> Conditions:
+    """Draw the kernels, their conditions, and the button that measures them."""
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
+        picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
+        for item in map(ENTRIES.__getitem__, picked.kernels):
+            if any(param.key != TABLE for param in item.params):
+                st.markdown(f"**{item.name}**")
+            # A table's length follows the longest text.
+            params = params_of(item, key=key("params"), exclude=(TABLE,))
+            choices.append(Choice.of(item.key, **params))
+    values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
+    conditions = Conditions(
+        tuple(choices),
+        values.longest,
+        values.causal,
+        values.backward,
+        picked.window,
+        values.device or CPU,
+    )
+    with grid:
+        draw_button(conditions)
+    with st.container():
+        for sentence in conditions.configs()[1]:
+            st.info(plain(sentence), icon=":material/block:")
+    return conditions
+
 
 # What the page computes as Python: the measurement of its curves, and the implied weights.
 
@@ -74,7 +190,7 @@ WEIGHTS = (
 SAVED = """
 import json
 
-file = lab_path("dashboard/views/efficient/example.json")  # `make measured` measures all of it again
+file = lab_path("core/studies/data/efficient.json")  # `make measured` measures all of it again
 saved = json.loads(file.read_text("utf-8"))["points"]
 points = [point for point in saved if point["name"] in configs and not point["skipped"]]
 """
@@ -112,15 +228,15 @@ print(errors)
 
 def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
     """The points of the curves, read from the saved file or measured again, and what is exact of the table."""
-    configs = {kernel: result.controls.config(kernel) for kernel in kernels}
+    configs = {kernel: result.conditions.config(kernel) for kernel in kernels}
     points = {kernel: result.of(kernel) for kernel in kernels}
-    made, controls = source_of(configs), result.controls
+    made, chosen = source_of(configs), result.conditions
     lengths = sorted({point.length for each in points.values() for point in each})
     code = (
         SAVED
         if is_saved
         else MEASURE.format(
-            lengths=lengths, rounds=ROUNDS, backward=controls.backward, device=controls.device
+            lengths=lengths, rounds=ROUNDS, backward=chosen.backward, device=chosen.device
         )
     )
     imports, _, body = code.partition("\n\n") if is_saved else ("", "", code)
@@ -228,7 +344,7 @@ def scaling(result: Result, kernel: str) -> Scaling | None:
     points = result.of(kernel)[-LAST:]
     if len(points) < 2:
         return None
-    config, lengths = result.controls.config(kernel), [point.length for point in points]
+    config, lengths = result.conditions.config(kernel), [point.length for point in points]
     costs = [attention_cost(config, length, length) for length in lengths]
     return Scaling(
         kernel,
@@ -301,14 +417,14 @@ def kernel_name(kernel: str) -> str:
 
 def conditions(result: Result, example: bool) -> str:
     """The conditions of the measurement."""
-    controls = result.controls
-    keys = "the keys up to itself" if controls.causal else "every key"
-    banded = [kernel_name(kernel) for kernel in controls.keys if kernel in BANDED]
-    window = f", in {' and '.join(banded)} a window of {controls.window} keys" if banded else ""
-    passes = "forward and backward" if controls.backward else "forward"
+    chosen = result.conditions
+    keys = "the keys up to itself" if chosen.causal else "every key"
+    banded = [kernel_name(kernel) for kernel in chosen.keys if kernel in BANDED]
+    window = f", in {' and '.join(banded)} a window of {chosen.window} keys" if banded else ""
+    passes = "forward and backward" if chosen.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
     return (
-        f"{where}: one sequence, {HEADS_of_controls} heads of {SIZE} numbers, float32, {passes}, median of {ROUNDS} runs. A "
+        f"{where}: one sequence, {HEADS} heads of {HEAD_DIM} numbers, float32, {passes}, median of {ROUNDS} runs. A "
         f"query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the formula of a forward "
         "pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, within about a "
         f"quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
@@ -329,9 +445,6 @@ def skipped(result: Result, kernels: list[str]) -> str:
 # The page Cost and speed: a benchmark, two figures, a table, and the weights that some kernels imply.
 
 
-SENTENCE, MOST_TOKENS = "The animal was too tired .", 48
-FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -341,7 +454,7 @@ THOUSANDS = "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'"
 AIR = 1.25  # factor of free space above and below, at least
 STEPS = 2  # to a power of ten, in which an axis ends
 
-RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
+RACE, CHOSEN, RESULT = key("race"), key("chosen"), key("result")
 POLLING = key("beating")
 OLDER = "The curves were measured before, with other controls. Press Measure to measure these."
 
@@ -371,9 +484,11 @@ def _benchmark() -> None:
     if current := st.session_state.get(RACE):
         current.poll()
         if current.points:
-            st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
-    controls, older = _controls()
-    result, kernels = _shown()
+            st.session_state[RESULT] = Result.of_race(st.session_state[CHOSEN], current)
+    chosen = draw_controls()
+    older = draw_progress(chosen)
+    result = st.session_state.get(RESULT) or study.load_result()
+    kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
     _figures(result, kernels)
     if sentence := fact_text(result, kernels):
         fact(sentence)
@@ -392,8 +507,7 @@ def _benchmark() -> None:
     if kernels:
         add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
     errors = {
-        kernel: cached(output_error, result.controls.config(kernel), compute.SEED)
-        for kernel in kernels
+        kernel: cached(output_error, result.conditions.config(kernel), SEED) for kernel in kernels
     }
     table(
         HEAD,
@@ -403,21 +517,7 @@ def _benchmark() -> None:
     )
 
 
-def _controls() -> tuple[Controls, bool]:
-    """Draw the controls, and how far a race is; returns also whether the curves are of other controls."""
-    controls = draw_controls(_button)
-    return controls, _progress(controls)
-
-
-def _shown() -> tuple[Result, list[str]]:
-    """The result, and those of the picked kernels that it has."""
-    result = st.session_state.get(RESULT) or example.load()
-    return result, [
-        kernel for kernel in st.session_state.get(key("kernels"), USUAL) if result.of(kernel)
-    ]
-
-
-def _button(controls: Controls) -> None:
+def draw_button(chosen: Conditions) -> None:
     """Measure, or Stop while a race is on."""
     if current := running():
         st.button(
@@ -437,18 +537,17 @@ def _button(controls: Controls) -> None:
             width="stretch",
             key=key("measure"),
             on_click=_start,
-            args=(controls,),
-            disabled=not controls.configs()[0],
-            help=limits_help(controls.device),
+            args=(chosen,),
+            disabled=not chosen.configs()[0],
+            help=limits_help(chosen.device),
         )
 
 
-def _start(controls: Controls) -> None:
-    configs = controls.configs()[0]
-    controls = replace(
-        controls, kernels=tuple(choice for choice in controls.kernels if choice.key in configs)
-    )
-    st.session_state[RACE], st.session_state[RACE_CONTROLS] = compute.start_race(controls), controls
+def _start(chosen: Conditions) -> None:
+    configs = chosen.configs()[0]
+    possible = tuple(choice for choice in chosen.kernels if choice.key in configs)
+    st.session_state[CHOSEN] = chosen = replace(chosen, kernels=possible)
+    st.session_state[RACE] = study.start_race(chosen)
 
 
 def _stop(current: Race) -> None:
@@ -456,14 +555,14 @@ def _stop(current: Race) -> None:
     current.wait(POLL_INTERVAL)
 
 
-def _progress(controls: Controls) -> bool:
+def draw_progress(chosen: Conditions) -> bool:
     """Show how far a race is; its end stops the polling.
 
     Returns whether no race is on and the controls are others than those of the curves.
     """
     current = st.session_state.get(RACE)
     if current is None:
-        return not (st.session_state.get(RESULT) or example.load()).controls.covers(controls)
+        return not (st.session_state.get(RESULT) or study.load_result()).conditions.covers(chosen)
     if current.alive:
         label = "Waiting for another measurement to end" if current.waiting else "Measuring"
         st.progress(current.fraction, text=label)
@@ -488,7 +587,7 @@ def _figures(result: Result, kernels: list[str]) -> None:
     for index, kernel in enumerate(kernels):
         points, config, name = (
             result.of(kernel),
-            result.controls.config(kernel),
+            result.conditions.config(kernel),
             ENTRIES[kernel].name,
         )
         closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
@@ -665,53 +764,24 @@ def implied_weights() -> None:
         "## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
         "would give their outputs, next to the weights of exact attention."
     )
-    grid = st.grid(6, min_column_width=120)
-    with grid.cell(column_span=2):
-        sentence = st.text_input(
-            "Sentence", SENTENCE, key=key("sentence"), **BOUND, help="Each word is one token."
-        )
-    with grid:
-        head = st.selectbox(
-            "Head", range(compute.HEADS), key=key("head"), **BOUND, help="The head that is drawn."
-        )
-        features = st.selectbox(
-            "Random features",
-            FEATURES,
-            2,
-            key=key("features"),
-            **BOUND,
-            help=ENTRIES["performer"].params[0].help,
-        )
-        few = st.selectbox(
-            "Rank, landmarks",
-            FEW,
-            2,
-            key=key("few"),
-            **BOUND,
-            help="The number of projected keys in Linformer and of landmarks in Nyström.",
-        )
-        causal = st.toggle(
-            "Causal",
-            key=key("implied_causal"),
-            **BOUND,
-            help="Hides later keys. Linformer and Nyström cannot do this and are left out.",
-        )
-    tokens = tokenize(sentence or "").tokens[:MOST_TOKENS]
+    values = FIELDS.draw("sentence", "head", "features", "few", "implied_causal")
+    head, causal = values.head, values.implied_causal
+    tokens = tokenize(values.sentence).tokens[:MAX_TOKENS]
     if not tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return
     choices = [
         Choice("exact"),
         Choice("linear"),
-        Choice.of("performer", features=features),
-        Choice.of("linformer", rank=few),
-        Choice.of("nystrom", landmarks=few),
+        Choice.of("performer", features=values.features),
+        Choice.of("linformer", rank=values.few),
+        Choice.of("nystrom", landmarks=values.few),
         Choice("retention"),
     ]
     implied, errors = [], []
     for choice in choices:
         try:
-            implied.append(cached(compute.implied, choice, tokens, causal))
+            implied.append(cached(study.implied, choice, tokens, causal))
         except ConfigError as error:
             errors.append(str(error))
     add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
@@ -723,7 +793,7 @@ def implied_weights() -> None:
         )
         for each in implied
     ]
-    sentence = _fact(implied, features, few)
+    sentence = _fact(implied, values.features, values.few)
     pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
     pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
     write_linked("efficient", key("pin"), pin)
@@ -731,7 +801,7 @@ def implied_weights() -> None:
     caption(
         " ".join(
             [
-                f"Token vectors and projections of {compute.D_MODEL} numbers are random (seed {compute.SEED}) "
+                f"Token vectors and projections of {D_MODEL} numbers are random (seed {SEED}) "
                 "and the same for all. Implied weights: the kernel's output is these weights times the "
                 "values. Error: the mean difference from the weights of exact attention.",
                 *errors,

@@ -10,10 +10,9 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement, attention_cost, output_error
+from core.studies import efficient as study
 from core.studies import racing
-from dashboard.views.efficient import compute, controls, example
-from dashboard.views.efficient.compute import Result, start_race
-from dashboard.views.efficient.controls import ENTRIES, Controls
+from core.studies.efficient import ENTRIES, Conditions, Result, start_race
 from pages import efficient
 from tests.pages.app import captions, html_text, open_at, set_control
 
@@ -45,30 +44,30 @@ def until_measured(at):
 
 
 def test_opens_with_the_kept_measurement_and_nothing_pressed():
-    at, saved = open_page(), example.load()
+    at, saved = open_page(), study.load_result()
     assert [named(chart) for chart in charts(at)] == [
-        [ENTRIES[kernel].name for kernel in controls.USUAL]
+        [ENTRIES[kernel].name for kernel in study.USUAL]
     ] * 2
     assert [list(drawn(chart, "early").name) for chart in charts(at)] == [["Exact"]] * 2, (
         "it ends at 2,048 tokens"
     )
-    assert efficient.fact_text(saved, list(controls.USUAL)).replace("**", "") in html_text(
-        at
-    ).replace("<b style='font-weight:600'>", "").replace("</b>", "")
+    assert efficient.fact_text(saved, list(study.USUAL)).replace("**", "") in html_text(at).replace(
+        "<b style='font-weight:600'>", ""
+    ).replace("</b>", "")
     assert "`make measured`" in at.caption[0].value
     assert "exact from 4,096 tokens (would hold" in captions(at)
 
 
 def test_the_kept_measurement_is_whole():
     """Every kernel there is, each at least to 2,048 tokens, with the closed forms' memory."""
-    saved = example.load()
-    assert set(saved.controls.keys) == set(ENTRIES), "run make measured"
+    saved = study.load_result()
+    assert set(saved.conditions.keys) == set(ENTRIES), "run make measured"
     for kernel in ENTRIES:
         points = saved.of(kernel)
         assert points[-1].length >= 2048
         if kernel != "fused":
             closed = attention_cost(
-                saved.controls.config(kernel), points[-1].length, points[-1].length
+                saved.conditions.config(kernel), points[-1].length, points[-1].length
             ).bytes
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
@@ -102,7 +101,7 @@ def test_a_parameter_goes_into_the_race():
     assert any("were measured before" in caption.value for caption in at.caption)
     at.button(key="efficient:measure").click()
     until_measured(at.run())
-    result = at.session_state["efficient:result"].controls
+    result = at.session_state["efficient:result"].conditions
     assert (
         result.kernels == (Choice.of("chunked", block=32),)
         and result.config("chunked").kernel["block"] == 32
@@ -154,7 +153,7 @@ def test_the_implied_weights_follow_their_controls():
 
 
 def test_a_race_stops_when_told():
-    race = start_race(Controls.of(["exact"], 8192))
+    race = start_race(Conditions.of(["exact"], 8192))
     race.stop()
     race.wait(20)
     assert not race.alive and not race.error and race.fraction < 1
@@ -162,14 +161,14 @@ def test_a_race_stops_when_told():
 
 def test_a_race_that_nobody_looks_at_ends(monkeypatch):
     monkeypatch.setattr(racing, "LEFT", 0.0)
-    race = start_race(Controls.of(["fused"], 8192))
+    race = start_race(Conditions.of(["fused"], 8192))
     race.wait(20)
     assert not race.alive and race.fraction < 1
 
 
 def test_one_race_at_a_time_and_the_other_waits():
     with racing.ONE_AT_A_TIME:
-        race = start_race(Controls.of(QUICK, 512))
+        race = start_race(Conditions.of(QUICK, 512))
         race.wait(0.3)
         assert race.alive and race.waiting and not race.points
     race.wait(30)
@@ -181,14 +180,14 @@ def test_an_error_in_a_race_is_kept_to_be_said(monkeypatch):
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(racing, "race", broken)
-    race = start_race(Controls.of(QUICK, 512))
+    race = start_race(Conditions.of(QUICK, 512))
     race.wait(10)
     assert race.error == "no memory" and not race.alive
 
 
 def test_a_result_survives_json():
     points = Measurement("fused", 128, 1e-3, 5), Measurement("fused", 256, skipped="too long")
-    result = Result(Controls.of(["fused"], 512, True), points, "here")
+    result = Result(Conditions.of(["fused"], 512, True), points, "here")
     assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert [p.length for p in result.of("fused")] == [128] and result.skipped()[0].length == 256
 
@@ -200,7 +199,7 @@ def square(kernel, seconds, held):
 def test_slopes_and_the_sentence_come_from_the_points():
     points = square("exact", lambda n: n * n * 1e-6, lambda n: n * n)
     points += square("linear", lambda n: n * 1e-6, lambda n: n)
-    result = Result(Controls.of(["exact", "linear"], 512), tuple(points), "here")
+    result = Result(Conditions.of(["exact", "linear"], 512), tuple(points), "here")
     exact, linear = (efficient.scaling(result, kernel) for kernel in ("exact", "linear"))
     assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
     assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
@@ -215,22 +214,22 @@ def test_slopes_and_the_sentence_come_from_the_points():
 
 def test_distances_are_those_of_the_outputs():
     """Zero but for rounding where the weights are the same; not where they are others."""
-    defaults = Controls()
+    defaults = Conditions()
     assert all(
-        output_error(defaults.config(kernel), compute.SEED) < 1e-5
+        output_error(defaults.config(kernel), study.SEED) < 1e-5
         for kernel in ("fused", "chunked", "local")
     )
-    assert output_error(defaults.config("linear"), compute.SEED) > 0.1
+    assert output_error(defaults.config("linear"), study.SEED) > 0.1
 
 
 def test_implied_weights_are_those_of_the_layer():
     tokens = ("a", "b", "c", "d")
-    same = compute.implied(Choice.of("nystrom", landmarks=8), tokens, False)
+    same = study.implied(Choice.of("nystrom", landmarks=8), tokens, False)
     assert (
         same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6
     )  # a landmark per token: the softmax
-    few = compute.implied(Choice.of("nystrom", landmarks=2), tokens, False)
-    weights = compute.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
+    few = study.implied(Choice.of("nystrom", landmarks=2), tokens, False)
+    weights = study.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
     assert few.mean_error == pytest.approx(
         float((torch.tensor(few.weights) - weights).abs().mean())
     )

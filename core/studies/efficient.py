@@ -1,0 +1,218 @@
+"""Kernels measured as the text grows, and the weights that a kernel implies; `make measured` saves a measurement."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
+from core.attention.cost import CPU, CUDA, Limits, Measurement
+from core.entries import complete
+from core.seeding import seeded_layer
+from core.studies.racing import Race, machine
+from core.tokens import embed
+
+HEADS, HEAD_DIM = 4, 64  # of the layers that are measured
+SHORTEST = 128
+ROUNDS = 5
+USUAL = ("exact", "fused", "chunked", "local", "linear", "performer")
+LIMITS = Limits(seconds=2.0, bytes=256e6)  # a server of 1 GB holds this beside everything else
+ENTRIES: dict[str, Entry] = {item.key: item for item in AXES["kernel"]}
+TABLE = "max_len"  # a parameter that follows the longest text
+BANDED = ("local", "block_sparse")  # measured on a window; all other kernels see every key
+SAVED, SAVED_LONGEST = Path(__file__).parent / "data" / "efficient.json", 8192
+D_MODEL, SEED = 64, 126  # of the layer whose implied weights are computed
+
+
+def limits(device: str) -> Limits:
+    """Seconds and bytes that a call may take on that device: on a graphics card, half of its free memory."""
+    return replace(LIMITS, bytes=torch.cuda.mem_get_info()[0] / 2) if device == CUDA else LIMITS
+
+
+def with_defaults(choice: Choice) -> Choice:
+    """The choice with every parameter written out, so that a missing one equals its default."""
+    return complete(choice, AXES["kernel"], "kernel")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Which kernels race, and on what."""
+
+    kernels: tuple[Choice, ...] = tuple(Choice(key) for key in USUAL)
+    longest: int = 2048
+    causal: bool = False
+    backward: bool = False
+    window: int = 32
+    device: str = CPU
+
+    @classmethod
+    def of(cls, keys: Iterable[str], *rest: Any) -> Conditions:
+        """Those kernels with their usual parameters."""
+        return cls(tuple(Choice(key) for key in keys), *rest)
+
+    @property
+    def keys(self) -> list[str]:
+        return [choice.key for choice in self.kernels]
+
+    def covers(self, other: Conditions) -> bool:
+        """Whether a result for these conditions also answers the other ones; their lengths may differ."""
+        return {*map(with_defaults, other.kernels)} <= {*map(with_defaults, self.kernels)} and (
+            replace(self, kernels=(), longest=0) == replace(other, kernels=(), longest=0)
+        )
+
+    def configs(self) -> tuple[dict[str, AttentionConfig], list[str]]:
+        """The mechanism of each kernel by its key, and the error of each kernel that is impossible."""
+        configs: dict[str, AttentionConfig] = {}
+        errors = []
+        for kernel in self.keys:
+            try:
+                configs[kernel] = self.config(kernel)
+            except ConfigError as error:
+                errors.append(str(error))
+        return configs, errors
+
+    def config(self, kernel: str) -> AttentionConfig:
+        """The mechanism of a kernel; tables are as long as the longest text. ConfigError for an impossible mask."""
+        choice = next((choice for choice in self.kernels if choice.key == kernel), Choice(kernel))
+        params = dict(choice.params)
+        if any(param.key == TABLE for param in ENTRIES[kernel].params):
+            params[TABLE] = max(self.longest, SHORTEST)
+        return AttentionConfig(
+            HEADS * HEAD_DIM, HEADS, mask=self.mask(kernel), kernel=Choice.of(kernel, **params)
+        )
+
+    def mask(self, kernel: str) -> Choice:
+        """The mask that a kernel is measured with."""
+        if kernel not in BANDED:
+            return Choice("causal" if self.causal else "none")
+        if self.causal:
+            return Choice.of("causal_local", lookback=self.window)
+        return Choice.of("local", window=self.window)
+
+
+def start_race(conditions: Conditions, clock: Callable[[], float] = time.perf_counter) -> Race:
+    """Start measuring these kernels in a thread, at lengths that double up to the longest."""
+    lengths = [SHORTEST]
+    while lengths[-1] < conditions.longest:
+        lengths.append(2 * lengths[-1])
+    return Race(
+        conditions.configs()[0],
+        lengths,
+        rounds=ROUNDS,
+        limits=limits(conditions.device),
+        backward=conditions.backward,
+        device=conditions.device,
+        clock=clock,
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """The points of a race, and their conditions."""
+
+    conditions: Conditions
+    points: tuple[Measurement, ...]
+    machine: str
+
+    @classmethod
+    def of_race(cls, conditions: Conditions, race: Race) -> Result:
+        """What a race has measured so far."""
+        return cls(conditions, tuple(race.points), machine(race.device))
+
+    def of(self, kernel: str) -> list[Measurement]:
+        """The points of one kernel that were measured, shortest first."""
+        return [point for point in self.points if point.name == kernel and not point.skipped]
+
+    def skipped(self) -> list[Measurement]:
+        """The first skipped length of each kernel."""
+        first: dict[str, Measurement] = {}
+        for point in self.points:
+            if point.skipped:
+                first.setdefault(point.name, point)
+        return list(first.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `asked` is the stored key of the conditions."""
+        conditions = {
+            **asdict(self.conditions),
+            "kernels": [choice.to_json() for choice in self.conditions.kernels],
+        }
+        return {
+            "machine": self.machine,
+            "asked": conditions,
+            "points": [asdict(point) for point in self.points],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        kernels = tuple(Choice.from_json(choice) for choice in data["asked"]["kernels"])
+        conditions = Conditions(**{**data["asked"], "kernels": kernels})
+        return cls(
+            conditions, tuple(Measurement(**point) for point in data["points"]), data["machine"]
+        )
+
+
+@dataclass(frozen=True)
+class Implied:
+    """The weights (H, T, T) of one kernel on the sentence, and their error."""
+
+    kernel: str
+    weights: np.ndarray
+    mean_error: float  # mean |difference| from exact's over all cells of all heads
+    largest: float  # of all its weights
+
+
+def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
+    """The weights of a kernel on these tokens, with the same seeded projections for every kernel."""
+    config = AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
+    weights, exact_weights = (
+        weights_of(config, tokens),
+        weights_of(config.with_(kernel=Choice("exact")), tokens),
+    )
+    return Implied(
+        choice.key,
+        weights.numpy(),
+        float((weights - exact_weights).abs().mean()),
+        float(weights.max()),
+    )
+
+
+def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
+    """The weights (H, T, T) of the seeded layer on these tokens."""
+    with torch.no_grad():
+        weights = seeded_layer(config, SEED)(embed(tokens, D_MODEL, SEED)).weights
+    assert weights is not None
+    return weights[0]
+
+
+def load_result() -> Result:
+    """All kernels, no mask, forward, as `make measured` wrote them."""
+    return Result.from_json(json.loads(SAVED.read_text("utf-8")))
+
+
+def main() -> None:
+    """Measure on one thread in processor time, and write the file."""
+    torch.set_num_threads(1)
+    conditions = Conditions.of(ENTRIES, SAVED_LONGEST)
+    race = start_race(conditions, time.process_time)
+    while race.alive:
+        race.poll()
+        race.wait(1.0)
+        print(f"{race.fraction:.0%}", flush=True)
+    if race.error:
+        raise SystemExit(race.error)
+    SAVED.write_text(
+        json.dumps(Result.of_race(conditions, race).to_json(), indent=1) + "\n", "utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main()
