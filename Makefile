@@ -137,7 +137,7 @@ scores: $(VENV)/.installed
 	$(BIN)/python -m core.studies.scores
 
 cache: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.cache.measurement
+	$(BIN)/python -m core.studies.cache
 
 heads: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.heads.example

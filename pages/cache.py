@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 
@@ -11,7 +10,6 @@ import numpy as np
 import streamlit as st
 
 from core.attention import Attention
-from core.models import cards as sizes
 from core.models.cards import (
     FORMS,
     MODELS,
@@ -23,8 +21,20 @@ from core.models.cards import (
     intensity,
 )
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
-from core.studies import cache as paging
-from core.studies.cache import LONGEST, MOST_SEQUENCES, Paging
+from core.studies import cache as study
+from core.studies.cache import (
+    LIMIT,
+    LONGEST,
+    MOST,
+    MOST_PROMPT,
+    MOST_SEQUENCES,
+    NAMES,
+    PROMPT,
+    STEPS,
+    Decoding,
+    Paging,
+    Pair,
+)
 from core.studies.racing import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
@@ -35,13 +45,19 @@ from dashboard.draw.vega import Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
-from dashboard.server import cache
 from dashboard.server.cache import cached, shared
+from dashboard.ui.fields import (
+    HERE,
+    Fields,
+    MultiSelect,
+    Number,
+    Select,
+    SelectSlider,
+    Text,
+    Values,
+)
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
-from dashboard.views.cache import compute, decoding, measurement
-from dashboard.views.cache.compute import MOST_PROMPT, NAMES, STEPS, Decoding
-from dashboard.views.cache.decoding import LIMIT, MOST, PROMPT, Pair
 from dashboard.widgets.guide import Question, predict
 from dashboard.widgets.panels import (
     caption,
@@ -54,249 +70,126 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND
 
 # The controls of each part of the page.
 
 
-FIRST_STEP = 3
 WRITERS = {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"}
-COUNT = 48
 LENGTHS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
-LENGTH, BATCHES = 8192, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NUMBER_BYTES = {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"}
 MOST_FORMS = 6  # curves in one figure
-CURVES = tuple(form for form in FORMS if form != "keys_as_values")
-BANDWIDTH, SPEED = 3350, 989  # GB/s and bf16 TFLOP/s of an H100
-SEQUENCES = "90, 37, 12, 61, 25"
 PAGE_SIZES = (8, 16, 32, 64)
 
 key = "cache:{}".format  # a widget's key, which is also its name in the link
 
-
-def draw_prompt() -> str:
-    """Draw the field of the prompt."""
-    return (
-        st.text_input(
-            "Prompt",
-            PROMPT,
-            key=key("prompt"),
-            **BOUND,
-            help=f"Each word is one token; the first {MOST_PROMPT} are read. The model knows 250 words, "
-            "and continues what occurred before.",
-        )
-        or ""
-    )
-
-
-def read_prompt() -> str:
-    """The prompt that the session holds."""
-    return st.session_state.get(key("prompt"), PROMPT) or ""
-
-
-def read_step(decoding: Decoding) -> tuple[int, tuple[int, int]]:
-    """The step and the head, (layer, head), that the session holds."""
-    return st.session_state.get(key("step"), FIRST_STEP), st.session_state.get(
-        key("head"), decoding.sharpest_head()
-    )
-
-
-def draw_step(decoding: Decoding) -> None:
-    """Draw the choice of the step and of the head."""
-    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
-    with left:
-        st.slider(
-            "Step",
-            0,
-            STEPS,
-            FIRST_STEP,
-            key=key("step"),
-            **BOUND,
-            help="Step 0 reads the whole prompt (prefill); each later step reads one new token.",
-        )
-    with right:
-        heads = decoding.heads
-        st.selectbox(
-            "Head",
-            heads,
-            heads.index(decoding.sharpest_head()),
-            key=key("head"),
-            **BOUND,
-            format_func=lambda head: f"L{head[0]}·H{head[1]}",
-            help="Layer and head, both from 0. First the head with the sharpest weights.",
-        )
-
-
-def draw_writers() -> tuple[str, int]:
-    """Draw the model that writes and the number of tokens."""
-    left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
-    with left:
-        name = st.selectbox(
-            "Model that writes",
-            list(WRITERS),
-            format_func=WRITERS.__getitem__,
-            key=key("writer"),
-            help="A decoder with random weights, whose text means nothing, or the lab's own trained "
-            "one, which is smaller.",
-            **BOUND,
-        )
-    with right:
-        count = st.slider(
-            "Tokens to write",
-            8,
-            MOST,
-            COUNT,
-            8,
-            key=key("count"),
-            **BOUND,
-            help=f"How many tokens are written after the prompt. On this machine at most {LIMIT:g} s.",
-        )
-    return name or SEEDED, count
-
-
-@dataclass(frozen=True)
-class SizeControls:
-    """The model whose cache is computed, the bytes of a number, and the curves."""
-
-    model: str
-    number_bytes: int
-    curves: tuple[str, ...]
-
-
-def draw_sizes() -> SizeControls:
-    """Draw the controls of the cache's size."""
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with grid.cell(column_span=2):
-        model = st.selectbox(
-            "Model's sizes",
-            list(MODELS),
-            1,
-            format_func=lambda name: MODELS[name].name,
-            key=key("model"),
-            **BOUND,
-            help="A published model: its heads, their size, its layers.",
-        )
-    with grid.cell(column_span=2):
-        number_bytes = st.selectbox(
-            "Bytes a number",
-            list(NUMBER_BYTES),
-            format_func=NUMBER_BYTES.__getitem__,
-            key=key("bytes"),
-            **BOUND,
-            help="How many bytes each stored number takes.",
-        )
-    with (
-        grid.cell(column_span=2),
-        st.popover("Curves", icon=":material/show_chart:", width="stretch"),
-    ):
-        curves = st.multiselect(
-            f"Up to {MOST_FORMS} curves",
-            list(FORMS),
-            list(CURVES),
-            key=key("curves"),
-            **BOUND,
-            max_selections=MOST_FORMS,
-            format_func=lambda name: FORMS[name].name,
-            help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
-        )
-    return SizeControls(model or "llama2", number_bytes or 2, tuple(curves))
-
-
-@dataclass(frozen=True)
-class MachineControls:
-    """How keys and values are stored, how long the text is, how many sequences, and the machine."""
-
-    form: str
-    length: int
-    batch: int
-    bandwidth: float  # GB/s
-    speed: float  # TFLOP/s
-
-
-def draw_machine(form: str) -> MachineControls:
-    """Draw the controls of a decoding step; `form` is the model's own way to store."""
-    grid = st.grid(10, min_column_width=120, vertical_alignment="bottom")
-    with grid.cell(column_span=2):
-        choices = {"own": "as published", **{name: each.name for name, each in FORMS.items()}}
-        chosen = st.selectbox(
-            "Stored as",
-            list(choices),
-            format_func=choices.__getitem__,
-            key=key("form"),
-            **BOUND,
-            help="How keys and values are stored: as in the published model, or in another form.",
-        )
-    with grid.cell(column_span=2):
-        length = st.select_slider(
-            "Tokens so far",
-            LENGTHS,
-            LENGTH,
-            key=key("length"),
-            **BOUND,
-            format_func=lambda length: f"{length:,}",
-            help="The length of each sequence.",
-        )
-    with grid.cell(column_span=2):
-        batch = st.select_slider(
-            "Sequences at once",
-            BATCHES,
-            8,
-            key=key("batch"),
-            **BOUND,
-            help="The batch: each step writes one token for each of these sequences.",
-        )
-    with grid.cell(column_span=2):
-        bandwidth = st.number_input(
-            "Memory, GB/s",
-            1,
-            100_000,
-            BANDWIDTH,
-            50,
-            key=key("bandwidth"),
-            **BOUND,
-            help="Bytes that the machine reads from memory in a second; 3,350 for an H100.",
-        )
-    with grid.cell(column_span=2):
-        speed = st.number_input(
-            "Speed, TFLOP/s",
-            1,
-            100_000,
-            SPEED,
-            10,
-            key=key("speed"),
-            **BOUND,
-            help="Operations a second, in 10¹²; 989 in bf16 for an H100.",
-        )
-    return MachineControls(
-        form if chosen in (None, "own") else chosen,
-        length,
-        batch,
-        bandwidth or BANDWIDTH,
-        speed or SPEED,
-    )
-
-
-def draw_paging() -> tuple[str, int]:
-    """Draw the lengths and the size of a page."""
-    left, right = st.columns([2, 1], gap="medium", vertical_alignment="bottom")
-    with left:
-        typed = st.text_input(
-            "Lengths of the sequences",
-            SEQUENCES,
-            key=key("lengths"),
-            **BOUND,
-            help=f"Up to {MOST_SEQUENCES} numbers of tokens, at most {LONGEST}, with commas between.",
-        )
-    with right:
-        size = st.select_slider(
-            "Tokens a page",
-            PAGE_SIZES,
-            16,
-            key=key("page"),
-            **BOUND,
-            help="How many tokens' keys and values one page of memory holds.",
-        )
-    return typed or "", size
+FIELDS = Fields(
+    "cache",
+    prompt=Text(
+        "Prompt",
+        PROMPT,
+        help=f"Each word is one token; the first {MOST_PROMPT} are read. The model knows 250 words, "
+        "and continues what occurred before.",
+    ),
+    step=Number(
+        "Step",
+        3,
+        0,
+        STEPS,
+        slider=True,
+        help="Step 0 reads the whole prompt (prefill); each later step reads one new token.",
+    ),
+    head=Select(
+        "Head",
+        lambda values: values.decoding.heads,
+        lambda values: values.decoding.sharpest_head(),
+        text=lambda head: f"L{head[0]}·H{head[1]}",
+        help="Layer and head, both from 0. First the head with the sharpest weights.",
+    ),
+    writer=Select(
+        "Model that writes",
+        WRITERS,
+        help="A decoder with random weights, whose text means nothing, or the lab's own trained "
+        "one, which is smaller.",
+    ),
+    count=Number(
+        "Tokens to write",
+        48,
+        8,
+        MOST,
+        8,
+        slider=True,
+        help=f"How many tokens are written after the prompt. On this machine at most {LIMIT:g} s.",
+    ),
+    model=Select(
+        "Model's sizes",
+        {name: model.name for name, model in MODELS.items()},
+        "llama2",
+        span=2,
+        help="A published model: its heads, their size, its layers.",
+    ),
+    bytes=Select(
+        "Bytes a number", NUMBER_BYTES, span=2, help="How many bytes each stored number takes."
+    ),
+    curves=MultiSelect(
+        f"Up to {MOST_FORMS} curves",
+        {name: form.name for name, form in FORMS.items()},
+        [form for form in FORMS if form != "keys_as_values"],
+        most=MOST_FORMS,
+        help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
+    ),
+    form=Select(
+        "Stored as",
+        {"own": "as published", **{name: form.name for name, form in FORMS.items()}},
+        span=2,
+        help="How keys and values are stored: as in the published model, or in another form.",
+    ),
+    length=SelectSlider(
+        "Tokens so far",
+        LENGTHS,
+        8192,
+        text="{:,}".format,
+        span=2,
+        help="The length of each sequence.",
+    ),
+    batch=SelectSlider(
+        "Sequences at once",
+        BATCHES,
+        8,
+        span=2,
+        help="The batch: each step writes one token for each of these sequences.",
+    ),
+    # Memory and speed are those of an H100.
+    bandwidth=Number(
+        "Memory, GB/s",
+        3350,
+        1,
+        100_000,
+        50,
+        span=2,
+        help="Bytes that the machine reads from memory in a second; 3,350 for an H100.",
+    ),
+    speed=Number(
+        "Speed, TFLOP/s",
+        989,
+        1,
+        100_000,
+        10,
+        span=2,
+        help="Operations a second, in 10¹²; 989 in bf16 for an H100.",
+    ),
+    lengths=Text(
+        "Lengths of the sequences",
+        "90, 37, 12, 61, 25",
+        help=f"Up to {MOST_SEQUENCES} numbers of tokens, at most {LONGEST}, with commas between.",
+    ),
+    page=SelectSlider(
+        "Tokens a page",
+        PAGE_SIZES,
+        16,
+        help="How many tokens' keys and values one page of memory holds.",
+    ),
+)
 
 
 # What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
@@ -375,10 +268,10 @@ from core.models.decoding import write
 from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder({name!r})
-prompt = encode(task, {source_of(decoding.PROMPT)}, {MOST_PROMPT})[1]  # (1, T)
+prompt = encode(task, {source_of(PROMPT)}, {MOST_PROMPT})[1]  # (1, T)
 cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
 print("the same tokens:", cached == whole)
-saved = json.loads(lab_path("dashboard/views/cache/times.json").read_text("utf-8"))["pairs"][{name!r}]
+saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["pairs"][{name!r}]
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
 """
@@ -393,39 +286,40 @@ print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]),
     )
 
 
-def size(controls: SizeControls, machine: MachineControls) -> Script:
-    """The curves of the picked forms, and a step on the picked machine."""
-    model, form = MODELS[controls.model], FORMS[machine.form]
+def size(values: Values, form: str) -> Script:
+    """The curves of the picked forms, and a step on the picked values."""
+    model = MODELS[values.model]
     numbers = (
-        machine.length,
-        machine.batch,
-        controls.number_bytes,
-        1e9 * machine.bandwidth,
-        1e12 * machine.speed,
+        values.length,
+        values.batch,
+        values.bytes,
+        1e9 * values.bandwidth,
+        1e12 * values.speed,
     )
     code = f"""
 from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
 
-model, lengths = MODELS[{controls.model!r}], {source_of(list(LENGTHS))}
-sizes = {{FORMS[form].name: [cache_bytes(model, FORMS[form], length, {controls.number_bytes}) for length in lengths]
+model, lengths = MODELS[{values.model!r}], {source_of(list(LENGTHS))}
+sizes = {{FORMS[form].name: [cache_bytes(model, FORMS[form], length, {values.bytes}) for length in lengths]
          for form in {source_of(list(FORMS))}}}
 for name, each in sizes.items():
     print(name, each)
-bound = decoding_step(model, FORMS[{machine.form!r}], length={machine.length}, batch={machine.batch},
-                      number_bytes={controls.number_bytes}, bandwidth=1e9 * {machine.bandwidth!r},
-                      speed=1e12 * {machine.speed!r})  # bytes and FLOPs a second
+bound = decoding_step(model, FORMS[{form!r}], length={values.length}, batch={values.batch},
+                      number_bytes={values.bytes}, bandwidth=1e9 * {values.bandwidth!r},
+                      speed=1e12 * {values.speed!r})  # bytes and FLOPs a second
 print(bound, "bound by", bound.bound)
 """
-    step = decoding_step(model, form, *numbers)
+    step = decoding_step(model, FORMS[form], *numbers)
     curves = [
-        [cache_bytes(model, each, length, controls.number_bytes) for length in LENGTHS]
+        [cache_bytes(model, each, length, values.bytes) for length in LENGTHS]
         for each in FORMS.values()
     ]
     draw = DRAW_SIZES.replace(
-        "in sizes.items()", f"in sizes.items() if name in {_names(controls.curves)}"
+        "in sizes.items()",
+        f"in sizes.items() if name in {source_of([FORMS[name].name for name in values.curves])}",
     )
     return Script(
-        (Cell(SIZES, code, draw, "cache:sizes") if controls.curves else Cell(SIZES, code),),
+        (Cell(SIZES, code, draw, "cache:sizes") if values.curves else Cell(SIZES, code),),
         {
             "list(sizes.values())": np.array(curves),
             "[bound.flops, bound.weight_bytes, bound.cache_bytes, bound.computing, bound.reading]": np.array(
@@ -447,10 +341,6 @@ print("empty in pages", 1 - sum(lengths) / paged, "with room for the longest", 1
         (Cell(PAGES, code),),
         {"paged": np.array(result.paged), "reserved": np.array(result.reserved)},
     )
-
-
-def _names(forms: Sequence[str]) -> str:
-    return source_of([FORMS[form].name for form in forms])
 
 
 # The page: a step of decoding, the same text with and without a cache, and the cache's size at real sizes.
@@ -508,43 +398,23 @@ def page() -> None:
 
 @fragment
 def draw_steps() -> None:
-    """Draw the question and the controls, then one step of decoding."""
-    step_controls()
-    step_picture()
-
-
-def step_controls() -> None:
-    """Draw the prompt, the question, and the choice of a step and a head."""
-    typed = draw_prompt()
+    """Draw the prompt, the question, and one step of decoding."""
+    typed = FIELDS.draw("prompt", into=HERE).prompt
     try:
         with one_thread():
-            result = shared(compute.decode_steps, typed)
-            changes = cached(usual_changes)
+            result = shared(study.decode_steps, typed)
+            changes = cached(study.usual_changes)
     except ValueError as error:
         st.warning(plain(str(error)))
         return
     predict("cache", question(changes))
-    draw_step(result)
-
-
-def step_picture() -> None:
-    """Draw the step that the session holds; nothing of a prompt that was refused."""
-    typed = read_prompt()
-    try:
-        with one_thread():
-            result = shared(compute.decode_steps, typed)
-    except ValueError:
-        return
-    step, head = read_step(result)
+    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
+    step = FIELDS.draw("step", into=left).step
+    head = FIELDS.draw("head", into=right, decoding=result).head
     add_script(partial(steps, typed, result, step, head), "steps")
     st.html(step_table(result, step, head, theme()))
     fact(step_fact(result, step))
     caption(step_note(result, step, head))
-
-
-def usual_changes() -> dict[str, float]:
-    """What zeros in place of earlier vectors change, on the prompt that the page starts with."""
-    return compute.changes(shared(compute.decode_steps, decoding.PROMPT))
 
 
 @fragment
@@ -554,8 +424,10 @@ def draw_race() -> None:
         "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
         "The output is the same, so the difference is time alone."
     )
-    name, count = draw_writers()
-    saved = cached(measurement.load)
+    left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
+    name = FIELDS.draw("writer", into=left).writer
+    count = FIELDS.draw("count", into=right).count
+    saved = cached(study.load_measurement)
     where, pair = (
         f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds.",
         saved.pairs[name],
@@ -564,11 +436,11 @@ def draw_race() -> None:
         "Measure on this machine",
         icon=":material/timer:",
         key=key("measure"),
-        help=f"Writes the tokens both ways, at most {decoding.LIMIT:g} s.",
+        help=f"Writes the tokens both ways, at most {LIMIT:g} s.",
     )
     if pressed:
-        with st.spinner("Writing both ways"):
-            st.session_state[MEASURED] = (name, count), decoding.measure(name, count)
+        with st.spinner("Writing both ways"), one_thread():
+            st.session_state[MEASURED] = (name, count), study.measure(name, count)
     if st.session_state.get(MEASURED, (None,))[0] == (name, count):
         with one_thread():
             where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
@@ -585,7 +457,7 @@ def draw_race() -> None:
         key=key("seconds"),
         alt="Milliseconds of each step with and without the cache",
     )
-    vocabulary = cache.model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
+    vocabulary = load_lab_decoder(TRAINED)[1].target_vocab  # both have it
     caption(
         race_note(
             pair,
@@ -600,40 +472,55 @@ def draw_race() -> None:
 def draw_size() -> None:
     """Draw the size of the cache, and below it what bounds a step."""
     st.markdown("## How large the cache is")
-    controls = draw_sizes()
-    model = sizes.MODELS[controls.model]
-    if controls.curves:
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    values = FIELDS.draw("model", "bytes", into=grid)
+    with (
+        grid.cell(column_span=2),
+        st.popover("Curves", icon=":material/show_chart:", width="stretch"),
+    ):
+        values = FIELDS.draw("curves", into=HERE, **values)
+    model = MODELS[values.model]
+    if values.curves:
         draw_chart(
             st,
-            size_chart(model, controls.curves, LENGTHS, controls.number_bytes, theme()),
+            size_chart(model, values.curves, LENGTHS, values.bytes, theme()),
             key=key("sizes"),
             alt="Bytes of the cache by the length of the text, a line each form",
         )
-    fact(size_fact(model, controls.number_bytes))
+    fact(size_fact(model, values.bytes))
     table(
         HEAD,
-        size_rows(model, controls.number_bytes),
+        size_rows(model, values.bytes),
         caption="Bytes of the cache by form",
         markers=False,
     )
-    caption(size_note(model, controls.number_bytes))
+    caption(size_note(model, values.bytes))
     paragraph(
         "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
         "parameters and the cache for a few operations each, so that reading often takes longer."
     )
-    chosen = draw_machine(model.form)
-    add_script(partial(size, controls, chosen), "size")
-    step = sizes.decoding_step(
+    values = FIELDS.draw(
+        "form",
+        "length",
+        "batch",
+        "bandwidth",
+        "speed",
+        into=st.grid(10, min_column_width=120, vertical_alignment="bottom"),
+        **values,
+    )
+    form = model.form if values.form == "own" else values.form
+    add_script(partial(size, values, form), "size")
+    step = decoding_step(
         model,
-        sizes.FORMS[chosen.form],
-        chosen.length,
-        chosen.batch,
-        controls.number_bytes,
-        1e9 * chosen.bandwidth,
-        1e12 * chosen.speed,
+        FORMS[form],
+        values.length,
+        values.batch,
+        values.bytes,
+        1e9 * values.bandwidth,
+        1e12 * values.speed,
     )
     fact(
-        bound_fact(model, step, chosen.length, chosen.batch, 1e3 * chosen.speed / chosen.bandwidth)
+        bound_fact(model, step, values.length, values.batch, 1e3 * values.speed / values.bandwidth)
     )
     caption(bound_note(model, step))
 
@@ -645,17 +532,18 @@ def draw_pages() -> None:
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
         "tokens, as they are needed."
     )
-    typed, page_size = draw_paging()
+    left, right = st.columns([2, 1], gap="medium", vertical_alignment="bottom")
+    typed = FIELDS.draw("lengths", into=left).lengths
+    page_size = FIELDS.draw("page", into=right).page
     try:
-        lengths = paging.parse_lengths(typed)
+        lengths = study.parse_lengths(typed)
     except ValueError as error:
         st.warning(plain(str(error)))
         return
-    result = paging.paging(lengths, page_size)
+    result = study.paging(lengths, page_size)
     add_script(partial(pages, result), "pages")
     st.html(paging_drawing(result, theme()))
-    model = sizes.MODELS["llama2"]
-    token_bytes = sizes.cache_bytes(model, sizes.FORMS["multi_head"], 1, 2)
+    token_bytes = cache_bytes(MODELS["llama2"], FORMS["multi_head"], 1, 2)
     fact(paging_fact(result, token_bytes))
     caption(lengths_note(lengths, page_size) + " Bytes as in Llama 2 7B.")
 

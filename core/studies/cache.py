@@ -1,8 +1,224 @@
-"""Several sequences in pages of a few tokens each, against room for the longest reserved for every one."""
+"""Decoding with a cache: what a step computes and stores, both ways timed (make cache), and pages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from core.attention import attend
+from core.models.decoding import Clock, Written, write
+from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
+from core.studies.racing import ONE_AT_A_TIME, machine
+
+MOST_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
+NAMES = ("q", "k", "v")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many vectors of each type one layer computes, reads from its cache, and stores after a step."""
+
+    computed: dict[str, int]  # by name: q, k, v
+    read: int  # stored keys, and as many values
+    stored: int
+
+    @property
+    def without(self) -> int:
+        """Queries, and as many keys and values, that a layer without a cache computes at this step."""
+        return self.read + self.computed["k"]
+
+
+@dataclass(frozen=True, eq=False)
+class Decoding:
+    """A prompt and the tokens written after it, with every layer's q, k, v (L, H, T, D) and weights, step by step.
+
+    Step 0 reads the prompt; step s reads token `prompt + s − 1`. k and v are those of the cache, keys rotated, and
+    repeated for the heads that share them. `weights[s]` (L, H, S) are those of the last token of step s.
+    """
+
+    tokens: tuple[str, ...]
+    prompt: int
+    vectors: dict[str, np.ndarray]
+    weights: tuple[np.ndarray, ...]
+    counts: tuple[Counts, ...]
+    unknown: tuple[str, ...]
+
+    def first_new(self, step: int) -> int:
+        """The index of the first token that is read at a step."""
+        return 0 if step == 0 else self.prompt + step - 1
+
+    def last(self, step: int) -> int:
+        """The index of the last token that is read at a step."""
+        return self.prompt + step - 1
+
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """(layer, head) of every head."""
+        layers, heads = self.weights[0].shape[:2]
+        return [(layer, head) for layer in range(layers) for head in range(heads)]
+
+    def sharpest_head(self) -> tuple[int, int]:
+        """The head whose largest weight is largest on average over the steps."""
+        mean = np.mean([weights.max(-1) for weights in self.weights], axis=0)
+        layer, head = np.unravel_index(int(mean.argmax()), mean.shape)
+        return int(layer), int(head)
+
+
+@torch.no_grad()
+def decode_steps(text: str) -> Decoding:
+    """Read the text, then write STEPS tokens, the likeliest at each step; ValueError for a text without a word."""
+    model, task = load_lab_decoder(TRAINED)
+    tokens, ids, unknown = encode(task, text, MOST_PROMPT)
+    if len(tokens) < 2:
+        raise ValueError("There is no word here. Type a few words: the model continues them.")
+    state, new, queries, weights, counts = model.start(None), ids, [], [], []
+    for step in range(STEPS + 1):
+        before = state.length
+        logits, state, maps = model.read(None, state, new, True)
+        causal, heads = maps["causal"], [past.heads for past in state.past if past is not None]
+        queries.append(torch.stack([steps.q[0] for steps in causal]))
+        weights.append(
+            np.stack(
+                [steps.weights[0, :, -1].numpy() for steps in causal if steps.weights is not None]
+            )
+        )
+        stored = heads[0][0].shape[-2]
+        computed = {
+            "q": causal[0].q.shape[-2],
+            "k": stored - before,
+            "v": heads[0][1].shape[-2] - before,
+        }
+        counts.append(Counts(computed, before, stored))
+        new = logits[:, -1:].argmax(-1)
+        if step < STEPS:
+            tokens = (
+                [*tokens, *task.target_vocab.decode(new[0].tolist())]
+                if int(new) > 3
+                else [*tokens, "<end>"]
+            )
+    q = torch.cat(queries, 2)
+    k, v = (torch.stack([layer[at][0] for layer in heads]) for at in (0, 1))
+    k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))
+    vectors = {name: each.numpy() for name, each in zip(NAMES, (q, k, v), strict=True)}
+    return Decoding(tuple(tokens), ids.shape[1], vectors, tuple(weights), tuple(counts), unknown)
+
+
+def changes(decoding: Decoding) -> dict[str, float]:
+    """How much the last token's output changes when all earlier q, k or v are set to zero, relative to its size."""
+    tensors = [torch.from_numpy(decoding.vectors[name]) for name in NAMES]
+    usual = attend(*tensors).out[:, :, -1]
+    result = {}
+    for at, name in enumerate(NAMES):
+        changed = [each.clone() for each in tensors]
+        changed[at][:, :, :-1] = 0
+        result[name] = float((attend(*changed).out[:, :, -1] - usual).norm() / usual.norm())
+    return result
+
+
+def usual_changes() -> dict[str, float]:
+    """What zeros in place of earlier vectors change, on the prompt that the page starts with."""
+    return changes(decode_steps(PROMPT))
+
+
+# The same tokens written with and without a cache, timed on this machine.
+
+
+PROMPT = "the old cat saw the small bird . the old"
+MOST = 256  # tokens that are written
+LIMIT, WAIT = 30.0, 2.0  # seconds of one measurement at most; of waiting for another session's
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same text written with and without the cache."""
+
+    cached: Written
+    whole: Written
+
+    @property
+    def count(self) -> int:
+        """Tokens that both wrote."""
+        return min(len(self.cached.tokens), len(self.whole.tokens))
+
+    def same(self, count: int) -> bool:
+        """Whether the first tokens are equal."""
+        return self.cached.tokens[:count] == self.whole.tokens[:count]
+
+    def ratio(self, count: int) -> float:
+        """How many times as long the first tokens took without the cache."""
+        return sum(self.whole.seconds[:count]) / sum(self.cached.seconds[:count])
+
+
+def measure(
+    name: str, count: int, clock: Clock = time.perf_counter, limit: float = LIMIT / 2
+) -> Pair:
+    """Both ways on this machine, each for at most `limit` seconds."""
+    model, task = load_lab_decoder(name)
+    _, prompt, _ = encode(task, PROMPT, MOST_PROMPT)
+    locked = ONE_AT_A_TIME.acquire(timeout=WAIT)
+    try:
+        write(model, prompt, 2, True)  # warms up
+        return Pair(*(write(model, prompt, count, way, clock, limit) for way in (True, False)))
+    finally:
+        if locked:
+            ONE_AT_A_TIME.release()
+
+
+# The saved times of the page Cache and decoding; `make cache` measures them again.
+
+
+SAVED = Path(__file__).parent / "data" / "cache.json"
+ROUNDS, DIGITS = 3, 6  # the fastest round of each step counts; decimals of a second
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Both ways to write, by the model's name, the day, and the machine."""
+
+    pairs: dict[str, Pair]
+    date: str
+    machine: str
+
+
+def load_measurement() -> Measurement:
+    data = json.loads(SAVED.read_text("utf-8"))
+    pairs = {
+        name: Pair(
+            *(Written(*(tuple(each) for each in pair[way].values())) for way in ("cached", "whole"))
+        )
+        for name, pair in data["pairs"].items()
+    }
+    return Measurement(pairs, data["date"], data["machine"])
+
+
+def fastest(rounds: list[Written]) -> Written:
+    """The fastest round of each step."""
+    seconds = [
+        round(min(times), DIGITS) for times in zip(*(each.seconds for each in rounds), strict=True)
+    ]
+    return replace(rounds[0], seconds=tuple(seconds))
+
+
+def main() -> None:
+    """Measure both models on one thread, in processor time, and save it."""
+    torch.set_num_threads(1)
+    pairs = {}
+    for name in (TRAINED, SEEDED):
+        rounds = [measure(name, MOST, time.process_time, float("inf")) for _ in range(ROUNDS)]
+        pairs[name] = asdict(
+            Pair(
+                fastest([each.cached for each in rounds]), fastest([each.whole for each in rounds])
+            )
+        )
+    text = json.dumps({"date": date.today().isoformat(), "machine": machine(), "pairs": pairs})
+    SAVED.write_text(text.replace(', "', ',\n "') + "\n", "utf-8")
+
 
 MOST_SEQUENCES, LONGEST = 8, 256
 
@@ -68,3 +284,7 @@ def parse_lengths(text: str) -> tuple[int, ...]:
             f"There are {len(lengths)} lengths; type 1 to {MOST_SEQUENCES}, such as 37, 5, 90."
         )
     return tuple(lengths)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,9 +8,8 @@ from core.models import cards as sizes
 from core.models.cards import card
 from core.models.decoding import write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
-from core.studies import cache
-from dashboard.views.cache import compute, measurement
-from dashboard.views.cache.decoding import MOST, PROMPT, measure
+from core.studies import cache as study
+from core.studies.cache import MOST, PROMPT, measure
 from pages import cache as page
 from tests.cases import each
 
@@ -19,7 +18,7 @@ LENGTHS = (1, 4095, 4096, 4097, 131072)
 
 @pytest.fixture(scope="module")
 def decoding():
-    return compute.decode_steps(PROMPT)
+    return study.decode_steps(PROMPT)
 
 
 def test_prefill_computes_all_and_each_later_step_one(decoding):
@@ -29,7 +28,7 @@ def test_prefill_computes_all_and_each_later_step_one(decoding):
         first.stored,
         first.without,
     ) == (0, 11, 11)
-    assert [one.computed for one in later] == [dict.fromkeys("qkv", 1)] * compute.STEPS
+    assert [one.computed for one in later] == [dict.fromkeys("qkv", 1)] * study.STEPS
     assert [(one.read, one.stored, one.without) for one in later] == [
         (t, t + 1, t + 1) for t in range(11, 19)
     ]
@@ -44,7 +43,7 @@ def test_the_weights_of_each_step_are_of_all_tokens_so_far_and_sum_to_one(decodi
 
 
 def test_earlier_queries_change_nothing_and_the_answer_follows(decoding):
-    changes = compute.changes(decoding)
+    changes = study.changes(decoding)
     assert changes["q"] == 0 and changes["k"] > 0.1 and changes["v"] > 0.1
     question = page.question(changes)
     assert question.options[question.answer] == "q"
@@ -52,7 +51,7 @@ def test_earlier_queries_change_nothing_and_the_answer_follows(decoding):
 
 def test_a_text_without_a_word_is_refused():
     with pytest.raises(ValueError, match="no word"):
-        compute.decode_steps("  ")
+        study.decode_steps("  ")
 
 
 @each("name", [TRAINED, SEEDED])
@@ -81,7 +80,7 @@ def test_a_measurement_stops_at_its_limit():
 
 
 def test_the_saved_measurement_covers_all_counts_with_equal_tokens():
-    saved = measurement.load()
+    saved = study.load_measurement()
     for pair in saved.pairs.values():
         assert pair.count == MOST and pair.same(MOST) and pair.ratio(MOST) > 1
     assert saved.date and "thread" in saved.machine
@@ -165,7 +164,7 @@ def test_a_step_by_hand():
 
 
 def test_pages_are_taken_in_turn_and_hold_every_token():
-    ours = cache.paging((20, 5, 33), 16)
+    ours = study.paging((20, 5, 33), 16)
     assert [(page.sequence, page.filled) for page in ours.pages] == [
         (0, 16),
         (1, 5),
@@ -181,8 +180,8 @@ def test_pages_are_taken_in_turn_and_hold_every_token():
 @each("text", ["", "0", "3, x", "1, 257", "1,2,3,4,5,6,7,8,9", "−3", "²"])
 def test_lengths_that_cannot_be_read_are_refused(text):
     with pytest.raises(ValueError, match=r"type"):
-        cache.parse_lengths(text)
+        study.parse_lengths(text)
 
 
 def test_lengths_are_read():
-    assert cache.parse_lengths(" 3, 40 ,5,") == (3, 40, 5)
+    assert study.parse_lengths(" 3, 40 ,5,") == (3, 40, 5)

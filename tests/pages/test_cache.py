@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from dashboard.views.cache import decoding, measurement
+from core.studies import cache as study
 from pages import cache
 from tests.pages.app import app_at, html_text, page_text, set_control
 
@@ -54,13 +54,13 @@ def test_a_prompt_without_a_word_or_with_unknown_ones_is_answered_in_words(page)
 
 
 def test_the_saved_times_are_stated_and_follow_the_count(page):
-    saved = measurement.load()
+    saved = study.load_measurement()
     assert saved.date in page_text(page) and "processor time" in page_text(page)
     assert "256 of them" in page_text(put(page, "slider", "count", 256))
 
 
 def test_a_press_measures_here(page, monkeypatch):
-    monkeypatch.setattr(decoding, "LIMIT", 4.0)
+    monkeypatch.setattr(study, "LIMIT", 4.0)
     page = put(put(page, "selectbox", "writer", "trained"), "slider", "count", 8)
     page.button(key="cache:measure").click()
     text = page_text(page.run())
