@@ -31,11 +31,11 @@ from dashboard.draw.multiples import Tile, difference_map, multiples
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
+from dashboard.ui.fields import HERE, Fields, Segmented, Select
 from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, plain, title
-from dashboard.widgets.params import BOUND, params_in_session, params_of
+from dashboard.widgets.params import params_of
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
 
@@ -68,37 +68,36 @@ class Controls:
 key = "mechanisms:{}".format  # a widget's key, which is also its name in the link
 
 
-def draw_controls(axis: str) -> Controls:
-    """Draw the controls of an axis and read them."""
-    names = {item.key: f"{item.name} · {item.year}" for item in AXES[axis]}
-    keys = list(names)
-    with st.grid(min_column_width=210, gap="small"):
-        name = st.selectbox(
-            "Choice",
-            keys,
-            keys.index(first_choice(axis)),
-            key=key(axis),
-            **BOUND,
-            format_func=names.__getitem__,
-            help="Replaces this part of scaled dot-product attention; all other parts stay.",
-        )
-        item = entry(axis, name)
-        params = params_of(item, key=key(axis))
-    return controls_of(axis, item, params)
-
-
-def read_controls(axis: str) -> Controls:
-    """Read the controls of an axis from the session, which also works before they are drawn."""
-    item = entry(axis, st.session_state.get(key(axis), first_choice(axis)))
-    return controls_of(axis, item, params_in_session(item, key=key(axis)))
-
-
 def first_choice(axis: str) -> str:
     """The choice that an axis opens with."""
     keys = [item.key for item in AXES[axis]]
     return FIRST.get(axis) or next(
         (k for k in keys if k not in ("none", "softmax", "exact")), keys[0]
     )
+
+
+FIELDS = Fields(
+    "mechanisms",
+    axis=Segmented(
+        "Axis", NAMES, "position", help="An axis is one part of the formula, such as its mask."
+    ),
+    **{
+        axis: Select(
+            "Choice",
+            {item.key: f"{item.name} · {item.year}" for item in entries},
+            first_choice(axis),
+            help="Replaces this part of scaled dot-product attention; all other parts stay.",
+        )
+        for axis, entries in AXES.items()
+    },
+)
+
+
+def draw_controls(axis: str) -> Controls:
+    """Draw the controls of an axis."""
+    with st.grid(min_column_width=210, gap="small"):
+        item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
+        return controls_of(axis, item, params_of(item, key=key(axis)))
 
 
 def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
@@ -110,27 +109,6 @@ def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
     except ConfigError as error:
         return Controls(axis, item, beside, None, str(error))
     return Controls(axis, item, beside, config)
-
-
-def link_errors() -> list[str]:
-    """A sentence for each choice in the link that is not in the lab."""
-    errors, params = [], st.query_params
-    if (
-        (axis := params.get(key("axis")))
-        and axis not in NAMES.values()
-        and key("axis") not in st.session_state
-    ):
-        errors.append(
-            f"The link says axis = {plain(axis[:40])}; expected one of {', '.join(NAMES.values())}."
-        )
-    for axis, entries in AXES.items():
-        value = params.get(key(axis))
-        names = [f"{item.name} · {item.year}" for item in entries]
-        if value and value not in names and key(axis) not in st.session_state:
-            errors.append(
-                f"The link says {axis} = {plain(value[:40])}, which is not in the list of {NAMES[axis]}."
-            )
-    return errors
 
 
 # What the page computes as Python.
@@ -194,21 +172,9 @@ def page() -> None:
         "All mechanisms",
         f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
     )
-    for sentence in link_errors():
+    for sentence in FIELDS.refused():
         st.warning(sentence)
-    axis = (
-        st.segmented_control(
-            "Axis",
-            list(AXES),
-            default="position",
-            required=True,
-            format_func=NAMES.__getitem__,
-            key=key("axis"),
-            **BOUND,
-            help="An axis is one part of the formula, such as its mask.",
-        )
-        or "position"
-    )
+    axis = FIELDS.draw("axis", into=HERE).axis
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
     axis_table(axis)
@@ -218,15 +184,11 @@ def page() -> None:
 @fragment
 def explore(axis: str) -> None:
     """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
-    controls, _ = render_before_widgets(
-        key(f"ready:{axis}"), partial(read_controls, axis), partial(draw_controls, axis), maps
-    )
+    controls = draw_controls(axis)
+    maps(controls)
     entry_panel(controls)
-    for name, label, panel in (
-        ("fits", "What it can be combined with", compatible_panel),
-        ("code", "The code that just ran", source),
-    ):
-        details(label, partial(panel, controls), key(name))
+    details("What it can be combined with", partial(compatible_panel, controls), key("fits"))
+    details("The code that just ran", partial(source, controls), key("code"))
 
 
 def maps(controls: Controls) -> None:
@@ -241,7 +203,7 @@ def maps(controls: Controls) -> None:
         st.error(str(error))
         return
     add_script(partial(script, controls, result))
-    size = len(mechanisms.TOKENS)
+    size = len(TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = mechanisms.most_changed(result.before, result.after)
     tiles = [
@@ -256,10 +218,10 @@ def maps(controls: Controls) -> None:
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
-        pin = multiples(tiles, mechanisms.TOKENS, key=key("both"), pin=linked, **options)
+        pin = multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
         write_linked("mechanisms", key("pin"), pin)
     with right:
-        difference_map(tiles[1], tiles[0], mechanisms.TOKENS, key=key("difference"), **options)
+        difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
     fact(entry_sentence(controls.item, result.before, result.after, *(pin or (query, column))))
     caption(conditions(result))
 
@@ -298,7 +260,7 @@ def source(controls: Controls) -> None:
     """Draw the source of the class or function that the entry built."""
     if controls.config is None:
         return
-    piece = getattr(seeded_layer(controls.config, mechanisms.SEED), controls.axis)
+    piece = getattr(seeded_layer(controls.config, SEED), controls.axis)
     if piece is None:
         st.markdown("No code runs for this choice: no key is hidden.")
         return

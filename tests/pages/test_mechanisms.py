@@ -6,7 +6,6 @@ import pytest
 from core.attention import AXES, entry
 from core.studies import mechanisms
 from dashboard.draw.formats import number
-from pages import mechanisms as controls
 from pages import mechanisms as page
 from tests.pages.app import app_at
 
@@ -20,7 +19,7 @@ def open_page(**query):
     ("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 )
 def test_every_choice_can_be_drawn_and_said(axis, key):
-    choice = controls.controls_of(axis, entry(axis, key), {})
+    choice = page.controls_of(axis, entry(axis, key), {})
     comparison = mechanisms.compare(choice.config)
     before, after, mask = comparison.before, comparison.after, comparison.mask
     assert after.shape == before.shape and np.isfinite(after).all()
@@ -34,7 +33,7 @@ def test_every_choice_can_be_drawn_and_said(axis, key):
 
 @pytest.mark.parametrize("axis", list(AXES))
 def test_each_axis_opens_with_its_table(axis):
-    at = open_page(axis=controls.NAMES[axis])
+    at = open_page(axis=page.NAMES[axis])
     assert not at.warning and not at.error
     assert len(at.dataframe[0].value) == len(AXES[axis])
     assert at.selectbox(key=f"mechanisms:{axis}").options == [

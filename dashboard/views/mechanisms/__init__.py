@@ -1,1 +1,0 @@
-"""All mechanisms: any choice of any axis on the same sentence, with its whole entry."""
