@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from html import escape
 from itertools import groupby
 
@@ -25,6 +24,7 @@ from dashboard.navigation import step_of
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.mechanism_codec import to_text
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, Values
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
 from dashboard.ui.train_with import train_small
@@ -39,7 +39,6 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 
@@ -49,52 +48,33 @@ MOST = 5  # models beside the chosen one: six curves in a figure
 STORING = tuple(one.key for one in CARDS if one.stores)
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The key of the chosen card, and those of the cards that it is compared with."""
-
-    model: str
-    compared: tuple[str, ...]
-
-
 key = "cards:{}".format  # a widget's key, which is also its name in the link
-
-
-def draw_controls() -> Controls:
-    """Draw the model and the comparison."""
-    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
-    with left:
-        keys = [one.key for one in CARDS]
-        model = (
-            st.selectbox(
-                "Model",
-                keys,
-                keys.index(FIRST),
-                format_func=name,
-                key=key("model"),
-                **BOUND,
-                help="The published model whose card is drawn below.",
-            )
-            or FIRST
-        )
-    with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
-        compared = st.multiselect(
-            f"Up to {MOST} models",
-            STORING,
-            list(COMPARED),
-            format_func=name,
-            max_selections=MOST,
-            key=key("compared"),
-            **BOUND,
-            help="Models whose caches are drawn beside that of the chosen one.",
-        )
-    return Controls(model, tuple(compared))
 
 
 def name(model: str) -> str:
     """A card's name with its year."""
     one = card(model)
     return f"{one.name} · {one.year}"
+
+
+FIELDS = Fields(
+    "cards",
+    model=Select(
+        "Model",
+        [one.key for one in CARDS],
+        FIRST,
+        text=name,
+        help="The published model whose card is drawn below.",
+    ),
+    compared=MultiSelect(
+        f"Up to {MOST} models",
+        STORING,
+        COMPARED,
+        text=name,
+        most=MOST,
+        help="Models whose caches are drawn beside that of the chosen one.",
+    ),
+)
 
 
 # The page's sentences and tables, from the cards.
@@ -257,9 +237,9 @@ alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(po
 """
 
 
-def script(controls: Controls) -> Script:
+def script(values: Values) -> Script:
     """The figures of the chosen card, and the caches of the compared ones."""
-    one, tokens = card(controls.model), read(card(controls.model))
+    one, tokens = card(values.model), read(card(values.model))
     length = min(LONG, one.longest or LONG)
     code = f"""
 from core.models.cards import card
@@ -271,7 +251,7 @@ parameters, active, flops = one.parameters, one.active, one.flops({tokens})  # F
 cached, size = one.token_bytes, one.cache_bytes({length}) if one.stores else 0  # bytes of a token, of {length:,} tokens
 print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}} FLOPs, {{size:,}} bytes")
 """
-    drawn = curves((controls.model, *controls.compared))
+    drawn = curves((values.model, *values.compared))
     results = {
         "parameters": np.array(one.parameters),
         "active": np.array(one.active),
@@ -281,7 +261,7 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
     }
     if not drawn:
         return Script((Cell(ONE, code),), results)
-    compared = f"compared = {source_of(list(dict.fromkeys((controls.model, *controls.compared))))}"
+    compared = f"compared = {source_of(list(dict.fromkeys((values.model, *values.compared))))}"
     assert tuple(2**power for power in range(10, 21)) == LENGTHS
     return Script(
         (Cell(ONE, code), Cell(SIZES, compared + CACHES, DRAW, "cards:sizes")),
@@ -342,13 +322,16 @@ def page() -> None:
 @fragment
 def models() -> None:
     """Draw the controls, all models, and the chosen one."""
-    controls = draw_controls()
-    add_script(partial(script, controls))
+    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
+    values = FIELDS.draw("model", into=left)
+    with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
+        values = FIELDS.draw("compared", into=HERE, **values)
+    add_script(partial(script, values))
     with st.container(gap=None):
-        st.html(key_of(controls.model, theme()))
-        st.html(_overview(theme()))
+        st.html(key_of(values.model, theme()))
+        st.html(overview(cards.rows(), theme()))
     fact(all_fact())
-    one = card(controls.model)
+    one = card(values.model)
     st.markdown(f"## {one.name}")
     paragraph(lead(one))
     st.html(pattern(one, theme()))
@@ -362,12 +345,7 @@ def models() -> None:
     fact(fact_text(one))
     caption(f"{note(one)} {source(one)}")
     attentions(one)
-    sizes(one, controls)
-
-
-@lru_cache(maxsize=2)
-def _overview(theme: Theme) -> str:
-    return overview(cards.rows(), theme)
+    sizes(one, values)
 
 
 def attentions(one: ModelCard) -> None:
@@ -393,10 +371,10 @@ def parts(one: ModelCard) -> None:
     table(PARTS, part_rows(one), caption=f"The parameters of {one.name}", markers=False)
 
 
-def sizes(one: ModelCard, controls: Controls) -> None:
+def sizes(one: ModelCard, values: Values) -> None:
     """Draw the caches of the chosen model and of those compared, by length."""
     st.markdown("### Its cache beside others")
-    curves = cards.curves((controls.model, *controls.compared))
+    curves = cards.curves((values.model, *values.compared))
     if curves:
         draw_chart(
             st,
