@@ -2,62 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
+from typing import Any
 
 import numpy as np
 import streamlit as st
 import torch
-from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, Entry, entry, preset
-from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost, race
+from core.attention import (
+    AXES,
+    PRESETS,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    Entry,
+    check_sizes,
+    entry,
+    heads_that_divide,
+    preset,
+)
+from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
 from core.attention.kernels.exact import exact
 from core.attention.masks import COMPOSITIONS
+from core.entries import quote
 from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
-from core.studies.racing import ONE_AT_A_TIME
+from core.studies import compare as study
+from core.studies.compare import (
+    HEADS,
+    LAYERS,
+    MOST_TOKENS,
+    ROUNDS,
+    SEEDED,
+    WIDTH,
+    Comparison,
+    MapResult,
+    Maps,
+    Measurements,
+    Pair,
+    Tokens,
+    default_cell,
+    shared_weights,
+    sized_configs,
+)
+from core.tokens import tokenize
 from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, rule
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.palette import SIGNED
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached, measurements
-from dashboard.ui.export import begin_before_title
+from dashboard.server.cache import cached, measurements, shared
 from dashboard.ui.presentation import room
 from dashboard.ui.tables import table
-from dashboard.views.compare.compute import (
-    MOST_TOKENS,
-    MapResult,
-    Tokens,
-    compute_map,
-    default_cell,
-    shared_weights,
-    tokens_of,
-)
-from dashboard.views.compare.controls import (
-    CONTROLS,
-    FEWEST,
-    LAST_SEED,
-    LENGTHS,
-    MINILM,
-    MOST,
-    SEEDED,
-    Controls,
-    Pair,
-    heads_of,
-    load_controls,
-    read_widgets,
-    save_controls,
-    store_controls,
-    use_seeded,
-)
 from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism, preset_of
+from dashboard.widgets.model_picker import EMBEDDED, study_of
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -161,7 +166,7 @@ def spoken(config: AttentionConfig, name: str) -> str:
 
 
 def fact_text(
-    controls: Controls,
+    controls: Comparison,
     names: Sequence[str],
     results: Sequence[MapResult],
     tokens: Tokens,
@@ -228,7 +233,7 @@ def hidden(result: MapResult, i: int, j: int) -> bool:
 
 
 def caption_text(
-    controls: Controls, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]
+    controls: Comparison, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]
 ) -> str:
     """Where queries, keys and weights are from, and which maps are implied or have negative weights."""
     layer, head = controls.layer_head
@@ -306,17 +311,240 @@ def tex(token: str) -> str:
     return escaped or "?"
 
 
+# The controls (mechanisms in order, shared tokens and sizes) in the link and in the session.
+
+
+FIRST = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
+FEWEST, MOST = 2, 6
+MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
+LAST_SEED, WIDEST, MOST_HEADS = 999_999, 512, 16
+LENGTHS = (128, 256, 512, 1024)
+# The session's keys of the controls, and of the link that they wrote.
+CONTROLS, WRITTEN = "compare:setup", "compare:written"
+
+Query = Mapping[str, str | list[str]]
+
+
+def default_controls() -> Comparison:
+    return Comparison(tuple(from_text(text, (WIDTH, HEADS)) for text in FIRST))
+
+
+def to_query(controls: Comparison) -> dict[str, str | list[str]]:
+    """The controls as query parameters, without those that have their default."""
+    default = default_controls()
+    parameters: dict[str, str | list[str]] = {}
+    mechanisms = [to_text(config, sizes=False) for config in controls.mechanisms]
+    if mechanisms != list(FIRST):
+        parameters["m"] = mechanisms
+    for name in ("source", "text", "seed", "length"):
+        if getattr(controls, name) != getattr(default, name):
+            parameters[name] = str(getattr(controls, name))
+    if controls.seeded and (controls.sizes, controls.head) != (
+        (default.d_model, default.num_heads),
+        default.head,
+    ):
+        parameters["sizes"] = f"{controls.d_model}.{controls.num_heads}.{controls.head}"
+    if controls.minus != default.minus:
+        parameters["minus"] = f"{controls.minus[0]}.{controls.minus[1]}"
+    return parameters
+
+
+def from_query(query: Query) -> tuple[Comparison, list[str]]:
+    """The controls of a link, and a warning for each parameter that is not valid and keeps its default."""
+    controls, refused = default_controls(), []
+    for name, read in READERS.items():
+        if name not in query:
+            continue
+        try:
+            controls = read(controls, query[name])
+        except (ConfigError, ValueError) as error:
+            refused.append(f"The link's {name} is not used. {plain(str(error))}")
+    return clamped(controls), refused
+
+
+def clamped(controls: Comparison) -> Comparison:
+    """The controls with a difference of two different existing mechanisms and an existing head."""
+    last = len(controls.mechanisms) - 1
+    minus = (
+        controls.minus
+        if max(controls.minus) <= last and controls.minus[0] != controls.minus[1]
+        else (1, 0)
+    )
+    return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
+
+
+def _read_mechanisms(controls: Comparison, value: str | list[str]) -> Comparison:
+    texts = [value] if isinstance(value, str) else list(value)
+    if not FEWEST <= len(texts) <= MOST:
+        raise ConfigError(f"It has {len(texts)} mechanisms; expected {FEWEST} to {MOST}.")
+    return replace(controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts))
+
+
+def _source(controls: Comparison, value: str) -> Comparison:
+    if value != SEEDED and value not in MINILM:
+        raise ConfigError(
+            f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
+            f"{LAYERS - 1}.{HEADS - 1}."
+        )
+    return replace(controls, source=value)
+
+
+def _sizes(controls: Comparison, value: str) -> Comparison:
+    d_model, num_heads, head = _numbers(value, 3, "sizes", "16.2.0")
+    if d_model > WIDEST:
+        raise ConfigError(f"d_model = {d_model}; expected 1 to {WIDEST}.")
+    check_sizes(d_model, num_heads)
+    if num_heads > MOST_HEADS:
+        raise ConfigError(f"num_heads = {num_heads}; expected at most {MOST_HEADS} here.")
+    return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
+
+
+def _minus(controls: Comparison, value: str) -> Comparison:
+    a, b = _numbers(value, 2, "minus", "1.0")
+    last = len(controls.mechanisms) - 1
+    if max(a, b) > last or a == b:
+        raise ConfigError(f"minus = {a}.{b}; expected two different mechanisms from 0 to {last}.")
+    return replace(controls, minus=(a, b))
+
+
+def _seed(controls: Comparison, value: str) -> Comparison:
+    (seed,) = _numbers(value, 1, "seed", "126")
+    if seed > LAST_SEED:
+        raise ConfigError(f"seed = {seed}; expected 0 to {LAST_SEED}.")
+    return replace(controls, seed=seed)
+
+
+def _length(controls: Comparison, value: str) -> Comparison:
+    (length,) = _numbers(value, 1, "length", "512")
+    if length not in LENGTHS:
+        raise ConfigError(f"length = {length}; expected one of {', '.join(map(str, LENGTHS))}.")
+    return replace(controls, length=length)
+
+
+def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
+    parts = value.split(".")
+    if len(parts) != count or not all(
+        part.isascii() and part.isdigit() and len(part) < 7 for part in parts
+    ):
+        raise ConfigError(
+            f"{name} = {quote(value)}; expected whole numbers such as {name}={example}."
+        )
+    return [int(part) for part in parts]
+
+
+# in order of dependence: mechanisms are made at the sizes of the source
+READERS: dict[str, Callable[[Comparison, Any], Comparison]] = {
+    "source": _source,
+    "sizes": _sizes,
+    "m": _read_mechanisms,
+    "minus": _minus,
+    "seed": _seed,
+    "length": _length,
+    "text": lambda controls, value: replace(controls, text=value),
+}
+
+
+def load_controls() -> tuple[Comparison, list[str]]:
+    """The session's controls, or the link's where it is not what this page wrote, with its errors.
+
+    So the Back button takes a choice back. Coming from another page, which empties the link, takes nothing back.
+    """
+    linked = link_query()
+    stayed = "compare:measure" in st.session_state  # a button's state goes with its page
+    if CONTROLS in st.session_state and (
+        linked == st.session_state.get(WRITTEN) or not (linked or stayed)
+    ):
+        return st.session_state[CONTROLS], []
+    controls, refused = from_query(linked)
+    store_controls(controls)
+    return controls, refused
+
+
+def link_query() -> dict[str, str | list[str]]:
+    """The link's parameters that this page reads."""
+    return {
+        name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
+        for name in READERS
+        if name in st.query_params
+    }
+
+
+def store_controls(controls: Comparison) -> None:
+    """Store the controls and set every widget to them; for a callback, or before the widgets are drawn."""
+    controls = clamped(controls)
+    st.session_state[CONTROLS] = controls
+    st.session_state.update(
+        {
+            "compare:source": controls.source,
+            "compare:text": controls.text,
+            "compare:seed": controls.seed,
+            "compare:d_model": controls.d_model,
+            f"compare:heads:{controls.d_model}": controls.num_heads,
+            f"compare:head:{controls.num_heads}": controls.head,
+            "compare:minuend": controls.minus[0],
+            "compare:subtrahend": controls.minus[1],
+            "compare:length": controls.length,
+        }
+    )
+
+
+def use_seeded() -> None:
+    """Switch to the seeded layer, for a callback."""
+    store_controls(replace(st.session_state[CONTROLS], source=SEEDED))
+
+
+def save_controls(controls: Comparison) -> None:
+    """Save the controls in the session and in the link, which is written only where it changes."""
+    st.session_state[CONTROLS] = controls
+    query, linked = to_query(controls), link_query()
+    for name in linked.keys() - query.keys():
+        del st.query_params[name]
+    for name, value in query.items():
+        if linked.get(name) != value:
+            st.query_params[name] = value
+    st.session_state[WRITTEN] = query
+
+
+def read_widgets(controls: Comparison) -> Comparison:
+    """The controls with the values of all widgets, also of those in a closed popover and further down the page."""
+
+    def value_of(name: str, default: Any) -> Any:
+        value = st.session_state.get(f"compare:{name}")
+        return default if value is None else value
+
+    d_model = value_of("d_model", controls.d_model)
+    heads = value_of(
+        f"heads:{d_model}",
+        max(number for number in heads_of(d_model) if number <= controls.num_heads),
+    )
+    return replace(
+        controls,
+        source=value_of("source", controls.source),
+        text=value_of("text", ""),
+        seed=int(value_of("seed", controls.seed)),
+        d_model=d_model,
+        num_heads=heads,
+        head=value_of(f"head:{heads}", min(controls.head, heads - 1)),
+        length=value_of("length", controls.length),
+        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])),
+    )
+
+
+def heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
+
+
 # The widgets: where queries and keys come from, which mechanisms in which order, and whose difference.
 
 
 EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 LONGEST_TEXT = 20_000  # as many as are read
-CONTROL_ROW_PLAIN = "plain"
+UNCHANGED = "plain"
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
 
-def tokens_popover(controls: Controls) -> None:
+def tokens_popover(controls: Comparison) -> None:
     """The sentence and the seed, and for a seeded layer its sizes and the head; drawn while it is open."""
     panel = st.popover(
         "Tokens",
@@ -376,7 +604,7 @@ def tokens_popover(controls: Controls) -> None:
         )
 
 
-def controls_row(controls: Controls, names: Sequence[str]) -> None:
+def controls_row(controls: Comparison, names: Sequence[str]) -> None:
     """The row of controls under the title."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2):
@@ -417,7 +645,7 @@ def source_label(source: str) -> str:
     return f"MiniLM, layer {layer}, head {head}"
 
 
-def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
+def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
     """The list of mechanisms in a popover, drawn while it is open."""
     panel = st.popover(
         "Mechanisms",
@@ -497,11 +725,11 @@ def addable() -> list[str]:
         for item in entries
         if item.key not in COMPOSITIONS and item.key != getattr(AttentionConfig(), axis).key
     ]
-    return [CONTROL_ROW_PLAIN, *(f"preset={item.key}" for item in PRESETS), *singles]
+    return [UNCHANGED, *(f"preset={item.key}" for item in PRESETS), *singles]
 
 
 def add_label(option: str) -> str:
-    if option == CONTROL_ROW_PLAIN:
+    if option == UNCHANGED:
         return "Dot product, unchanged"
     axis, _, key = option.partition("=")
     if axis == "preset":
@@ -512,7 +740,7 @@ def add_label(option: str) -> str:
 def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
     """The mechanism of an option of `addable`; ConfigError where the sizes (d_model, heads) do not fit it."""
     d_model, heads = sizes
-    if option == CONTROL_ROW_PLAIN:
+    if option == UNCHANGED:
         return AttentionConfig(d_model, heads)
     axis, _, key = option.partition("=")
     if axis == "preset":
@@ -562,7 +790,7 @@ def _reorder(order: Sequence[int]) -> None:
     )
 
 
-def edit_dialog(controls: Controls) -> None:
+def edit_dialog(controls: Comparison) -> None:
     """The dialog in which one mechanism is changed, while it is open."""
     index = st.session_state.pop(EDITING, None)
     if index is not None and index < len(controls.mechanisms):
@@ -570,7 +798,7 @@ def edit_dialog(controls: Controls) -> None:
 
 
 @st.dialog("Change a mechanism", width="large")
-def _dialog(controls: Controls, index: int) -> None:
+def _dialog(controls: Comparison, index: int) -> None:
     start = controls.mechanisms[index]
     st.markdown(f"It starts as **{plain(name_of(start))}**. Change any of the six axes.")
     axes = tuple(axis for axis in AXES if controls.seeded or axis != "projection")
@@ -615,7 +843,7 @@ show_maps(weights, tokens, tokens)
 
 
 def script(
-    controls: Controls, results: Sequence[MapResult], names: Sequence[str], tokens: Tokens
+    controls: Comparison, results: Sequence[MapResult], names: Sequence[str], tokens: Tokens
 ) -> Script:
     """The maps of the mechanisms that have one, the difference, and the exact part of the table."""
     drawn = [index for index, result in enumerate(results) if not result.error]
@@ -661,7 +889,7 @@ for name, cost in costs.items():
     )
 
 
-def _input(controls: Controls, tokens: Tokens) -> str:
+def _input(controls: Comparison, tokens: Tokens) -> str:
     if controls.seeded:
         return f"""
 from core.tokens import embed, labels, tokenize
@@ -682,7 +910,7 @@ x, tokens = layer_inputs.x{rows}, layer_inputs.tokens{names}
 
 
 def _results(
-    controls: Controls, results: Sequence[MapResult], drawn: Sequence[int], both: bool
+    controls: Comparison, results: Sequence[MapResult], drawn: Sequence[int], both: bool
 ) -> dict[str, np.ndarray]:
     maps = [results[index].weights for index in drawn]
     costs = [
@@ -713,20 +941,12 @@ def _results(
 # The page Side by side, as one fragment: title, controls, maps, difference, fact, table of costs.
 
 
-ROUNDS = 5
-POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
-UNABLE = (ConfigError, ValueError, RuntimeError)
-
-Measurements = dict[
-    tuple[AttentionConfig, int], Measurement
-]  # by mechanism at its sizes, and length
-
 VISITED = "compare:visited"  # the session has seen the first measurements
 HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
 MISSING = "–"
 DENSE_NOTE = "¹ This kernel computes all scores and then masks some, so it saves no time."
 
-LOADED, DRAWN = "compare:loaded", "compare:map_tiles"
+LOADED = "compare:loaded"
 SHORT = 64  # tokens, up to which one thread is enough
 MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
@@ -734,107 +954,94 @@ COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 @fragment
 def page() -> None:
-    """Draw the page; its maps come before the controls above them, from session_state, except on the first run."""
-    top, body = st.container(), st.container()
+    """Draw the page from top to bottom."""
     apply_edit()
     controls, errors = load_controls()
     controls = read_widgets(controls)
     save_controls(controls)
     names = names_of(controls.mechanisms)
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
-    early = DRAWN in st.session_state
-    measure = None
-    if not early:
-        _head(top, controls, names, errors)
-    else:
-        begin_before_title()
-    with body:
-        tokens = _read_tokens(controls)
-        with one_thread(tokens is None or len(tokens.names) <= SHORT):
-            results = (
-                [compute_map(controls, config) for config in controls.mechanisms] if tokens else []
-            )
-        tiles = {
-            index: _tile(controls, names, index, each)
-            for index, each in enumerate(results)
-            if not each.error
-        }
-        cell = _draw_maps(list(tiles.values()), tokens) if tokens and tiles else None
-        if early:
-            _head(top, controls, names, errors, first=False)
-        if tokens and cell is not None:
-            add_script(partial(script, controls, results, names, tokens))
-            measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
-            details(
-                "Equations with their numbers, papers and the code that just ran",
-                partial(sources, controls, names, results, tokens, cell),
-                "compare:sources",
-            )
-        # Draw why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason
-        for name, each in zip(names, results, strict=False):
-            if each.error:
-                st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
-        if any(each.error for each in results) and not controls.seeded:
-            st.button(
-                "Use the seeded layer",
-                key="compare:seeded",
-                on_click=use_seeded,
-                help="A layer with random parameters, which every mechanism can change.",
-            )
+    title(
+        "Side by side",
+        f"Compare the attention maps of {COUNTS[len(names)]} mechanisms on the same "
+        + ("tokens. Shared parameters are equal." if controls.seeded else "queries and keys."),
+        partial(tokens_popover, controls),
+    )
+    for sentence in errors:
+        st.warning(sentence)
+    controls_row(controls, names)
+    maps = _compute_maps(controls)
+    measure = None if maps is None else _draw_result(controls, names, maps)
     next_page("compare")
     edit_dialog(controls)
     if measure is not None:
         measure()  # a second or two, for which nothing else has to wait
 
 
-def _head(
-    container: DeltaGenerator,
-    controls: Controls,
-    names: Sequence[str],
-    errors: Sequence[str],
-    *,
-    first: bool = True,
-) -> None:
-    """Draw title, errors of the link, and the row of controls."""
-    count = COUNTS[len(controls.mechanisms)]
-    lead = (
-        f"Compare the attention maps of {count} mechanisms on the same tokens. Shared parameters are equal."
-        if controls.seeded
-        else f"Compare the attention maps of {count} mechanisms on the same queries and keys."
-    )
-    with container:
-        title("Side by side", lead, partial(tokens_popover, controls), first=first)
-        for sentence in errors:
-            st.warning(sentence)
-        controls_row(controls, names)
-
-
-def _read_tokens(controls: Controls) -> Tokens | None:
-    """The tokens, with the model loaded where its queries are used; None and a hint where there are none."""
+def _compute_maps(controls: Comparison) -> Maps | None:
+    """The maps, with the model loaded where its queries are used; None and a hint where there is no token."""
+    shown = replace(controls, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
     try:
-        if controls.seeded or st.session_state.get(LOADED, False):
-            tokens = tokens_of(controls)
-        else:
-            with (
-                st.spinner("Loading the model, 91 MB, first time only"),
-                st.skeleton(height=MAPS_HEIGHT),
-            ):
-                tokens = tokens_of(controls)
+        with one_thread(len(tokenize(controls.text).tokens) <= SHORT):
+            if controls.seeded:
+                maps = shared(study.compare, shown)
+            elif st.session_state.get(LOADED, False):
+                maps = study_of(study.compare_pretrained, EMBEDDED, shown)
+            else:
+                with (
+                    st.spinner("Loading the model, 91 MB, first time only"),
+                    st.skeleton(height=MAPS_HEIGHT),
+                ):
+                    maps = study_of(study.compare_pretrained, EMBEDDED, shown)
     except PretrainedError as error:
         st.info(str(error), icon=":material/edit:")
         return None
     if not controls.seeded:
         st.session_state[LOADED] = True
-    if not tokens.names:
+    if not maps.tokens.names:
         st.info(
             "There is no token here. Open Tokens and type a word, or a sentence.",
             icon=":material/edit:",
         )
         return None
-    return tokens
+    return maps
 
 
-def _tile(controls: Controls, names: Sequence[str], index: int, result: MapResult) -> Tile:
+def _draw_result(
+    controls: Comparison, names: Sequence[str], maps: Maps
+) -> Callable[[], None] | None:
+    """Draw the maps, their difference and the table; returns what measures, None with nothing to measure."""
+    tokens, results = maps.tokens, maps.results
+    tiles = {
+        index: _tile(controls, names, index, each)
+        for index, each in enumerate(results)
+        if not each.error
+    }
+    measure = None
+    if tiles:
+        cell = _draw_maps(list(tiles.values()), tokens)
+        add_script(partial(script, controls, results, names, tokens))
+        measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
+        details(
+            "Equations with their numbers, papers and the code that just ran",
+            partial(sources, controls, names, results, tokens, cell),
+            "compare:sources",
+        )
+    # Why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason.
+    for name, each in zip(names, results, strict=True):
+        if each.error:
+            st.error(f"**{plain(name)}** cannot be drawn here. {plain(each.error)}")
+    if any(each.error for each in results) and not controls.seeded:
+        st.button(
+            "Use the seeded layer",
+            key="compare:seeded",
+            on_click=use_seeded,
+            help="A layer with random parameters, which every mechanism can change.",
+        )
+    return measure
+
+
+def _tile(controls: Comparison, names: Sequence[str], index: int, result: MapResult) -> Tile:
     """A mechanism's map under its name and rule, with its index as marker."""
     note = "implied · " * result.implied + heading_note(controls.mechanisms[index])
     return Tile(names[index], note, result.weights, result.mask, index)
@@ -844,7 +1051,6 @@ def _draw_maps(tiles: Sequence[Tile], tokens: Tokens) -> Pair:
     """Draw the maps under one crosshair; returns the pinned cell, else the default one."""
     size = len(tokens.names)
     linked = read_linked("compare", "pin", (size, size))
-    st.session_state[DRAWN] = True
     row, column = default_cell(tiles[0].weights, tokens.special)
     sentence = f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}"
     pin = multiples(
@@ -861,7 +1067,7 @@ def _draw_maps(tiles: Sequence[Tile], tokens: Tokens) -> Pair:
 
 
 def _difference_and_table(
-    controls: Controls,
+    controls: Comparison,
     results: Sequence[MapResult],
     names: Sequence[str],
     tokens: Tokens,
@@ -897,13 +1103,13 @@ def _difference_and_table(
             _legend(difference_span(tiles[a], tiles[b]), names[a], names[b])
             fact(fact_text(controls, names, results, tokens, cell))
         measure = cost_table(controls, names, results)
-        shared, own = cached(
+        common, own = cached(
             shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles)
         )
         labels = [names[index] for index in tiles]
         caption(
             f"{caption_text(controls, tokens, [results[index] for index in tiles], labels)} "
-            f"{shared_weights_text(shared, own, labels, controls.seeded)}"
+            f"{shared_weights_text(common, own, labels, controls.seeded)}"
         )
     return measure
 
@@ -925,13 +1131,13 @@ def _legend(end: float, first: str, second: str) -> None:
 
 
 def cost_table(
-    controls: Controls, names: Sequence[str], results: Sequence[MapResult]
+    controls: Comparison, names: Sequence[str], results: Sequence[MapResult]
 ) -> Callable[[], None] | None:
     """Draw the table; what no session has measured yet waits for a press, except on the first visit.
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
     """
-    done: Measurements = measurements(__name__)
+    done: Measurements = measurements("compare")
     configs = sized_configs(controls)
     possible = [config for config in configs if config is not None]
     closed = [
@@ -958,7 +1164,7 @@ def cost_table(
 
     def measure() -> None:
         bar = progress_slot.progress(0.0, "Measuring time and memory on this machine")
-        for fraction in measure_costs(possible, controls.length, done):
+        for fraction in study.measure_costs(possible, controls.length, done):
             bar.progress(fraction, "Measuring time and memory on this machine")
         progress_slot.empty()
         st.session_state[VISITED] = True
@@ -1021,61 +1227,7 @@ def row(
     return [name, entropy, distance, time, memory, flops, parameters]
 
 
-# The time and memory of each mechanism, as measured here.
-
-
-def sized_configs(controls: Controls) -> list[AttentionConfig | None]:
-    """Every mechanism at the sizes compared; None where they do not fit it."""
-    configs: list[AttentionConfig | None] = []
-    for config in controls.mechanisms:
-        try:
-            configs.append(controls.sized(config))
-        except ConfigError:
-            configs.append(None)
-    return configs
-
-
-def measure_costs(
-    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
-) -> Iterator[float]:
-    """Measure the mechanisms at one length in turn, into `measurements`; yields the progress, 0 to 1.
-
-    It waits while this server measures anything else.
-    """
-    while not ONE_AT_A_TIME.acquire(timeout=POLL_INTERVAL):
-        yield 0.0
-    try:
-        yield from _measure_costs(configs, length, measurements)
-    finally:
-        ONE_AT_A_TIME.release()
-
-
-def _measure_costs(
-    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
-) -> Iterator[float]:
-    named = {str(index): config for index, config in enumerate(dict.fromkeys(configs))}
-    try:
-        yield from _race_configs(named, length, measurements)
-    except UNABLE:  # one of them cannot run at that length: each runs alone, and the error is recorded for that one
-        for count, (name, config) in enumerate(named.items(), 1):
-            try:
-                for _ in _race_configs({name: config}, length, measurements):
-                    pass
-            except UNABLE as error:
-                measurements[config, length] = Measurement(name, length, skipped=str(error))
-            yield count / len(named)
-
-
-def _race_configs(
-    configs: Mapping[str, AttentionConfig], length: int, measurements: Measurements
-) -> Iterator[float]:
-    for progress in race(configs, [length], rounds=ROUNDS):
-        for point in progress.points:
-            measurements[configs[point.name], length] = point
-        yield progress.fraction
-
-
-def conditions(controls: Controls) -> str:
+def conditions(controls: Comparison) -> str:
     """The conditions under which time and memory were measured."""
     d_model, heads = controls.sizes
     threads = torch.get_num_threads()
@@ -1091,7 +1243,7 @@ def conditions(controls: Controls) -> str:
 
 
 def sources(
-    controls: Controls,
+    controls: Comparison,
     names: Sequence[str],
     results: Sequence[MapResult],
     tokens: Tokens,

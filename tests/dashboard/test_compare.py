@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,34 +17,46 @@ from core.attention.cost import (
     closed_form_cost,
     visible_share,
 )
-from core.pretrained import read
+from core.pretrained import LayerQKV, layer_qkv, read
+from core.studies import compare as study
+from core.studies.compare import (
+    SEEDED,
+    Comparison,
+    MapResult,
+    Measurements,
+    Tokens,
+    default_cell,
+    measure_costs,
+    shared_weights,
+)
 from core.studies.racing import ONE_AT_A_TIME
 from dashboard.draw.formats import number
-from dashboard.views.compare import controls
-from dashboard.views.compare.compute import (
-    MapResult,
-    Tokens,
-    compute_map,
-    default_cell,
-    shared_weights,
-    tokens_of,
-)
-from dashboard.views.compare.controls import (
-    SEEDED,
-    Controls,
-    default_controls,
-    from_query,
-    to_query,
-)
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 from pages import compare
-from pages.compare import Measurements, addable, measure_costs, mechanism_of
+from pages.compare import addable, default_controls, from_query, mechanism_of, to_query
 from tests.attention import drawing
 from tests.cases import each
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
-SETUP = Controls((DOT, ALIBI), source=SEEDED, text="one two three four five")
+SETUP = Comparison((DOT, ALIBI), source=SEEDED, text="one two three four five")
+
+
+@cache
+def recorded(text: str, layer: int) -> LayerQKV:
+    return layer_qkv(load_model(EMBEDDED), text, layer)
+
+
+def recorded_of(setup: Comparison) -> LayerQKV | None:
+    return None if setup.seeded else recorded(setup.text, setup.layer_head[0])
+
+
+def compute_map(setup: Comparison, config: AttentionConfig) -> MapResult:
+    return study.compute_map(setup, config, recorded_of(setup))
+
+
+def tokens_of(setup: Comparison) -> Tokens:
+    return study.tokens_of(setup, recorded_of(setup))
 
 
 def test_what_stands_at_first_sight_needs_no_words_in_the_link():
@@ -101,8 +114,8 @@ def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
 
 def test_the_constants_are_the_model_s():
     trace = read(load_model(EMBEDDED), "a b").trace
-    assert trace.shape == (controls.LAYERS, controls.HEADS)
-    assert load_model(EMBEDDED).model.config.hidden_size == controls.WIDTH
+    assert trace.shape == (study.LAYERS, study.HEADS)
+    assert load_model(EMBEDDED).model.config.hidden_size == study.WIDTH
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():

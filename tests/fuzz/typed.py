@@ -26,10 +26,10 @@ from dashboard.ui.lessons import (
     parse_link,
     read_code,
 )
-from dashboard.views.compare.controls import READERS, default_controls, from_query, to_query
 from dashboard.views.one_query.matrices import MatrixError
 from dashboard.views.one_query.matrices import check as check_matrices
 from dashboard.views.one_query.matrices import parse as parse_matrices
+from pages.compare import READERS, default_controls, from_query, to_query
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.door import Door, seeded
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages import compare
+from core.studies import compare as study
 from tests.pages.app import app_at, captions, html_text, pictures_of
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
@@ -171,7 +171,7 @@ def test_what_changes_is_measured_on_a_press(app):
 
 def test_what_one_session_measured_another_one_has(app, monkeypatch):
     first = re.findall(TIME, html_text(open_page(app)))
-    monkeypatch.setattr(compare, "measure_costs", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(study, "measure_costs", lambda *_: pytest.fail("measured again"))
     again = open_page(app_at("compare"))
     assert not again.exception and re.findall(TIME, html_text(again)) == first and len(first) == 4
 

@@ -1,0 +1,312 @@
+"""Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
+from core.attention.cost import Measurement, race
+from core.interpret import trace as analysis
+from core.pretrained import LayerQKV, Pretrained, layer_qkv
+from core.seeding import seeded_layer
+from core.studies.racing import ONE_AT_A_TIME
+from core.tokens import embed, labels, tokenize
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+SEEDED = "seeded"
+LAYERS, HEADS, WIDTH = 6, 12, 384  # of all-MiniLM-L6-v2
+MOST_TOKENS = 256
+NEAR = 2  # tokens: "within two tokens"
+ROUNDING = 1e-6  # what rounding leaves below zero makes no map signed
+ROUNDS = 5
+POLL_INTERVAL = 0.1  # seconds between two tries while another measurement runs
+UNABLE = (ConfigError, ValueError, RuntimeError)
+
+Pair = tuple[int, int]
+Measurements = dict[
+    tuple[AttentionConfig, int], Measurement
+]  # by mechanism at its sizes, and length
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Mechanisms, the tokens and sizes that they share, and which two are subtracted."""
+
+    mechanisms: tuple[AttentionConfig, ...]
+    source: str = "3.1"  # SEEDED, or MiniLM's layer.head
+    text: str = SENTENCE
+    d_model: int = 16  # of the seeded layer, as num_heads and head
+    num_heads: int = 2
+    head: int = 0
+    seed: int = 126
+    minus: Pair = (1, 0)  # the indices of the two mechanisms of the difference
+    length: int = 512  # tokens at which costs are measured
+
+    @property
+    def seeded(self) -> bool:
+        return self.source == SEEDED
+
+    @property
+    def sizes(self) -> Pair:
+        """d_model and heads of every mechanism."""
+        return (self.d_model, self.num_heads) if self.seeded else (WIDTH, HEADS)
+
+    @property
+    def layer_head(self) -> Pair:
+        """The layer and the head whose map is drawn."""
+        if self.seeded:
+            return 0, self.head
+        layer, head = self.source.split(".")
+        return int(layer), int(head)
+
+    def sized(self, config: AttentionConfig) -> AttentionConfig:
+        """A mechanism at these sizes; ConfigError where they do not fit it."""
+        d_model, num_heads = self.sizes
+        return config.with_(d_model=d_model, num_heads=num_heads)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens that every mechanism reads, which of them are special, and notes on what was cut."""
+
+    names: tuple[str, ...]
+    special: tuple[bool, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class MapResult:
+    """The map of one mechanism's head, (T, S), and its statistics; where there is no map, `error` says why."""
+
+    weights: np.ndarray
+    mask: np.ndarray | None = None
+    implied: bool = False
+    error: str = ""
+    products: np.ndarray | None = (
+        None  # how query meets key, scaled; None where a kernel makes no scores
+    )
+    scores: np.ndarray | None = None  # with what positions add or change
+
+    @property
+    def signed(self) -> bool:
+        return bool(self.weights.min(initial=0.0) < -ROUNDING)
+
+    @property
+    def entropy(self) -> float | None:
+        """Mean entropy of the rows in nats; None where there is no map, or one that holds no probabilities."""
+        return (
+            None
+            if self.error or self.signed
+            else float(analysis.entropy(self.weights[None]).mean())
+        )
+
+    @property
+    def distance(self) -> float | None:
+        """How many tokens away the weight lies on average; None where weights are negative."""
+        return (
+            None
+            if self.error or self.signed
+            else float(analysis.mean_distance(self.weights[None])[0])
+        )
+
+    @property
+    def near(self) -> float:
+        """The share of all weight that lies within two tokens of its query; a negative weight counts by its size."""
+        rows, columns = np.indices(self.weights.shape)
+        sizes = np.abs(self.weights)
+        return float(sizes[np.abs(rows - columns) <= NEAR].sum() / (sizes.sum() or 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """The tokens, and the map of each mechanism on them; none where there is no token."""
+
+    tokens: Tokens
+    results: tuple[MapResult, ...]
+
+
+def compare_pretrained(model: Pretrained, comparison: Comparison) -> Maps:
+    """The maps with MiniLM's queries and keys; PretrainedError when it has nothing to read."""
+    return compare(comparison, layer_qkv(model, comparison.text, comparison.layer_head[0]))
+
+
+def compare(comparison: Comparison, recorded: LayerQKV | None = None) -> Maps:
+    """The maps of a seeded layer, or with the queries and keys that were recorded of a model."""
+    tokens = tokens_of(comparison, recorded)
+    if not tokens.names:
+        return Maps(tokens, ())
+    maps = [compute_map(comparison, config, recorded) for config in comparison.mechanisms]
+    return Maps(tokens, tuple(maps))
+
+
+def tokens_of(comparison: Comparison, recorded: LayerQKV | None = None) -> Tokens:
+    """The tokens of the text, as split into words, or as the model read them."""
+    if recorded is None:
+        cut = tokenize(comparison.text)
+        names, special, notes = (
+            labels(cut.tokens[:MOST_TOKENS]),
+            (False,) * len(cut.tokens),
+            cut.notes,
+        )
+        count = len(cut.tokens)
+    else:
+        names, special, notes, count = recorded.tokens, recorded.special, (), len(recorded.tokens)
+    if count > MOST_TOKENS:
+        notes = (f"The text has {count:,} tokens; the first {MOST_TOKENS} are compared.",)
+    return Tokens(names[:MOST_TOKENS], special[:MOST_TOKENS], notes)
+
+
+@torch.inference_mode()
+def compute_map(
+    comparison: Comparison, config: AttentionConfig, recorded: LayerQKV | None = None
+) -> MapResult:
+    """The map of one mechanism, or its error."""
+    try:
+        sized = comparison.sized(config)
+        if recorded is not None and (reason := _source_error(sized)):
+            return _no_map(reason)
+        steps = _steps(comparison, sized, recorded)
+    except (ConfigError, ValueError) as error:
+        return _no_map(str(error))
+    if steps.weights is None:
+        return _no_map(f"kernel = {sized.kernel.key} computes no weights; take kernel = exact.")
+    return head_map(steps, comparison.layer_head[1])
+
+
+def _no_map(error: str) -> MapResult:
+    return MapResult(np.zeros((0, 0)), error=error)
+
+
+def _source_error(config: AttentionConfig) -> str | None:
+    """Why a mechanism cannot have MiniLM's own queries and keys, or None."""
+    if config.projection.key not in ("multi_head", "identity"):
+        return (
+            f"projection = {config.projection.key} computes its own queries and keys, and here they are those of "
+            "MiniLM; choose the seeded layer."
+        )
+    if entry("position", config.position.key).enters == "x":
+        return (
+            f"position = {config.position.key} is added before queries and keys are made, and here they are made "
+            "already; take the seeded layer, or position = rope."
+        )
+    return None
+
+
+def head_map(steps: Steps, head: int) -> MapResult:
+    """One head of a layer's steps, as copies: steps share their memory with each other."""
+    assert steps.weights is not None
+    shape, num_heads = steps.weights.shape[-2:], steps.q.shape[1]
+    query_head = head * (num_heads // steps.weights.shape[1])  # the first query head of its group
+
+    def of_head(values: torch.Tensor | None) -> np.ndarray | None:
+        return (
+            None
+            if values is None
+            else values.expand(1, num_heads, *shape)[0, query_head].numpy().copy()
+        )
+
+    products = None if steps.raw is None else steps.raw * steps.scale
+    weights = steps.weights[0, head].float().numpy().copy()
+    return MapResult(
+        weights, of_head(steps.mask), steps.implied, "", of_head(products), of_head(steps.scores)
+    )
+
+
+def _steps(comparison: Comparison, config: AttentionConfig, recorded: LayerQKV | None) -> Steps:
+    layer: Attention = seeded_layer(config, comparison.seed)
+    if recorded is None:
+        words = tokenize(comparison.text).tokens[:MOST_TOKENS]
+        x = embed(words, config.d_model, comparison.seed)
+        return layer(x, key_mask=_key_mask(config, x))
+    q, k, v = (each[:, :, :MOST_TOKENS] for each in (recorded.q, recorded.k, recorded.v))
+    x = recorded.x[:, :MOST_TOKENS]
+    return layer.attend_heads(q, k, v, x, x, key_mask=_key_mask(config, x))
+
+
+def _key_mask(config: AttentionConfig, x: torch.Tensor) -> torch.Tensor | None:
+    """All tokens as real ones, for a mask that needs to know; else None."""
+    return torch.ones(x.shape[:2], dtype=torch.bool) if "padding" in str(config.mask) else None
+
+
+def shared_weights(
+    comparison: Comparison, configs: Sequence[AttentionConfig]
+) -> tuple[list[str], list[list[str]]]:
+    """The names of the weights that all mechanisms share, and of those that each has alone.
+
+    Weights are seeded by their names, so equal names and shapes are equal numbers. With MiniLM's queries and keys,
+    the projections are MiniLM's in every map, and are no weights of the mechanism.
+    """
+    layers = [seeded_layer(comparison.sized(config), comparison.seed) for config in configs]
+    weights = [
+        [(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers
+    ]
+    common = set.intersection(*map(set, weights)) if weights else set()
+    return sorted(name for name, _ in common), [
+        [each[0] for each in layer if each not in common] for layer in weights
+    ]
+
+
+def default_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:
+    """The picked cell at first: the largest weight on an ordinary token that is no neighbour of the query."""
+    rows, columns = np.indices(weights.shape)
+    hidden = np.asarray(special)
+    candidates = np.where(
+        (np.abs(rows - columns) < NEAR) | hidden[:, None] | hidden[None, :], -1.0, weights
+    )
+    i, j = np.unravel_index(candidates.argmax(), candidates.shape)
+    return int(i), int(j)
+
+
+def sized_configs(comparison: Comparison) -> list[AttentionConfig | None]:
+    """Every mechanism at the sizes compared; None where they do not fit it."""
+    configs: list[AttentionConfig | None] = []
+    for config in comparison.mechanisms:
+        try:
+            configs.append(comparison.sized(config))
+        except ConfigError:
+            configs.append(None)
+    return configs
+
+
+def measure_costs(
+    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
+) -> Iterator[float]:
+    """Measure the mechanisms at one length in turn, into `measurements`; yields the progress, 0 to 1.
+
+    It waits while this server measures anything else.
+    """
+    while not ONE_AT_A_TIME.acquire(timeout=POLL_INTERVAL):
+        yield 0.0
+    try:
+        yield from _measure_costs(configs, length, measurements)
+    finally:
+        ONE_AT_A_TIME.release()
+
+
+def _measure_costs(
+    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
+) -> Iterator[float]:
+    named = {str(index): config for index, config in enumerate(dict.fromkeys(configs))}
+    try:
+        yield from _race_configs(named, length, measurements)
+    except UNABLE:  # one of them cannot run at that length: each runs alone, and the error is recorded for that one
+        for count, (name, config) in enumerate(named.items(), 1):
+            try:
+                for _ in _race_configs({name: config}, length, measurements):
+                    pass
+            except UNABLE as error:
+                measurements[config, length] = Measurement(name, length, skipped=str(error))
+            yield count / len(named)
+
+
+def _race_configs(
+    configs: Mapping[str, AttentionConfig], length: int, measurements: Measurements
+) -> Iterator[float]:
+    for progress in race(configs, [length], rounds=ROUNDS):
+        for point in progress.points:
+            measurements[configs[point.name], length] = point
+        yield progress.fraction
