@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
 from core.interpret.trace import AttentionMap, AttentionTrace
+from core.models import Seq2Seq
 from core.models.decoding import (
     EOS,
     ForcedSteps,
@@ -23,6 +24,21 @@ from core.models.decoding import (
     penalty,
 )
 from core.runs.runs import Run
+from core.studies.decode import (
+    HELD_OUT,
+    LONGEST,
+    SECONDS,
+    SOURCES,
+    Checkpoint,
+    Score,
+    SearchResult,
+    compare_strategies,
+    decodable_runs,
+    decode,
+    default_example,
+    longest_of,
+    source_text,
+)
 from core.tasks import Task
 from core.tokens import token_text
 from dashboard.draw import drawings
@@ -42,10 +58,10 @@ from dashboard.runtime.link_values import (
     write_link,
 )
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
-from dashboard.runtime.run_data import LAST, path_code, task_of
+from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE, LAST, path_code, task_of
 from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached, shared
+from dashboard.server import cache
+from dashboard.server.cache import shared
 from dashboard.ui.decoding import (
     STRATEGIES,
     outputs_table,
@@ -57,48 +73,14 @@ from dashboard.ui.decoding import (
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
-from dashboard.views.decode.compute import (
-    HALF_TRAINED,
-    HELD_OUT,
-    LONGEST,
-    SECONDS,
-    SOURCES,
-    Checkpoint,
-    Score,
-    SearchResult,
-    compare_strategies,
-    decodable_runs,
-    decode,
-    default_example,
-    longest_of,
-    source_text,
-)
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 
-# The controls of the page Decode: the run and its step, the source, and the search.
+T = TypeVar("T")
 
 
-RUN, SOURCE_OF, DRAWN = "decode:run", "decode:source-of", "decode:drawn"
-VALUES = {
-    RUN,
-    SOURCE_OF,
-    *(
-        f"decode:{name}"
-        for name in (
-            "strategy",
-            "penalty",
-            "temperature",
-            "top_k",
-            "top_p",
-            "samples",
-            "seed",
-            "no_repeat",
-            "place",
-            "source",
-        )
-    ),
-}
+RUN, SOURCE_OF = "decode:run", "decode:source-of"
+HALF_TRAINED = Run(HERE / "example_numbers")
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
 EXAMPLES = {
     "example_numbers": "Number words, half trained",
@@ -120,6 +102,21 @@ class Controls:
     checkpoint: Checkpoint
     source: str | int
     settings: SearchSettings
+
+
+def load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
+    """The shared model, never to be changed, and its task; ValueError or ConfigError."""
+    return cache.model(Checkpoint.load, checkpoint)
+
+
+def study(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:
+    """function(model, task, *args), cached and shared."""
+    return shared(_with_model, function, checkpoint, *args)
+
+
+def _with_model(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:
+    with one_thread():
+        return function(*load(checkpoint), *args)
 
 
 key = "decode:{}".format  # a widget's key, which is also its name in the link
@@ -182,40 +179,10 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
         help="Saved step, repeated tokens and length.",
     ):
         checkpoint = _step(run)
-        task = checkpoint.load()[1]
+        task = load(checkpoint)[1]
         settings |= _more(strategy, task)
     source = _source(checkpoint, task, first, other)
-    controls = Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
-    st.session_state[DRAWN] = controls, _values()
-    return controls
-
-
-def read_controls() -> Controls | None:
-    """The controls that were drawn last, with the width of now, before they are drawn again.
-
-    None where another one changed.
-    """
-    controls, values = st.session_state.get(DRAWN, (None, {}))
-    if controls is None or values != _values():
-        return None
-    if controls.settings.strategy != "beam":
-        return controls
-    return replace(
-        controls,
-        settings=replace(
-            controls.settings, width=st.session_state.get(key("width"), controls.settings.width)
-        ),
-    )
-
-
-def _values() -> dict[str, Any]:
-    """What the session has for the controls, but for the width."""
-    names = sorted(map(str, st.session_state))
-    return {
-        name: st.session_state[name]
-        for name in names
-        if name in VALUES or name.startswith(("decode:step:", "decode:longest:"))
-    }
+    return Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
 
 
 def _write_link() -> None:
@@ -272,7 +239,7 @@ def _more(strategy: str, task: Task) -> dict[str, Any]:
 
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
     """The source: typed where the task reads tokens, else the index of a held-out one."""
-    examples, path = checkpoint.examples(), f"{checkpoint.path}"
+    examples, path = task.held_out(HELD_OUT), f"{checkpoint.path}"
     if task.input != "tokens":
         link_value(key("place"), 0, one_of(range(len(examples))))
         return int(
@@ -288,7 +255,7 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
     if st.session_state.get(SOURCE_OF) != path:
         if SOURCE_OF in st.session_state or "decode:source" not in st.query_params:
             st.session_state["decode:source"] = source_text(
-                task, examples[cached(default_example, checkpoint)]
+                task, examples[study(default_example, checkpoint)]
             )
         st.session_state[SOURCE_OF] = path
     typed = cell.text_input(
@@ -372,7 +339,7 @@ weights = [layer.numpy() for layer in steps.source_attention]  # (H, T, S) a lay
 probabilities = steps.logp[-1].exp()  # of every token after the others
 print([(task.target_vocab.tokens[index], float(probabilities[index])) for index in probabilities.topk(3).indices])
 """
-    steps = force_tokens(controls.checkpoint.load()[0], result.prompt, result.tree.tokens(path[-1]))
+    steps = force_tokens(load(controls.checkpoint)[0], result.prompt, result.tree.tokens(path[-1]))
     attends = bool(steps.source_attention)
     results = {
         "[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
@@ -575,65 +542,25 @@ def page() -> None:
 
 @fragment
 def _explore() -> None:
-    """Draw all but the link to the next page, which reruns alone; the tree comes first."""
+    """Draw all but the link to the next page, which reruns alone."""
     begin_before_title()
-    controls, shown = render_before_widgets("decode:ready", read_controls, _header, _show)
-    if controls is None or shown is None:
-        return
-    result, path = shown
-    _, task = controls.checkpoint.load()
-    with one_thread():
-        greedy = shared(
-            decode,
-            controls.checkpoint,
-            controls.source,
-            replace(controls.settings, strategy="greedy"),
-        )
-    fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
-    model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
-    st.caption(plain(caption(result, task, len(drawings.spots(result.tree, path)), model)))
-    outputs = result.tree.hypotheses
-    outputs_table(
-        outputs,
-        [output_text(task, one.tokens) for one in outputs],
-        controls.settings.strategy == "sampling",
-        [is_correct(result, task, one) for one in outputs] if result.target is not None else (),
-    )
-    _along_path(controls, result, path)
-    _comparison(controls)
-    sources(controls.settings.strategy, key="decode:source-code")
-
-
-def _header() -> Controls | None:
-    """Draw the title and the controls; None, with the error on the page, where they are of no search."""
     title(
         "Decode",
         "You will see which outputs a trained model considers, token by token, and why it chooses one of them.",
         first=False,
     )
-    runs = decodable_runs()
+    runs = decodable_runs((HALF_TRAINED, *EXAMPLE_RUNS))
     run, trouble = choose_run(runs)
     forget_other_runs("decode", run.id)
     if trouble:
         st.warning(plain(trouble))
     try:
-        return draw_controls(runs, run)
+        controls = draw_controls(runs, run)
+        result = study(decode, controls.checkpoint, controls.source, controls.settings)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
-        return None
-
-
-def _show(controls: Controls | None) -> tuple[SearchResult, list[int]] | None:
-    """Draw the tree, or an error; returns the search and the picked path."""
-    if controls is None:
-        return None
-    try:
-        with one_thread():
-            result = shared(decode, controls.checkpoint, controls.source, controls.settings)
-    except (ConfigError, ValueError) as error:
-        st.error(plain(str(error)))
-        return None
-    _, task = controls.checkpoint.load()
+        return
+    _, task = load(controls.checkpoint)
     path = _picked_path(controls, result)
     add_script(partial(script, controls, result, task, path))
     names = names_text(task)
@@ -647,7 +574,25 @@ def _show(controls: Controls | None) -> tuple[SearchResult, list[int]] | None:
         key="decode:tree",
         on_pick=_pick,
     )
-    return result, path
+    greedy = study(
+        decode,
+        controls.checkpoint,
+        controls.source,
+        replace(controls.settings, strategy="greedy"),
+    )
+    fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
+    model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
+    st.caption(plain(caption(result, task, len(drawings.spots(result.tree, path)), model)))
+    outputs = result.tree.hypotheses
+    outputs_table(
+        outputs,
+        [output_text(task, one.tokens) for one in outputs],
+        controls.settings.strategy == "sampling",
+        [is_correct(result, task, one) for one in outputs] if result.target is not None else (),
+    )
+    _along_path(controls, result, path)
+    _comparison(controls)
+    sources(controls.settings.strategy, key="decode:source-code")
 
 
 def _pick() -> None:
@@ -668,7 +613,7 @@ def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
 
 def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:
     """Left the attention along the picked path; right the probabilities at its last step, and the equation."""
-    model, task = controls.checkpoint.load()
+    model, task = load(controls.checkpoint)
     tokens = result.tree.tokens(path[-1])
     steps = force_tokens(model, result.prompt, tokens)
     left, right = st.columns([0.52, 0.48], gap="medium")
@@ -765,7 +710,7 @@ def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
 
 def _comparison(controls: Controls) -> None:
     """Greedy decoding and the chosen strategy over held-out sources; measured on request."""
-    _, task = controls.checkpoint.load()
+    _, task = load(controls.checkpoint)
     if task.form != "pairs":
         return
     measured = (controls.checkpoint, controls.settings)
@@ -783,7 +728,7 @@ def _comparison(controls: Controls) -> None:
         dict.fromkeys((replace(controls.settings, strategy="greedy"), controls.settings))
     )
     with st.spinner("Decoding"):
-        count, scores = cached(compare_strategies, controls.checkpoint, strategies)
+        count, scores = study(compare_strategies, controls.checkpoint, strategies)
     optional = [
         (name, key)
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))

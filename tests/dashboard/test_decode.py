@@ -8,11 +8,11 @@ import torch
 
 from core.models import ModelConfig, Shape, build_model
 from core.models.decoding import Candidate, Prompt, SearchSettings, Tree, beam
+from core.studies.decode import Score
 from dashboard.draw import drawings
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import Ink
-from dashboard.views.decode.compute import Score
 from pages import decode
 from tests.cases import each
 

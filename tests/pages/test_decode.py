@@ -15,7 +15,7 @@ from core.runs.runs import create_run
 from core.tasks import Task, TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
 from dashboard.draw.formats import number
-from dashboard.views.decode.compute import HALF_TRAINED
+from pages.decode import HALF_TRAINED
 from tests.pages.app import app_at, html_text, open_at, tree
 
 open_page = partial(open_at, "decode")

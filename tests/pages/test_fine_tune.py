@@ -8,9 +8,9 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained.finetune import build, parse, usual
 from core.pretrained.finetune_run import config_of, create
 from core.runs.runs import list_runs
+from core.studies.decode import decodable_runs
 from core.training import Record
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
-from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.transformer.controls import sources
 from pages.sweeps import _own_runs
 from tests.pages.app import app_at, assert_script, page_text
@@ -158,4 +158,4 @@ def test_runs_lists_it_and_opens_it_here():
         "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps" in text
     )
     assert by_key(app.button, "runs:duplicate").disabled
-    assert run.id not in decodable_runs() and run.id not in sources() and run not in _own_runs()
+    assert run.id not in decodable_runs(()) and run.id not in sources() and run not in _own_runs()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +13,9 @@ from core.models.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, 
 from core.runs.runs import LISTED, Run, list_runs
 from core.tasks import Example, Task
 from core.tasks.metrics import score
-from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE
-from dashboard.server import cache
 
-HALF_TRAINED = Run(HERE / "example_numbers")
-HELD_OUT, READ, LONGEST = (
-    40,
-    24,
-    80,
-)  # held-out sources offered; tokens of a text that are read, that are added
+HELD_OUT = 40  # held-out sources offered
+READ, LONGEST = 24, 80  # tokens of a text that are read, that are added
 TRIED = 10  # sources among which the first example is searched
 SOURCES, SECONDS = 50, 8  # over which strategies are compared, and for how long at most
 BEAM_OF_FOUR = SearchSettings("beam", width=4, length_penalty=0.0)
@@ -40,23 +34,10 @@ class Checkpoint:
         return cls(run.path, step, run.checkpoint_path(step).stat().st_mtime_ns)
 
     def load(self) -> tuple[Seq2Seq, Task]:
-        """The shared model, never to be changed, and its task; ValueError or ConfigError."""
-        return cache.model(_load, self)
-
-    def examples(self) -> tuple[Example, ...]:
-        """The held-out sources that the page offers."""
-        return cache.shared(_held_out, self)
-
-
-def _load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
-    model, task = Run(checkpoint.path).model(checkpoint.step)
-    assert isinstance(model, Seq2Seq)  # as `decodable_runs` lists no other
-    return model, task
-
-
-def _held_out(checkpoint: Checkpoint) -> tuple[Example, ...]:
-    _, task = checkpoint.load()
-    return task.held_out(HELD_OUT)
+        """The model and its task; ValueError or ConfigError."""
+        model, task = Run(self.path).model(self.step)
+        assert isinstance(model, Seq2Seq)  # as `decodable_runs` lists no other
+        return model, task
 
 
 @dataclass(frozen=True)
@@ -71,18 +52,18 @@ class SearchResult:
     unknown: tuple[str, ...] = ()
 
 
-def decodable_runs() -> dict[str, Run]:
+def decodable_runs(examples: Iterable[Run]) -> dict[str, Run]:
     """Runs with a decoder and saved weights: the examples first, then the newest of this machine."""
+
+    def can_decode(run: Run) -> bool:
+        try:
+            kind = run.config().model.kind
+        except (ConfigError, TypeError, ValueError, KeyError):
+            return False
+        return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
+
     own = reversed(list_runs(latest=LISTED))
-    return {run.id: run for run in (HALF_TRAINED, *EXAMPLE_RUNS, *own) if _can_decode(run)}
-
-
-def _can_decode(run: Run) -> bool:
-    try:
-        kind = run.config().model.kind
-    except (ConfigError, TypeError, ValueError, KeyError):
-        return False
-    return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
+    return {run.id: run for run in (*examples, *own) if can_decode(run)}
 
 
 def source_text(task: Task, example: Example) -> str:
@@ -93,13 +74,12 @@ def source_text(task: Task, example: Example) -> str:
     )
 
 
-def default_example(checkpoint: Checkpoint) -> int:
+def default_example(model: Seq2Seq, task: Task) -> int:
     """The first held-out source that greedy decoding gets wrong and a beam right, else one that greedy gets wrong.
 
     Of a text, the window whose beginning has most different tokens.
     """
-    model, task = checkpoint.load()
-    examples = checkpoint.examples()
+    examples = task.held_out(HELD_OUT)
     if task.form != "pairs":
         return max(range(len(examples)), key=lambda i: len(set(examples[i].source[:READ])))
     batch = task.collate(examples)
@@ -118,10 +98,9 @@ def default_example(checkpoint: Checkpoint) -> int:
     return wrong[0] if wrong else 0
 
 
-def decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) -> SearchResult:
+def decode(model: Seq2Seq, task: Task, source: str | int, settings: SearchSettings) -> SearchResult:
     """The search; ValueError for a source that cannot be read and for settings out of bounds."""
-    model, task = checkpoint.load()
-    examples = checkpoint.examples()
+    examples = task.held_out(HELD_OUT)
     example = examples[source] if isinstance(source, int) else task.example(source)
     prompt = prompt_of(task, example)
     started = time.thread_time()
@@ -168,10 +147,9 @@ class Score:
 
 
 def compare_strategies(
-    checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]
+    model: Seq2Seq, task: Task, strategies: tuple[SearchSettings, ...]
 ) -> tuple[int, tuple[Score, ...]]:
     """How many held-out sources every strategy decoded within SECONDS, and the score of each strategy."""
-    model, task = checkpoint.load()
     best: list[list[Hypothesis]] = []
     end = time.monotonic() + SECONDS
     examples = task.held_out(SOURCES)
@@ -186,14 +164,13 @@ def compare_strategies(
         if time.monotonic() > end:
             break
     targets = [example.target for example in examples[: len(best)]]
-    return len(best), tuple(_score(task, result, targets) for result in zip(*best, strict=True))
-
-
-def _score(task: Task, result: Sequence[Hypothesis], targets: Sequence[tuple[str, ...]]) -> Score:
-    outputs, count = [task.target_vocab.decode(one.tokens) for one in result], len(result)
-    return Score(
-        logp=sum(one.logp for one in result) / count,
-        tokens=sum(map(len, result)) / count,
-        cut=sum(one.tokens[-1] != EOS for one in result),
-        **score(task, outputs, targets),
+    count = len(best)
+    return count, tuple(
+        Score(
+            logp=sum(one.logp for one in result) / count,
+            tokens=sum(len(one.tokens) for one in result) / count,
+            cut=sum(one.tokens[-1] != EOS for one in result),
+            **score(task, [task.target_vocab.decode(one.tokens) for one in result], targets),
+        )
+        for result in zip(*best, strict=True)
     )

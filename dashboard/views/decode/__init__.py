@@ -1,1 +1,0 @@
-"""The page Decode: greedy, beam search and sampling on a trained model, with the search tree."""
