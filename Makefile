@@ -115,7 +115,7 @@ example: $(VENV)/.installed
 	rm -r $(TUNED)/messages/*-tuned  # 91 MB; its frames are enough to look at
 	$(BIN)/python -m core.pretrained.finetune_run pairs $(TUNED)/numbers
 
-SWEEP := dashboard/views/sweeps/scores.json
+SWEEP := core/studies/data/sweeps.json
 sweep: $(VENV)/.installed
 	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(SWEEP)'))['config']))" > $(VENV)/sweep.json
 	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)

@@ -39,7 +39,7 @@ from core.studies.decode import (
     longest_of,
     source_text,
 )
-from core.tasks import Task
+from core.tasks import Task, task_of
 from core.tokens import token_text
 from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
@@ -58,7 +58,7 @@ from dashboard.runtime.link_values import (
     write_link,
 )
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE, LAST, path_code, task_of
+from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE, LAST, path_code
 from dashboard.runtime.threads import one_thread
 from dashboard.server import cache
 from dashboard.server.cache import shared

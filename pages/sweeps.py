@@ -16,9 +16,11 @@ from core.attention import AXES, PRESETS, ConfigError
 from core.claims.sweep_claim import MEASURES as MEASURES_of_sweep_claim
 from core.claims.sweep_claim import SweepClaim
 from core.entries import quote
+from core.files import SWEEPS
 from core.models.cards import CARDS
 from core.models.config import RECURRENT, STACKED
 from core.runs.runs import Run, list_runs
+from core.runs.store_sync import bring_all
 from core.runs.sweeps import (
     MEASURES,
     Outcome,
@@ -28,7 +30,13 @@ from core.runs.sweeps import (
     find_sweep,
     list_sweeps,
 )
-from core.tasks import TASKS, TaskConfig, make_task, task_entry
+from core.studies.sweeps import (
+    EXAMPLE_SWEEP,
+    LOWER_IS_BETTER,
+    SweepData,
+    load_sweep,
+)
+from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
 from core.training import recommended
 from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.seed_stats import Comparison, Line, SeedStats, compare
@@ -58,19 +66,12 @@ from dashboard.runtime.link_values import by_history, link_value, one_of
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import MODEL_NAMES, path_code, task_of
+from dashboard.runtime.run_data import MODEL_NAMES, path_code
 from dashboard.server import people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.progress import flash_errors
 from dashboard.ui.tables import table
-from dashboard.views.sweeps.compute import (
-    EXAMPLE_SWEEP,
-    LOWER_IS_BETTER,
-    SweepData,
-    linked,
-    load_sweep,
-)
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -469,6 +470,17 @@ def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
         help="Training steps of each run.",
     )
     return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
+
+
+def linked(sweep_id: object) -> Sweep | None:
+    """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
+    bring_all([sweep_id], SWEEPS)
+    sweep = next(
+        (sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
+    )
+    if sweep is not None:
+        bring_all(sweep.pending())
+    return sweep
 
 
 def linked_sweep() -> tuple[Sweep, str]:

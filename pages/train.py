@@ -24,7 +24,7 @@ from core.models.model_summary import NAMES
 from core.runs.folder import Status
 from core.runs.machine import line
 from core.runs.runs import Run
-from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry
+from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import recommended
 from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
 from core.training.diagnosis import Finding
@@ -70,7 +70,6 @@ from dashboard.runtime.run_data import (
     path_code,
     select_example,
     select_run,
-    task_of,
 )
 from dashboard.server import people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within

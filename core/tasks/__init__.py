@@ -1,5 +1,7 @@
 """Tasks: fresh training batches by a seed, and held-out examples that never occur among them."""
 
+from functools import lru_cache
+
 from core.entries import ConfigError, quote
 from core.tasks.base import (
     BOS,
@@ -61,6 +63,12 @@ def make_task(config: TaskConfig) -> Task:
     return task_entry(config.key).build(config)
 
 
+@lru_cache(maxsize=8)
+def task_of(config: TaskConfig) -> Task:
+    """The task of a config, shared by all who ask; never change it."""
+    return make_task(config)
+
+
 __all__ = [
     "BOS",
     "EOS",
@@ -76,4 +84,5 @@ __all__ = [
     "Vocabulary",
     "make_task",
     "task_entry",
+    "task_of",
 ]

@@ -11,10 +11,10 @@ from safetensors import SafetensorError, safe_open
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import map_tokens, sentence_spans
 from core.runs.runs import Run
-from core.tasks import Example, TaskConfig
+from core.tasks import Example, TaskConfig, task_of
 from core.training.evaluate import KINDS, axis_tokens
 from core.training.record import Record
-from dashboard.runtime.run_data import RunData, task_of
+from dashboard.runtime.run_data import RunData
 
 NAMES = {
     "cross": "Cross-attention",

@@ -24,7 +24,7 @@ from core.pretrained.finetune_run import about, config_of, is_fine_tune
 from core.runs.folder import Status
 from core.runs.index import Details, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs, size
-from core.tasks import Task, TaskConfig, make_task, task_entry
+from core.tasks import Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
 from dashboard.runtime.link_values import by_history
@@ -54,17 +54,17 @@ def status_of(run: Run) -> Status:
 
 def path_code(path: Path) -> str:
     """A folder as a script names it: one that came with the lab wherever that is, which `Script.text` imports."""
-    return (
-        f"lab_path({script_path(path)!r})"
-        if path.is_relative_to(HERE.parents[1])
-        else repr(script_path(path))
-    )
+    return f"lab_path({script_path(path)!r})" if _is_of_lab(path) else repr(script_path(path))
+
+
+def _is_of_lab(path: Path) -> bool:
+    return path.is_relative_to(ROOT / "core") or path.is_relative_to(ROOT / "dashboard")
 
 
 def script_path(path: Path) -> str:
     """A folder that came with the lab from the root of the repository, one of a public copy as its download is
     unpacked, another one whole."""
-    if path.is_relative_to(HERE.parents[1]):
+    if _is_of_lab(path):
         return path.relative_to(ROOT).as_posix()
     home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
     return (path if home is None else path.relative_to(home)).as_posix()
@@ -162,11 +162,6 @@ def copy_run(run: Run, name: str) -> Run:
 
 LAST, SETTINGS_OF = "train:last", "train:settings-of"
 EXAMPLE_RUN = EXAMPLE_RUNS[0]
-
-
-@lru_cache(maxsize=8)
-def task_of(config: TaskConfig) -> Task:
-    return make_task(config)
 
 
 @lru_cache(maxsize=8)

@@ -23,7 +23,7 @@ from dashboard.runtime.reports import new_id as new_report_id
 from dashboard.runtime.run_data import copy_run, path_code
 from dashboard.server import hosting, limits, people, visitors
 from dashboard.server.limits import NotYours
-from dashboard.views.sweeps.compute import linked
+from pages.sweeps import linked
 from tests.training.small import small_run
 
 ANNA, BEN = "a" * 32, "b" * 32

@@ -13,12 +13,12 @@ from core.attention import ConfigError
 from core.models import ModelConfig
 from core.runs.runs import list_runs
 from core.runs.sweeps import Outcome, Sweep, list_sweeps
+from core.studies.sweeps import EXAMPLE_SWEEP, SweepData, load_sweep
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from core.training.seed_stats import SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
-from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from pages import sweeps
 from tests.cases import each, instance
 from tests.training.small import small_run

@@ -11,12 +11,12 @@ from core.entries import ConfigError
 from core.runs.folder import ENDED, UNDER_WAY
 from core.runs.runs import Run
 from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
+from core.studies.sweeps import load_sweep
 from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
 from dashboard.runtime.reports import Report
 from dashboard.runtime.run_data import summarize
 from dashboard.views.report import compute as report_compute
-from dashboard.views.sweeps.compute import load_sweep
 from pages import sweeps
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run

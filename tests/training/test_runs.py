@@ -32,9 +32,9 @@ from core.runs.runs import (
     restore,
     size,
 )
+from core.studies.sweeps import SweepData, load_sweep
 from core.training import Record
 from core.training.record import Prediction
-from dashboard.views.sweeps.compute import SweepData, load_sweep
 from tests.cases import instance
 from tests.fuzz.readers import sweep_with_outcomes
 from tests.training.small import small_run

@@ -23,7 +23,7 @@ from core.training import Record
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import reports
 from dashboard.server import people
-from dashboard.views.sweeps import compute
+from pages import sweeps
 from tests.training.small import record_numbers, run_command, small_run
 
 # What tests of stores look at: the files of a run, and its lease.
@@ -293,7 +293,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
     assert list(map(files, find_group(claim.id).runs)) == list(map(files, claim.runs))
     found = people.find_measurement(corpus.id)
     assert files(found) == files(corpus) and load(found).texts == 1
-    linked = compute.linked(sweep.id)
+    linked = sweeps.linked(sweep.id)
     assert linked.data() == sweep.data() and [
         run.status().state for run in linked.runs().values()
     ] == ["paused"]

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from core.interpret.trace import Head
+from core.tasks import task_of
 from core.training.evaluate import SourceMaps, source_maps
 from core.training.record import Record
 from dashboard.draw.multiples import Tile
 from dashboard.runtime.attention_frames import best_head, steps_with_maps, watched_examples
-from dashboard.runtime.run_data import RunData, RunSummary, load_run, task_of
+from dashboard.runtime.run_data import RunData, RunSummary, load_run
 
 Value = Callable[[Record], float | None]
 LONGEST = 30  # characters of a name beside a curve

@@ -6,10 +6,11 @@ import time
 from dataclasses import replace
 from functools import lru_cache
 
+from core.tasks import task_of
 from core.training.config import RunConfig
 from core.training.diagnosis import Finding, Pace, diagnose, in_words, pace
 from core.training.loop import FINAL
-from dashboard.runtime.run_data import RunData, task_of
+from dashboard.runtime.run_data import RunData
 from dashboard.runtime.threads import one_thread
 from dashboard.ui.uploads import DATA
 

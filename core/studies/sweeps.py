@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.attention import ConfigError
-from core.files import SWEEPS
-from core.runs.store_sync import bring_all
-from core.runs.sweeps import MEASURES, Outcome, Sweep, find_sweep, sweep_comparisons
-from core.tasks import Task
+from core.runs.sweeps import MEASURES, Outcome, Sweep, sweep_comparisons
+from core.tasks import Task, task_of
 from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_stats
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
-from dashboard.runtime.run_data import task_of
-from dashboard.server import people
 
-EXAMPLE_SWEEP = Sweep(Path(__file__).with_name("scores.json"))
+EXAMPLE_SWEEP = Sweep(Path(__file__).parent / "data" / "sweeps.json")
 LOWER_IS_BETTER = ("loss", "error")
 
 
@@ -95,17 +91,6 @@ class SweepData:
         longest = sorted(started, key=lambda outcome: outcome.trained[-1])[-1:]
         shared = over == "steps" and self.config.equal == "steps"
         return line([outcome.points(measure, over) for outcome in finished or longest], shared)
-
-
-def linked(sweep_id: object) -> Sweep | None:
-    """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
-    bring_all([sweep_id], SWEEPS)
-    sweep = next(
-        (sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
-    )
-    if sweep is not None:
-        bring_all(sweep.pending())
-    return sweep
 
 
 def load_sweep(sweep: Sweep) -> SweepData | str:
