@@ -550,12 +550,9 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
     refs = {"model": fine_tuned_models.before(data.config.model), "tuned": tuned}
     lines = {name: model_lines(ref, name) for name, ref in refs.items()}
     imports = {
-        f"from core.{line}"
-        for line in (
-            "difference import changes",
-            "pretrained import ModelInputs",
-            "pretrained import read",
-        )
+        "from core.interpret.map_transform import changes",
+        "from core.pretrained import ModelInputs",
+        "from core.pretrained import read",
     }
     loads = "\n".join(load for _, load in lines.values())
     return f"""

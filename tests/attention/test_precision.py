@@ -86,7 +86,7 @@ def test_a_double_layer_computes_nothing_in_single(axis, key):
         except ConfigError as refusal:
             assert "mask = causal" in str(refusal)
     assert (
-        all("bias.py" in line for line in lines) if key == "t5" else not lines
+        all("relative.py" in line for line in lines) if key == "t5" else not lines
     )  # T5's buckets are whole numbers
     assert [name for name, x in layer_of(config).named_buffers() if x.is_floating_point()] == (
         ["kernel.directions"] if key == "performer" else []

@@ -10,7 +10,7 @@ from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted([*(ROOT / "dashboard").rglob("*.py"), *(ROOT / "pages").glob("*.py")])
-PATHS = {step.path.name for step in STEPS}
+KEYS = {step.key for step in STEPS}
 
 
 def calls(path: Path, *names: str) -> list[ast.Call]:
@@ -29,23 +29,25 @@ def calls(path: Path, *names: str) -> list[ast.Call]:
 
 
 def test_the_pages_in_the_list_are_the_files_there_are():
-    assert {path.name for path in (ROOT / "pages").glob("*.py")} == PATHS
+    assert {path.stem for path in (ROOT / "pages").glob("*.py")} == KEYS
 
 
 @each("path", FILES)
 def test_links_are_made_from_the_list_of_pages(path):
-    """A path written as text is read from the entry's folder, where no page lies."""
+    """A page is no file that is run: only the list knows it."""
     for call in calls(path, "page_link", "switch_page"):
         target = call.args[0]
         assert not isinstance(target, ast.Constant | ast.JoinedStr), (
             f"line {call.lineno}: take it from navigation"
         )
-        files = {
-            node.value
+        keys = {
+            node.args[0].value
             for node in ast.walk(target)
-            if isinstance(node, ast.Constant) and str(node.value).endswith(".py")
+            if isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "step_of"
+            and isinstance(node.args[0], ast.Constant)
         }
-        assert files <= PATHS, f"line {call.lineno}: {files - PATHS} is no page"
+        assert keys <= KEYS, f"line {call.lineno}: {keys - KEYS} is no page"
 
 
 @each("path", FILES)

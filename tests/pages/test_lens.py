@@ -154,8 +154,7 @@ def test_a_model_without_tokens_is_refused_with_others_to_take():
     [("When it decides", LENS, "1 of 3 parts"), ("Who wrote it", ATTRIBUTED, "1 of 3 passes")],
 )
 def test_a_large_model_waits_for_a_press_and_goes_on_where_it_was(view, key, first, monkeypatch):
-    for place in ("lens.when", "lens.who"):
-        monkeypatch.setattr(f"dashboard.views.{place}.UNASKED", 0)
+    monkeypatch.setattr("pages.lens.UNASKED", 0)
     monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)
     monkeypatch.setattr("core.interpret.lens.CELLS", 1)
     app = open_at(
