@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 
 from core.studies import cache as study
-from pages import cache
 from tests.pages.app import app_at, html_text, page_text, set_control
 
 put = partial(set_control, "cache:")
@@ -88,12 +87,3 @@ def test_pages_follow_the_lengths(page):
     text = page_text(put(page, "text_input", "lengths", "16, 16"))
     assert "32 tokens take 2 pages of 16: 0\u00a0% of their places are empty" in text
     assert "no length" in put(page, "text_input", "lengths", "16, x").warning[0].value
-
-
-def test_a_link_opens_the_page_as_it_was():
-    page = app_at("cache", "cache:", step="5", writer="2 layers of 64, trained", count="64").run()
-    assert page.slider(key="cache:step").value == 5 and page.slider(key="cache:count").value == 64
-    assert page.selectbox(key="cache:writer").value == "trained" and set(cache.WRITERS) == {
-        "seeded",
-        "trained",
-    }

@@ -1,6 +1,8 @@
-"""Links of the training pages bring the values of the controls that closed popovers hide."""
+"""Links bring the values of all controls: those that a page declares, and those that closed popovers hide."""
 
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
+from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
 from tests.pages.app import app_at
 
 KINDS = (
@@ -152,6 +155,49 @@ def test_a_link_brings_what_a_closed_popover_hides(case):
     hidden = set(drawn) - set(controls_of(closed))
     assert hidden <= set(values), "the table above lacks a control"
     assert controls_of(open_page(page, closed.query_params, panels)) == drawn
+
+
+DECLARING = [
+    path.stem
+    for path in sorted((Path(__file__).parents[2] / "pages").glob("*.py"))
+    if "FIELDS = Fields(" in path.read_text("utf-8")
+]
+
+
+def another(field: Field, value: Any) -> tuple[str, Any] | None:
+    """A text of a link and the value it brings, which differs from the present one; None where that depends."""
+    if callable(getattr(field, "options", None)) or callable(getattr(field, "low", None)):
+        return None
+    if isinstance(field, Options):
+        texts = field.texts(Values())
+        many = isinstance(value, list)
+        other = next((one for one in texts if one != value and [one] != value), None)
+        return None if other is None else (texts[other], [other] if many else other)
+    if isinstance(field, Number):
+        other = field.low if value != field.low else field.high
+        return str(other), type(value)(other)
+    if isinstance(field, Toggle):
+        return str(not value).lower(), not value
+    return (f"{value} 1", f"{value} 1") if isinstance(field, Text) else None
+
+
+@pytest.mark.parametrize("page", DECLARING)
+def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
+    fields = import_module(f"pages.{page}").FIELDS
+    start = controls_of(open_page(page, {}))
+    keys = {
+        fields.key(name): field for name, field in fields.fields.items() if not callable(field.key)
+    }
+    checked = 0
+    for key in keys.keys() & start.keys():
+        if (other := another(keys[key], start[key])) is not None:
+            app = open_page(page, {key: other[0]})
+            assert not app.exception and app.session_state[key] == other[1], key
+            checked += 1
+    assert checked
+    bad = {key: "?!" for key in keys if key in start and not isinstance(keys[key], Text)}
+    app = open_page(page, bad)
+    assert not app.exception and not app.error and controls_of(app) == start
 
 
 def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():
