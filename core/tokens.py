@@ -50,8 +50,8 @@ class Cut:
     notes: tuple[str, ...] = ()
 
 
-def tokenize(text: str) -> Cut:
-    """Split at spaces and at punctuation at a word's edges; at most 20,000 characters and 512 tokens."""
+def tokenize(text: str, most: int = MAX_TOKENS) -> Cut:
+    """Split at spaces and at punctuation at a word's edges; at most 20,000 characters and so many tokens."""
     notes = []
     if len(text) > MAX_CHARACTERS:
         notes.append(
@@ -59,9 +59,9 @@ def tokenize(text: str) -> Cut:
         )
         text = text[:MAX_CHARACTERS]
     tokens = [piece for word in text.split() for piece in peel(word)]
-    if len(tokens) > MAX_TOKENS:
-        notes.append(f"The text has {len(tokens):,} tokens; the first {MAX_TOKENS} are used.")
-    return Cut(tuple(tokens[:MAX_TOKENS]), tuple(notes))
+    if len(tokens) > most:
+        notes.append(f"The text has {len(tokens):,} tokens; the first {most} are used.")
+    return Cut(tuple(tokens[:most]), tuple(notes))
 
 
 def peel(word: str) -> list[str]:

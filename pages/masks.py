@@ -17,7 +17,7 @@ from core.attention.masks import COMPOSITIONS, build_mask, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
 from core.studies import masks
-from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence, TorchCheck
+from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
 from dashboard.draw.formats import coloured, latex, number, percent
@@ -47,8 +47,7 @@ from dashboard.widgets.panels import (
 )
 from dashboard.widgets.params import is_text, param_widget, unreadable
 
-# The page's controls: the sentence, the mask or two of them joined, their parameters, and the head.
-
+# The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 
 SENTENCE = "The animal didn't cross the street because it was too tired ."
 MAX_TOKENS = 64  # as many as a drawing may have
@@ -132,7 +131,7 @@ FIELDS = Fields(
     ),
     real=Number(
         "Real tokens",
-        lambda values: max(0, len(read_sentence(values.tokens)[0]) - PADDING),
+        lambda values: max(0, len(tokenize(values.tokens, MAX_TOKENS).tokens) - PADDING),
         0,
         512,
         when=lambda values: "padding" in (values.first, values.second),
@@ -149,9 +148,11 @@ def draw_controls(below: DeltaGenerator) -> Controls:
     if values.second:
         parts.append(draw_mask("second", values.second, grid, below, ", 2nd"))
     values = FIELDS.draw("real", into=grid, **values)
-    tokens, notes = read_sentence(values.tokens)
+    cut = tokenize(values.tokens, MAX_TOKENS)
     mask = composed(values.join, *(mask for mask, _ in parts))
-    return Controls(tokens, mask, values.real, values.head, notes, any(stale for _, stale in parts))
+    return Controls(
+        cut.tokens, mask, values.real, values.head, cut.notes, any(stale for _, stale in parts)
+    )
 
 
 def draw_mask(
@@ -176,15 +177,6 @@ def draw_mask(
             put(f"{widget}:read", value)
         values[param.key] = value
     return Choice.of(mask, **values), stale
-
-
-def read_sentence(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens, at most 64, and notes on what was cut."""
-    cut = tokenize(text)
-    notes = cut.notes
-    if len(cut.tokens) > MAX_TOKENS:
-        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
-    return cut.tokens[:MAX_TOKENS], notes
 
 
 def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
@@ -296,28 +288,6 @@ def chosen(effect: MaskEffect) -> str:
     )
 
 
-def conditions(notes: tuple[str, ...]) -> str:
-    """How to read a rule, and the conditions under which the numbers hold."""
-    return " ".join(
-        [
-            "In a rule, i is the position of the query (row) and j that of the key (column). The parameters are random "
-            f"(seed {SEED}), so the maps show what the mask does, not what a trained model attends to.",
-            *notes,
-        ]
-    )
-
-
-def measures(effect: MaskEffect, head: int) -> str:
-    """Two measures of the weights with the mask and without it."""
-    maps = np.stack((effect.after, effect.before))
-    entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
-    return (
-        f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
-        f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head {head} of "
-        f"{HEADS}, d_model {D_MODEL}, no positions."
-    )
-
-
 def mask_latex(mask: Choice) -> str:
     """The condition under which a key is allowed, as LaTeX; a composed mask by its parts, a typed one as typed."""
     if mask.parts:
@@ -390,14 +360,6 @@ def index_set(keys: list[int]) -> str:
     return rf"\{{{', '.join(items)}\}}"
 
 
-def snippet(mask: Choice) -> str:
-    """The same layer in a notebook."""
-    return (
-        "from core.attention import Attention, AttentionConfig, Choice\n\n"
-        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({D_MODEL}, {HEADS}, mask=mask))\n"
-    )
-
-
 def stack_fact(needed: np.ndarray) -> str:
     """The number of layers that connect every pair that can be connected."""
     pairs, never, most = needed.size, int((needed == 0).sum()), int(needed.max(initial=0))
@@ -415,14 +377,6 @@ def stack_fact(needed: np.ndarray) -> str:
         f"{layers} {connect} all pairs that this mask can connect; **{never} of {pairs}** pairs are never "
         "connected, however many layers are stacked."
     )
-
-
-def pattern_rows(patterns: list[Pattern]) -> list[list[str]]:
-    """One row a pattern, in the order of PATTERN_HEAD."""
-    return [
-        [name, rule, str(cells), str(layers), str(never or "–")]
-        for name, rule, cells, layers, never in patterns
-    ]
 
 
 def batch_fact(sentences: list[Sentence]) -> str:
@@ -451,17 +405,6 @@ def torch_table(effect: MaskEffect, i: int) -> tuple[list[str], list[list[str]]]
         ],
         ["nn.MultiheadAttention: True = ignore", *(str(not cell) for cell in row)],
     ]
-
-
-def torch_code(tokens: int) -> str:
-    """How the mask is passed in PyTorch, by the two functions that read it in opposite ways."""
-    return (
-        f"# allowed: bool ({tokens}, {tokens}), True = may attend, as on this page\n"
-        "attn_mask = ~allowed  # the line that converts: True = ignore\n"
-        f"mha = nn.MultiheadAttention({D_MODEL}, {HEADS}, batch_first=True)\n"
-        "out, weights = mha(x, x, x, attn_mask=attn_mask)\n\n"
-        "out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)  # no conversion"
-    )
 
 
 def torch_fact(check: TorchCheck | None) -> str:
@@ -529,7 +472,11 @@ def explore() -> None:
     predict("masks", question(len(effect.names)))
     try_this("masks", MOVES)
     st.markdown("## What the mask does to one weight")
-    draw_equation(effect, controls, cell)
+    parts = equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
+    st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+    caption(
+        "$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$."
+    )
     train_with("mask", controls.mask, key=key("train"))
     for pin, panel in (
         ("padded", "batched"),
@@ -570,7 +517,11 @@ def show(controls: Controls, words: DeltaGenerator) -> tuple[MaskEffect, tuple[i
     cell = maps(effect, controls.mask)
     with words:
         fact(fact_text(effect))
-        caption(conditions(controls.notes))
+        rules = (
+            "In a rule, i is the position of the query (row) and j that of the key (column). The parameters are random "
+            f"(seed {SEED}), so the maps show what the mask does, not what a trained model attends to."
+        )
+        caption(" ".join([rules, *controls.notes]))
     return effect, cell
 
 
@@ -623,17 +574,17 @@ def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
     """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
     head, rows = torch_table(effect, query)
     table(head, rows, caption=head[0], markers=False)
-    st.code(torch_code(len(effect.names)), language="python")
-    check = cached(masks.torch_check, controls.mask, controls.tokens, controls.real)
-    st.markdown(torch_fact(check))
-
-
-def draw_equation(effect: MaskEffect, controls: Controls, cell: tuple[int, int]) -> None:
-    """Draw the set of keys that the picked query may attend to, and one of its weights with the numbers in it."""
-    parts = equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
-    st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
-    caption(
-        "$M_i$ is the set of keys that query $i$ may attend to, and $w_{i,j}$ is its weight on key $j$."
+    size = len(effect.names)
+    st.code(
+        f"# allowed: bool ({size}, {size}), True = may attend, as on this page\n"
+        "attn_mask = ~allowed  # the line that converts: True = ignore\n"
+        f"mha = nn.MultiheadAttention({D_MODEL}, {HEADS}, batch_first=True)\n"
+        "out, weights = mha(x, x, x, attn_mask=attn_mask)\n\n"
+        "out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)  # no conversion",
+        language="python",
+    )
+    st.markdown(
+        torch_fact(cached(masks.torch_check, controls.mask, controls.tokens, controls.real))
     )
 
 
@@ -670,7 +621,10 @@ def stack(effect: MaskEffect) -> None:
         st.markdown(f"**{heading}**")
         table(
             PATTERN_HEAD,
-            pattern_rows(cached(masks.patterns, len(effect.names))),
+            [
+                [name, rule, str(cells), str(layers), str(never or "–")]
+                for name, rule, cells, layers, never in cached(masks.patterns, len(effect.names))
+            ],
             caption=heading,
             left=2,
             markers=False,
@@ -713,7 +667,13 @@ def padding_note(item: masks.Sentence) -> str:
 
 def sources(effect: MaskEffect, controls: Controls) -> None:
     """Draw two measures of the weights, where each mask is from, and the rule that just ran."""
-    caption(measures(effect, controls.head))
+    maps = np.stack((effect.after, effect.before))
+    entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
+    caption(
+        f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
+        f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head "
+        f"{controls.head} of {HEADS}, d_model {D_MODEL}, no positions."
+    )
     mask = controls.mask
     config = masks.config_of(mask)
     for choice in config.mask.walk():
@@ -721,7 +681,11 @@ def sources(effect: MaskEffect, controls: Controls) -> None:
         entries_panel([item])
         source_panel(item.build if isinstance(piece, Rule) else type(piece))
     st.markdown("The same layer in a notebook:")
-    st.code(snippet(mask), language="python")
+    st.code(
+        "from core.attention import Attention, AttentionConfig, Choice\n\n"
+        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({D_MODEL}, {HEADS}, mask=mask))\n",
+        language="python",
+    )
 
 
 # What a reader predicts and tries on Masks.

@@ -106,23 +106,20 @@ FIELDS = Fields(
 def draw_controls() -> Controls:
     """Draw the row of controls; plug-ins that fail are left out, and a note says which, and why."""
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
-    cut = tokenize(values.tokens)
-    notes, tokens = cut.notes, cut.tokens[:MAX_TOKENS]
-    if len(cut.tokens) > MAX_TOKENS:
-        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
+    cut = tokenize(values.tokens, MAX_TOKENS)
     why = {}
     for item in AXES["score"]:
         choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
         why[choice] = cached(
-            study.failure, choice, tokens or ("a",), values.dims, SEED, values.stretch
+            study.failure, choice, cut.tokens or ("a",), values.dims, SEED, values.stretch
         )
     return Controls(
-        tokens,
+        cut.tokens,
         values.dims,
         values.stretch,
         values.show,
         tuple(choice for choice in why if not why[choice]),
-        (*notes, *filter(None, why.values())),
+        (*cut.notes, *filter(None, why.values())),
     )
 
 
