@@ -15,7 +15,6 @@ from core.models.cards import (
     MODELS,
     WINDOW,
     PublishedModel,
-    Step,
     cache_bytes,
     decoding_step,
     intensity,
@@ -414,7 +413,17 @@ def draw_steps() -> None:
     add_script(partial(steps, typed, result, step, head), "steps")
     st.html(step_table(result, step, head, theme()))
     fact(step_fact(result, step))
-    caption(step_note(result, step, head))
+    unknown = (
+        f" Not in the vocabulary, read as unknown: {', '.join(result.unknown)}."
+        if result.unknown
+        else ""
+    )
+    last = plain(result.tokens[result.last(step)])
+    caption(
+        f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
+        "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
+        f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}"
+    )
 
 
 @fragment
@@ -494,7 +503,12 @@ def draw_size() -> None:
         caption="Bytes of the cache by form",
         markers=False,
     )
-    caption(size_note(model, values.bytes))
+    caption(
+        f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {values.bytes} bytes each. "
+        f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
+        "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
+        "last column divides the operations of attention for one new token by the bytes of cache that it reads."
+    )
     paragraph(
         "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
         "parameters and the cache for a few operations each, so that reading often takes longer."
@@ -519,10 +533,25 @@ def draw_size() -> None:
         1e9 * values.bandwidth,
         1e12 * values.speed,
     )
+    reads = byte_size(step.weight_bytes + step.cache_bytes)
+    machine_does = number(1e3 * values.speed / values.bandwidth)
+    memory = step.bound == "memory"
+    why = "more" if memory else "fewer"
     fact(
-        bound_fact(model, step, values.length, values.batch, 1e3 * values.speed / values.bandwidth)
+        f"**{'Memory' if memory else 'Computing'} bounds decoding** at {values.length:,} tokens and "
+        f"{plural(values.batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
+        f"{number(step.intensity)} FLOPs a byte. The machine does {machine_does} in the time in which it reads "
+        f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}."
     )
-    caption(bound_note(model, step))
+    total = step.weight_bytes + step.cache_bytes
+    experts = (
+        " It has experts: a step reads at most those that its tokens use." if model.active else ""
+    )
+    caption(
+        f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
+        "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
+        f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect."
+    )
 
 
 @fragment
@@ -544,8 +573,18 @@ def draw_pages() -> None:
     add_script(partial(pages, result), "pages")
     st.html(paging_drawing(result, theme()))
     token_bytes = cache_bytes(MODELS["llama2"], FORMS["multi_head"], 1, 2)
-    fact(paging_fact(result, token_bytes))
-    caption(lengths_note(lengths, page_size) + " Bytes as in Llama 2 7B.")
+    fewer = result.reserved - result.paged
+    fact(
+        f"{result.used:,} tokens take {plural(len(result.pages), 'page')} of {result.size}: "
+        f"**{percent(result.wasted(result.paged))}** of their places are empty. With room for the longest reserved "
+        f"for each, **{percent(result.wasted(result.reserved))}** would be: pages take "
+        f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
+    )
+    caption(
+        f"Each square holds {page_size} tokens; its filled part holds keys and values. Left, in the order of the "
+        "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
+        "when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B."
+    )
 
 
 # The step as a table of vectors, the cache's size by length, and pages, as HTML and Vega-Lite.
@@ -716,21 +755,6 @@ def step_fact(decoding: Decoding, step: int) -> str:
     )
 
 
-def step_note(decoding: Decoding, step: int, head: tuple[int, int]) -> str:
-    """The conditions of the picture."""
-    unknown = (
-        f" Not in the vocabulary, read as unknown: {', '.join(decoding.unknown)}."
-        if decoding.unknown
-        else ""
-    )
-    last = plain(decoding.tokens[decoding.last(step)])
-    return (
-        f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
-        "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
-        f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}"
-    )
-
-
 def race_fact(pair: Pair, count: int, name: str) -> str:
     """Whether the tokens are equal, how long each way took, and how many tokens were computed."""
     cached, whole = sum(pair.cached.seconds[:count]), sum(pair.whole.seconds[:count])
@@ -785,60 +809,4 @@ def size_fact(model: PublishedModel, number_bytes: int) -> str:
     return (
         f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
         f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
-    )
-
-
-def size_note(model: PublishedModel, number_bytes: int) -> str:
-    """The sizes that the numbers come from."""
-    return (
-        f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {number_bytes} bytes each. "
-        f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
-        "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
-        "last column divides the operations of attention for one new token by the bytes of cache that it reads."
-    )
-
-
-def bound_fact(model: PublishedModel, step: Step, length: int, batch: int, machine: float) -> str:
-    """Which of memory and computing bounds a decoding step, and the numbers behind it."""
-    reads = byte_size(step.weight_bytes + step.cache_bytes)
-    memory = step.bound == "memory"
-    why = "more" if memory else "fewer"
-    return (
-        f"**{'Memory' if memory else 'Computing'} bounds decoding** at {length:,} tokens and "
-        f"{plural(batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
-        f"{number(step.intensity)} FLOPs a byte. The machine does {number(machine)} in the time in which it reads "
-        f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}."
-    )
-
-
-def bound_note(model: PublishedModel, step: Step) -> str:
-    """What is read."""
-    total = step.weight_bytes + step.cache_bytes
-    experts = (
-        " It has experts: a step reads at most those that its tokens use." if model.active else ""
-    )
-    return (
-        f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
-        "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
-        f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect."
-    )
-
-
-def paging_fact(paging: Paging, token_bytes: int) -> str:
-    """The share of empty places in pages and in reserved room, and the bytes between the two."""
-    fewer = paging.reserved - paging.paged
-    return (
-        f"{paging.used:,} tokens take {plural(len(paging.pages), 'page')} of {paging.size}: "
-        f"**{percent(paging.wasted(paging.paged))}** of their places are empty. With room for the longest reserved "
-        f"for each, **{percent(paging.wasted(paging.reserved))}** would be: pages take "
-        f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
-    )
-
-
-def lengths_note(lengths: Sequence[int], size: int) -> str:
-    """How the drawing is read."""
-    return (
-        f"Each square holds {size} tokens; its filled part holds keys and values. Left, in the order of the "
-        "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
-        "when its last one is full, and a table tells which pages are its own."
     )

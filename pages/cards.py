@@ -93,15 +93,6 @@ REFERENCE = "llama2"  # stores the keys and values of every head in every layer
 LAYER = AttentionConfig()
 
 
-def all_fact() -> str:
-    """The smallest and largest cache among models of about seven billion parameters."""
-    few, many = card("mamba2"), card(REFERENCE)
-    return (
-        f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
-        f"**{byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
-    )
-
-
 def lead(one: ModelCard) -> str:
     """What sets the model apart, with its paper and its checkpoint."""
     return f"{plain(one.different)} [Paper]({one.url}) · {plain(one.checkpoint)}"
@@ -330,7 +321,11 @@ def models() -> None:
     with st.container(gap=None):
         st.html(key_of(values.model, theme()))
         st.html(overview(cards.rows(), theme()))
-    fact(all_fact())
+    few, many = card("mamba2"), card(REFERENCE)
+    fact(
+        f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
+        f"**{byte_size(many.cache_bytes(LONG))}** of keys and values, with about as many parameters."
+    )
     one = card(values.model)
     st.markdown(f"## {one.name}")
     paragraph(lead(one))

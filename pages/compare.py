@@ -790,13 +790,6 @@ def _reorder(order: Sequence[int]) -> None:
     )
 
 
-def edit_dialog(controls: Comparison) -> None:
-    """The dialog in which one mechanism is changed, while it is open."""
-    index = st.session_state.pop(EDITING, None)
-    if index is not None and index < len(controls.mechanisms):
-        _dialog(controls, index)
-
-
 @st.dialog("Change a mechanism", width="large")
 def _dialog(controls: Comparison, index: int) -> None:
     start = controls.mechanisms[index]
@@ -816,13 +809,6 @@ def _dialog(controls: Comparison, index: int) -> None:
         mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1 :])
         st.session_state[SENT] = replace(before, mechanisms=mechanisms)
         st.rerun()
-
-
-def apply_edit() -> None:
-    """Apply what the dialog sent; call it before the widgets are drawn."""
-    sent = st.session_state.pop(SENT, None)
-    if sent is not None:
-        store_controls(sent)
 
 
 # What the page computes as Python.
@@ -955,7 +941,9 @@ COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 @fragment
 def page() -> None:
     """Draw the page from top to bottom."""
-    apply_edit()
+    sent = st.session_state.pop(SENT, None)
+    if sent is not None:
+        store_controls(sent)
     controls, errors = load_controls()
     controls = read_widgets(controls)
     save_controls(controls)
@@ -973,7 +961,9 @@ def page() -> None:
     maps = _compute_maps(controls)
     measure = None if maps is None else _draw_result(controls, names, maps)
     next_page("compare")
-    edit_dialog(controls)
+    index = st.session_state.pop(EDITING, None)
+    if index is not None and index < len(controls.mechanisms):
+        _dialog(controls, index)
     if measure is not None:
         measure()  # a second or two, for which nothing else has to wait
 
@@ -1193,7 +1183,22 @@ def cost_table(
         for name, each in zip(names, measured(), strict=True)
         if each and each.skipped
     ]
-    caption(" ".join([conditions(controls), *[DENSE_NOTE] * dense, *unable]))
+    d_model, heads = controls.sizes
+    threads = torch.get_num_threads()
+    caption(
+        " ".join(
+            [
+                (
+                    f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
+                    f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
+                    f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
+                    "distance of the weight, in tokens."
+                ),
+                *[DENSE_NOTE] * dense,
+                *unable,
+            ]
+        )
+    )
     new = not st.session_state.get(VISITED) and any(
         (config, controls.length) not in done for config in possible
     )
@@ -1225,18 +1230,6 @@ def row(
         MISSING if value is None else number(value) for value in (result.entropy, result.distance)
     )
     return [name, entropy, distance, time, memory, flops, parameters]
-
-
-def conditions(controls: Comparison) -> str:
-    """The conditions under which time and memory were measured."""
-    d_model, heads = controls.sizes
-    threads = torch.get_num_threads()
-    return (
-        f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
-        f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
-        f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
-        "distance of the weight, in tokens."
-    )
 
 
 # The end of the page: each mechanism's equation with its numbers, its paper, the code that ran.

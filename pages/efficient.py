@@ -170,7 +170,28 @@ def draw_controls() -> Conditions:
         values.device or CPU,
     )
     with grid:
-        draw_button(conditions)
+        if current := running():
+            st.button(
+                "Stop",
+                icon=":material/stop:",
+                type="primary",
+                width="stretch",
+                key=key("stop"),
+                on_click=_stop,
+                args=(current,),
+            )
+        else:
+            st.button(
+                "Measure",
+                icon=":material/timer:",
+                type="primary",
+                width="stretch",
+                key=key("measure"),
+                on_click=_start,
+                args=(conditions,),
+                disabled=not conditions.configs()[0],
+                help=limits_help(conditions.device),
+            )
     with st.container():
         for sentence in conditions.configs()[1]:
             st.info(plain(sentence), icon=":material/block:")
@@ -432,16 +453,6 @@ def conditions(result: Result, example: bool) -> str:
     )
 
 
-def skipped(result: Result, kernels: list[str]) -> str:
-    """Which curves end early, and why."""
-    ends = [
-        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
-        for p in result.skipped()
-        if p.name in kernels
-    ]
-    return f"Not measured: {', '.join(ends)}." if ends else ""
-
-
 # The page Cost and speed: a benchmark, two figures, a table, and the weights that some kernels imply.
 
 
@@ -492,6 +503,11 @@ def _benchmark() -> None:
     _figures(result, kernels)
     if sentence := fact_text(result, kernels):
         fact(sentence)
+    ends = [
+        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
+        for p in result.skipped()
+        if p.name in kernels
+    ]
     caption(
         " ".join(
             filter(
@@ -499,7 +515,7 @@ def _benchmark() -> None:
                 (
                     OLDER * older,
                     conditions(result, RESULT not in st.session_state),
-                    skipped(result, kernels),
+                    f"Not measured: {', '.join(ends)}." if ends else "",
                 ),
             )
         )
@@ -515,32 +531,6 @@ def _benchmark() -> None:
         markers=False,
         caption="Time, FLOPs and memory of each kernel at its longest length",
     )
-
-
-def draw_button(chosen: Conditions) -> None:
-    """Measure, or Stop while a race is on."""
-    if current := running():
-        st.button(
-            "Stop",
-            icon=":material/stop:",
-            type="primary",
-            width="stretch",
-            key=key("stop"),
-            on_click=_stop,
-            args=(current,),
-        )
-    else:
-        st.button(
-            "Measure",
-            icon=":material/timer:",
-            type="primary",
-            width="stretch",
-            key=key("measure"),
-            on_click=_start,
-            args=(chosen,),
-            disabled=not chosen.configs()[0],
-            help=limits_help(chosen.device),
-        )
 
 
 def _start(chosen: Conditions) -> None:

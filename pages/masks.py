@@ -393,20 +393,6 @@ def batch_fact(sentences: list[Sentence]) -> str:
     )
 
 
-def torch_table(effect: MaskEffect, i: int) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table: query i as the two conventions write it, for the keys around it."""
-    first = max(0, min(i - MOST_KEYS // 2, len(effect.names) - MOST_KEYS))
-    keys = slice(first, first + MOST_KEYS)
-    row = effect.allowed[i, keys]
-    return [f"Query {i}: {effect.names[i]}", *effect.names[keys]], [
-        [
-            "here, F.scaled_dot_product_attention: True = may attend",
-            *(str(bool(cell)) for cell in row),
-        ],
-        ["nn.MultiheadAttention: True = ignore", *(str(not cell) for cell in row)],
-    ]
-
-
 def torch_fact(check: TorchCheck | None) -> str:
     """What running nn.MultiheadAttention with and without the conversion gave."""
     if check is None:
@@ -572,7 +558,19 @@ def most_changed_query(effect: MaskEffect) -> int:
 
 def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
     """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
-    head, rows = torch_table(effect, query)
+    first = max(0, min(query - MOST_KEYS // 2, len(effect.names) - MOST_KEYS))
+    keys = slice(first, first + MOST_KEYS)
+    row = effect.allowed[query, keys]
+    head, rows = (
+        [f"Query {query}: {effect.names[query]}", *effect.names[keys]],
+        [
+            [
+                "here, F.scaled_dot_product_attention: True = may attend",
+                *(str(bool(cell)) for cell in row),
+            ],
+            ["nn.MultiheadAttention: True = ignore", *(str(not cell) for cell in row)],
+        ],
+    )
     table(head, rows, caption=head[0], markers=False)
     size = len(effect.names)
     st.code(

@@ -186,7 +186,12 @@ def explore(axis: str) -> None:
     """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
     controls = draw_controls(axis)
     maps(controls)
-    entry_panel(controls)
+    item = controls.item
+    st.latex(item.latex)
+    paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
+    paragraph(f"{item.meaning}{paper}")
+    if item.params:
+        st.markdown(parameter_table(item))
     details("What it can be combined with", partial(compatible_panel, controls), key("fits"))
     details("The code that just ran", partial(source, controls), key("code"))
 
@@ -223,17 +228,12 @@ def maps(controls: Controls) -> None:
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
     fact(entry_sentence(controls.item, result.before, result.after, *(pin or (query, column))))
-    caption(conditions(result))
-
-
-def entry_panel(controls: Controls) -> None:
-    """Draw equation, meaning and paper, and each parameter with its bounds."""
-    item = controls.item
-    st.latex(item.latex)
-    paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    paragraph(f"{item.meaning}{paper}")
-    if item.params:
-        st.markdown(parameter_table(item))
+    implied = " This kernel computes no weights: the map shows the weights that would give the same output."
+    caption(
+        f"Head {result.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
+        f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
+        f"numbers are computed, but which key a query prefers has no meaning.{implied * result.implied}"
+    )
 
 
 def compatible_panel(controls: Controls) -> None:
@@ -345,15 +345,6 @@ def entry_sentence(
     return (
         f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
         f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}"
-    )
-
-
-def conditions(comparison: Comparison) -> str:
-    implied = " This kernel computes no weights: the map shows the weights that would give the same output."
-    return (
-        f"Head {comparison.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
-        f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
-        f"numbers are computed, but which key a query prefers has no meaning.{implied * comparison.implied}"
     )
 
 

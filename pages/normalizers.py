@@ -446,22 +446,6 @@ HEAD = (
 )
 
 
-def rows_text(results: Sequence[RowWeights]) -> list[list[str]]:
-    """One row a normalizer, in the order of HEAD."""
-    return [
-        [
-            entry("normalizer", each.key).name,
-            number(each.total),
-            number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
-            str(each.zeros),
-            number(each.entropy),
-            number(float(each.weights.max())),
-            str(each.learning),
-        ]
-        for each in results
-    ]
-
-
 def foot(row: RowWeights) -> str:
     """Under the bars: the sum, and the zeros where there are any."""
     zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
@@ -504,22 +488,6 @@ def snippet(choice: Choice, scores: Scores) -> str:
 def label(row: RowWeights, first: bool = True) -> str:
     text = entry("normalizer", row.key).name
     return plain(text if first else text[0].lower() + text[1:])
-
-
-def conditions(controls: Controls, results: Sequence[RowWeights]) -> str:
-    where = (
-        "You typed these scores."
-        if controls.own
-        else (
-            f"These are the scaled dot-product scores of the query {plain(normalizers.example()[1])}, with head "
-            "dimension 16 and seed 126."
-        )
-    )
-    times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
-    return (
-        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(results)}"
-    )
 
 
 def borrowed(results: Sequence[RowWeights]) -> str:
@@ -646,7 +614,23 @@ def explore() -> None:
         rows = show(controls)
         draw_equation(controls, rows)
         table(
-            HEAD, rows_text(rows), caption="What each normalizer's weights measure", markers=False
+            HEAD,
+            (
+                [
+                    [
+                        entry("normalizer", each.key).name,
+                        number(each.total),
+                        number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
+                        str(each.zeros),
+                        number(each.entropy),
+                        number(float(each.weights.max())),
+                        str(each.learning),
+                    ]
+                    for each in rows
+                ]
+            ),
+            caption="What each normalizer's weights measure",
+            markers=False,
         )
         curves(controls, rows)
     details(
@@ -663,7 +647,19 @@ def show(controls: Controls) -> list[RowWeights]:
         ]
     bars(controls, rows)
     fact(fact_text(rows, controls.scores))
-    caption(conditions(controls, rows))
+    where = (
+        "You typed these scores."
+        if controls.own
+        else (
+            f"These are the scaled dot-product scores of the query {plain(normalizers.example()[1])}, with head "
+            "dimension 16 and seed 126."
+        )
+    )
+    times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
+    caption(
+        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(rows)}"
+    )
     return rows
 
 

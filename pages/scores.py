@@ -244,27 +244,6 @@ def lower(each: ScoreMaps) -> str:
     return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
 
 
-def conditions(
-    scores: Sequence[ScoreMaps], dims: int, tokens: Sequence[str], notes: Sequence[str]
-) -> str:
-    """Sizes and seed, and which scores give the same numbers."""
-    equal = [
-        f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
-        for at, one in enumerate(scores)
-        for other in scores[at + 1 :]
-        if np.abs(one.scores - other.scores).max()
-        < TOLERANCE * max(1.0, float(np.abs(one.scores).max()))
-    ]
-    return " ".join(
-        [
-            f"One head of D = {dims}; {len(tokens)} tokens, no mask, softmax. Words and weights are random (seed {SEED}), "
-            "so the numbers show how the rules differ, not what a trained model attends to.",
-            *equal,
-            *notes,
-        ]
-    )
-
-
 def equation(
     each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
 ) -> tuple[str, ...]:
@@ -337,32 +316,6 @@ def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
     )
 
 
-def table_fact(
-    scores: Sequence[ScoreMaps],
-    properties: Sequence[ScoreProperties],
-    timings: Sequence[Timing | None],
-    saved: Measurement,
-) -> str:
-    """The slowest score against the dot product, from the saved times, and the score of highest rank."""
-    indices = range(len(scores))
-    widest = max(indices, key=lambda at: properties[at].rank)
-    seconds = [0.0 if time is None else time.seconds for time in timings]
-    slowest = max(indices, key=seconds.__getitem__)
-    dot = next((at for at in indices if scores[at].key == BASELINE), 0)
-    names = [plain(entry("score", each.key).name) for each in scores]
-    return (
-        f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
-        f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
-        f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
-        f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
-    )
-
-
-def note_text(each: ScoreMaps, show: str) -> str:
-    """The second line over a map: the rule, or the scale where each map has its own."""
-    return f"± {number(float(np.abs(each.scores).max()))}" if show == "own" else rule(each)
-
-
 def rule(each: ScoreMaps) -> str:
     """The score in plain signs, with its scale where that is not 1."""
     short = entry("score", each.key).short
@@ -425,7 +378,24 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
     add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(fact_text(scores, controls.names, cell[0], controls.stretch))
-    caption(conditions(scores, controls.dims, controls.tokens, controls.notes))
+    equal = [
+        f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
+        for at, one in enumerate(scores)
+        for other in scores[at + 1 :]
+        if np.abs(one.scores - other.scores).max()
+        < TOLERANCE * max(1.0, float(np.abs(one.scores).max()))
+    ]
+    caption(
+        " ".join(
+            [
+                f"One head of D = {controls.dims}; {len(controls.tokens)} tokens, no mask, softmax. "
+                f"Words and weights are random (seed {SEED}), "
+                "so the numbers show how the rules differ, not what a trained model attends to.",
+                *equal,
+                *controls.notes,
+            ]
+        )
+    )
     return scores, cell
 
 
@@ -505,10 +475,11 @@ def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[i
 
 def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
     """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
-    name, note = entry("score", each.key).name, note_text(each, show)
+    name, largest_here = entry("score", each.key).name, float(np.abs(each.scores).max())
+    note = f"± {number(largest_here)}" if show == "own" else rule(each)
     if show == "weights":
         return Tile(name, note, each.weights, marker=marker)
-    span = (float(np.abs(each.scores).max()) if show == "own" else largest) or 1.0
+    span = (largest_here if show == "own" else largest) or 1.0
     return Tile(name, note, each.scores, marker=marker, span=(-span, span))
 
 
@@ -534,7 +505,18 @@ def costs(controls: Controls) -> None:
     ]
     properties = [cached(score_properties, choice, SEED) for choice in choices]
     times = saved.of(choices)
-    fact(table_fact(scores, properties, times, saved))
+    indices = range(len(scores))
+    widest = max(indices, key=lambda at: properties[at].rank)
+    seconds = [0.0 if time is None else time.seconds for time in times]
+    slowest = max(indices, key=seconds.__getitem__)
+    dot = next((at for at in indices if scores[at].key == BASELINE), 0)
+    names = [plain(entry("score", each.key).name) for each in scores]
+    fact(
+        f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
+        f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
+        f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
+        f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
+    )
     if repetition:
         with st.spinner("Measuring each score, about a second", show_time=False):
             times = cached(study.timings, choices, repetition)

@@ -1,5 +1,7 @@
 """Fields: a control declared once is drawn, linked, hidden and refused by its declaration."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
@@ -16,7 +18,7 @@ OTHER = {
     "causal": True, "kinds": ["a", "c"], "weights": "trained", "seed": 5, "reach": 2,
 }  # fmt: skip
 
-LINK = {
+LINK: dict[str, Any] = {
     "sentence": "c", "mask": "Causal", "width": "12", "heads:12": "6", "length": "9",
     "causal": "true", "kinds": ["a", "c"], "weights": "Trained", "seed": "5", "reach": "2",
 }  # fmt: skip
@@ -60,7 +62,7 @@ def page():
     st.session_state["values"] = {**values, **fields.read("seed")}
 
 
-def open_at(closed: bool = False, **link: str | list[str]) -> AppTest:
+def open_at(closed: bool = False, **link: Any) -> AppTest:
     app = AppTest.from_function(page)
     app.session_state["closed"] = closed
     for name, text in link.items():
