@@ -12,6 +12,17 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.interpret.trace import Head
+from core.studies import compare_runs as compute
+from core.studies.compare_runs import (
+    ComparedRun,
+    Maps,
+    Measure,
+    RunMap,
+    Value,
+    expected,
+    latest,
+    maps_over_time,
+)
 from core.training.config import RunConfig
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import MINUS, duration, number, percent, score
@@ -19,6 +30,7 @@ from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import split_data
+from dashboard.runtime.attention_frames import steps_with_maps
 from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
@@ -27,6 +39,7 @@ from dashboard.runtime.run_data import (
     RunSummary,
     count_parameters,
     list_summaries,
+    load_run,
     path_code,
     rival,
     summarize,
@@ -34,16 +47,6 @@ from dashboard.runtime.run_data import (
 from dashboard.server import people
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
-from dashboard.views.compare_runs import compute
-from dashboard.views.compare_runs.compute import (
-    ComparedRun,
-    Maps,
-    Measure,
-    Value,
-    expected,
-    latest,
-    sides,
-)
 from dashboard.widgets.panels import (
     caption,
     chart_title,
@@ -116,6 +119,37 @@ OLD_LABELS = {
 }
 LABELS = ("First", "Second", "Third", "Fourth")
 MOST = len(LABELS)
+
+
+def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
+    """Read the folder of each run once."""
+    loaded = [load_run(item.run) for item in summaries]
+    return [
+        ComparedRun(
+            index,
+            name,
+            data.run,
+            data.config,
+            data.records,
+            tuple(steps_with_maps(data)),
+            data.live,
+        )
+        for index, (data, name) in enumerate(zip(loaded, names(summaries), strict=True))
+    ]
+
+
+def names(summaries: Sequence[RunSummary]) -> list[str]:
+    """Names short enough to stand beside a curve, all different, without a task that all have in common."""
+    same = len({item.task for item in summaries}) == 1
+    names: list[str] = []
+    for item in summaries:
+        name = item.plain_name
+        if same and not item.named:
+            name = name.removeprefix(f"{item.task}: ")
+            name = name[:1].upper() + name[1:]
+        name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        names.append(name if name not in names else f"{name} ({len(names) + 1})")
+    return names
 
 
 @dataclass(frozen=True)
@@ -224,7 +258,7 @@ def draw_controls(
         return Controls(
             measure, max((side.records[-1].step for side in sides if side.records), default=0)
         )
-    examples, ids = compute.examples(same[0]), "-".join(side.summary.run.id for side in same)
+    examples, ids = compute.examples(same[0]), "-".join(side.run.id for side in same)
     with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
         steps, slider = compute.steps(same), f"compare_runs:step:{ids}"
         step = _step(same, steps, slider) if len(steps) > 1 else steps[0]
@@ -263,7 +297,7 @@ def _head(side: ComparedRun) -> Head | None:
     heads = compute.heads(side)
     if len(heads) < 2:
         return heads[0] if heads else None
-    key = f"compare_runs:head:{side.summary.run.id}"
+    key = f"compare_runs:head:{side.run.id}"
     link_value(key, heads[0], one_of(heads))
     return st.selectbox(
         f"Head of {plain(side.name)}",
@@ -316,14 +350,12 @@ def script(
     controls: Controls,
     maps: Maps,
     same: Sequence[ComparedRun],
-    pair: tuple[Tile, Tile] | None,
+    pair: tuple[RunMap, RunMap] | None,
 ) -> Script:
     """The measure over training, the maps that are drawn, and the difference of two of them."""
     key = controls.measure.key
     value = EXPECTED if key == "expected" else f"record.{key}"
-    paths = "\n".join(
-        f"    {side.name!r}: open_run({path_code(side.summary.run.path)})," for side in sides
-    )
+    paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.run.path)})," for side in sides)
     code = f"""
 from core.training.record import one_a_step
 from core.runs.runs import open_run
@@ -347,11 +379,11 @@ for name, curve in curves.items():
         for side in sides
     }
     cells = [Cell(CURVES, code, DRAW_CURVES, "compare_runs:step")]
-    if maps.tiles:
+    if maps.maps:
         picked = {
             side.name: (max(step for step in side.steps if step <= controls.step), *head)
             for side, head in zip(same, controls.heads, strict=True)
-            if head is not None and any(tile.name == side.name for tile in maps.tiles)
+            if head is not None and any(one.run == side for one in maps.maps)
         }
         size = f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}"
         lines = (
@@ -359,10 +391,10 @@ for name, curve in curves.items():
         )
         read = READ_MAPS.replace("maps = {}\n", f"{lines}\nmaps = {{}}\n")
         if pair is not None:
-            read += f"difference = maps[{pair[0].name!r}] - maps[{pair[1].name!r}]\n"
+            read += f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
             results["difference"] = pair[0].weights - pair[1].weights
         cells.append(Cell(MAPS, read, DRAW_MAPS, size))
-        results |= {f"maps[{tile.name!r}]": tile.weights for tile in maps.tiles}
+        results |= {f"maps[{one.run.name!r}]": one.weights for one in maps.maps}
     return Script(tuple(cells), results)
 
 
@@ -370,7 +402,7 @@ for name, curve in curves.items():
 
 
 MISSING = "–"
-LONGEST = 40
+LONGEST, LONGEST_NAME = 40, 30  # characters of a setting, and of a name beside a curve
 REPEATED = tuple(
     f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")
 )  # the model's own
@@ -404,7 +436,7 @@ def _flat(data: Any, name: str) -> list[tuple[str, str]]:
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
-    settings_by_run = [settings(side.data.required_config) for side in sides]
+    settings_by_run = [settings(side.required_config) for side in sides]
     names = [
         name
         for name in dict.fromkeys(name for each in settings_by_run for name in each)
@@ -546,7 +578,7 @@ def page() -> None:
         any(item.live for item in runs),
         "compare_runs:board",
         interval=SLOW_POLL_INTERVAL,
-        still_live=lambda sides: any(side.data.live for side in sides),
+        still_live=lambda sides: any(side.live for side in sides),
     )
     details(
         "How runs are compared at equal steps and at equal seconds",
@@ -577,23 +609,29 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     _tables(sides)
 
 
+def _tiles(maps: Sequence[RunMap]) -> list[Tile]:
+    return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
+
+
 def _frames(same: Sequence[ComparedRun], controls: Controls) -> Frames | None:
     """The maps at each step of the slider, which the browser draws at once; None without a slider."""
     if not controls.slider:
         return None
-    over_time = compute.tiles_over_time(
-        compute.MapsRequest.of(same, controls.example, controls.heads)
+    request = compute.MapsRequest.of(same, controls.example, controls.heads)
+    return Frames(
+        controls.slider,
+        compute.steps(same).index(controls.step),
+        [_tiles(maps) for maps in maps_over_time(request)],
     )
-    return Frames(controls.slider, compute.steps(same).index(controls.step), over_time)
 
 
 def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
     """The maps side by side, or why there are none."""
-    if not maps.tiles:
+    if not maps.maps:
         st.caption("No run has a saved attention map of its source at this step.")
         return
     multiples(
-        maps.tiles,
+        _tiles(maps.maps),
         maps.rows,
         maps.columns,
         key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
@@ -601,61 +639,60 @@ def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
         link=PAGE_LINK,
         reads=READS,
         frames=frames,
-        fact=f"Attention of {len(maps.tiles)} runs at step {step:,} on one held-out example",
+        fact=f"Attention of {len(maps.maps)} runs at step {step:,} on one held-out example",
     )
     if maps.others:
         names = ", ".join(plain(side.name) for side in maps.others)
         st.caption(f"{names}: these maps have another size and are not shown.")
 
 
-def _difference(maps: Maps, step: int, sentence: str) -> tuple[Tile, Tile] | None:
+def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] | None:
     """One map minus another on the left, the measured sentence on the right; returns both maps."""
-    if len(maps.tiles) < 2:
+    if len(maps.maps) < 2:
         fact(sentence)
         return None
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
         fact(sentence)
         caption(conditions(step))
-        first, second = _pair(maps.tiles)
+        first, second = _pair(maps.maps)
+    minuend, subtrahend = _tiles((first, second))
     with left:
         difference_map(
-            first,
-            second,
+            minuend,
+            subtrahend,
             maps.rows,
             maps.columns,
             link=PAGE_LINK,
             height=HEIGHT,
             reads=READS,
             key=f"compare_runs:apart:{len(maps.rows)}:{len(maps.columns)}",
-            fact=f"{first.name} minus {second.name}",
+            fact=f"{first.run.name} minus {second.run.name}",
         )
     return first, second
 
 
-def _pair(tiles: Sequence[Tile]) -> tuple[Tile, Tile]:
+def _pair(maps: Sequence[RunMap]) -> tuple[RunMap, RunMap]:
     """Which map minus which; with two maps there is no choice."""
-    pairs = [(a, b) for b in range(len(tiles)) for a in range(len(tiles)) if a != b]
-    if len(tiles) == 2:
-        return tiles[0], tiles[1]
-    key = f"compare_runs:pair:{len(tiles)}"
+    pairs = [(a, b) for b in range(len(maps)) for a in range(len(maps)) if a != b]
+    if len(maps) == 2:
+        return maps[0], maps[1]
+    key = f"compare_runs:pair:{len(maps)}"
     link_value(key, pairs[0], one_of(pairs))
     first, second = st.selectbox(
         "Difference",
         pairs,
         key=key,
         persist_state="session",
-        format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}",
+        format_func=lambda pair: f"{maps[pair[0]].run.name} {MINUS} {maps[pair[1]].run.name}",
         help="Which map is subtracted from which.",
     )
-    return tiles[first], tiles[second]
+    return maps[first], maps[second]
 
 
 def _tables(sides: Sequence[ComparedRun]) -> None:
     parameters = [
-        None
-        if side.data.config is None
-        else count_parameters(side.data.config.model, side.data.task().shape)
+        None if side.config is None else count_parameters(side.config.model, side.task.shape)
         for side in sides
     ]
     head, rows = results(sides, parameters)

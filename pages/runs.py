@@ -40,9 +40,11 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import (
     STATES,
+    Board,
     RunSummary,
     copy_run,
     damage_of,
+    load_board,
     path_code,
     records_of,
     rival,
@@ -61,7 +63,6 @@ from dashboard.server.limits import (
 from dashboard.server.visitors import has_cookie
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash, flash_errors, pop_flash
-from dashboard.views.runs.compute import Board, load_board
 from dashboard.widgets.panels import (
     chart_title,
     details,

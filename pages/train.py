@@ -24,11 +24,12 @@ from core.models.model_summary import NAMES
 from core.runs.folder import Status
 from core.runs.machine import line
 from core.runs.runs import Run
+from core.studies.train import time_needed
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import recommended
 from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
-from core.training.diagnosis import Finding
-from core.training.evaluate import source_weights
+from core.training.diagnosis import Finding, diagnose
+from core.training.evaluate import best_head, source_weights, watched_examples
 from core.training.loop import PASS, train
 from core.training.record import Prediction, Record
 from dashboard.draw import grids, tables
@@ -41,7 +42,6 @@ from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs
-from dashboard.runtime.attention_frames import watched_examples
 from dashboard.runtime.link_values import (
     between,
     forget_other_runs,
@@ -71,13 +71,13 @@ from dashboard.runtime.run_data import (
     select_example,
     select_run,
 )
+from dashboard.runtime.threads import one_thread
 from dashboard.server import people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
 from dashboard.ui import uploads as data_upload
 from dashboard.ui.presentation import draw_chart, presenting, room
 from dashboard.ui.progress import flash_errors
 from dashboard.ui.train_with import attention_key
-from dashboard.views.train.compute import findings, time_needed
 from dashboard.widgets import run_controls
 from dashboard.widgets.guide import Move, Question, picture, predict, try_this
 from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
@@ -464,7 +464,7 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     layers, count = shape = sizes.layers[kind]
     heads = [(layer, head) for layer in range(layers) for head in range(count)]
     to_source = kind == sizes.kinds[0]
-    best = attention_frames.best_head(data.records[-1]) if to_source else (0, 0)
+    best = best_head(data.records[-1]) if to_source else (0, 0)
     layer, head = heads[0]
     if len(heads) > 1:
         best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
@@ -485,7 +485,7 @@ def _example_label(data: RunData, example: int) -> str:
     assert data.config is not None
     task = data.task()
     source, target = task.display_tokens(
-        attention_frames.watched_examples(data.config.task, data.config.watch)[example]
+        watched_examples(data.config.task, data.config.watch)[example]
     )
     if task.input in ("patches", "series"):
         answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
@@ -499,7 +499,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     if task.input not in ("patches", "series") or config is None:
         return
     example = 0 if head is None else head.example
-    sample = attention_frames.watched_examples(config.task, config.watch)[example]
+    sample = watched_examples(config.task, config.watch)[example]
     outputs: tuple[str, ...] = ()
     weights: np.ndarray | None = None
     if head is not None and moment.weights is not None:
@@ -539,6 +539,16 @@ LEVELS = (
 )  # where the axis of shares may end: all of the weight may be a rounding over one
 MOST_HEADS = 4  # lines that can be told apart
 FORMS_IN_NATS = ("pairs", "text", "label")
+
+
+def findings(data: RunData, step: int) -> dict[str, list[Finding]]:
+    """What goes wrong up to a step, by the name of the curve that shows it."""
+    result: dict[str, list[Finding]] = {}
+    if data.config is not None:
+        failure = data.status.message if data.status.state == "failed" else ""
+        for finding in diagnose(data.until(step), data.config, data.task().baseline_loss, failure):
+            result.setdefault(finding.beside, []).append(finding)
+    return result
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -1659,7 +1669,7 @@ def page() -> None:
             run_bar(data, config)
             if config is not None:
                 # last, because it times a few steps
-                with st.spinner("Timing a few steps"):
+                with st.spinner("Timing a few steps"), one_thread():  # as the run has
                     sentence = time_needed(config)
                 if sentence:
                     st.caption(plain(sentence))
@@ -1740,11 +1750,7 @@ def draw(data: RunData) -> None:
 def _fact(data: RunData, moment: Moment) -> None:
     """What the step shows; while the run trains, the way back to the latest step."""
     record, head = data.at(moment.step), moment.head
-    index = (
-        (head.layer, head.head)
-        if head is not None and head.to_source
-        else attention_frames.best_head(record)
-    )
+    index = (head.layer, head.head) if head is not None and head.to_source else best_head(record)
     fact(fact_text(record, data.task(), index, data.baselines(record.held_out)))
     if (
         data.live and moment.head is not None
@@ -1767,7 +1773,7 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
     task, config = data.task(), data.config
     if config is None or moment.head is None or not task.shape.sentence_end:
         return
-    example = attention_frames.watched_examples(config.task, config.watch)[moment.head.example]
+    example = watched_examples(config.task, config.watch)[moment.head.example]
     tokens, _ = task.display_tokens(example)
     weights = _weights(data, config.model, moment, tokens)
     if weights is None:

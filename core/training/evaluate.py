@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from core.attention import Steps
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import Model, ModelConfig, ModelOutput, map_tokens
 from core.models.decoding import EOS, greedy
-from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task
+from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task, task_of
 from core.tasks.metrics import by_length, score
-from core.training.record import Bucket, Prediction
+from core.training.record import Bucket, Prediction, Record
 
 # The objective of each form of task: the loss, the teacher-forced measures, and the free-running outputs.
 
@@ -514,3 +514,20 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
     if steps.mask is None:
         return None
     return steps.mask[:1, :1].expand(1, 1, rows, columns)[0].numpy()
+
+
+@lru_cache(maxsize=8)
+def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
+    """The held-out examples whose maps a run saves."""
+    return task_of(config).held_out(count)[:count]
+
+
+def best_head(record: Record | None) -> tuple[int, int]:
+    """The (layer, head) with most weight on the expected positions; the first where nothing is expected."""
+    if record is None or not record.expected:
+        return 0, 0
+    heads = [
+        (w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)
+    ]
+    _, layer, head = max(heads)
+    return -layer, -head

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -11,9 +10,7 @@ from safetensors import SafetensorError, safe_open
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import map_tokens, sentence_spans
 from core.runs.runs import Run
-from core.tasks import Example, TaskConfig, task_of
-from core.training.evaluate import KINDS, axis_tokens
-from core.training.record import Record
+from core.training.evaluate import KINDS, axis_tokens, watched_examples
 from dashboard.runtime.run_data import RunData
 
 NAMES = {
@@ -104,12 +101,6 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
         return None
 
 
-@lru_cache(maxsize=8)
-def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
-    """The held-out examples whose maps a run saves."""
-    return task_of(config).held_out(count)[:count]
-
-
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens of a map's rows and columns."""
     assert data.config is not None
@@ -140,14 +131,3 @@ def _mask(kind: Kind, shape: tuple[int, ...], columns: tuple[str, ...]) -> np.nd
             [[column in span for column in range(shape[1])] for span in sentence_spans(columns)]
         )
     return None
-
-
-def best_head(record: Record | None) -> tuple[int, int]:
-    """The (layer, head) with most weight on the expected positions; the first where nothing is expected."""
-    if record is None or not record.expected:
-        return 0, 0
-    heads = [
-        (w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)
-    ]
-    _, layer, head = max(heads)
-    return -layer, -head

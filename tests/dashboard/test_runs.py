@@ -18,11 +18,11 @@ from dashboard.runtime.run_data import (
     EXAMPLE_RUNS,
     find_any_run,
     list_summaries,
+    load_board,
     rival,
     status_of,
     summarize,
 )
-from dashboard.views.runs.compute import load_board
 from pages import runs
 from pages.runs import longer
 from tests.cases import each

@@ -7,15 +7,15 @@ from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
 from core.runs.runs import Run, create_run
+from core.studies import compare_runs as compute
+from core.studies.compare_runs import expected, latest
 from core.tasks import TaskConfig, make_task
 from core.training import Record
 from core.training.record import Prediction
 from dashboard.draw.formats import duration
 from dashboard.runtime.run_data import EXAMPLE_RUNS, list_summaries, summarize
-from dashboard.views.compare_runs import compute
-from dashboard.views.compare_runs.compute import expected, latest, names, sides
 from pages import compare_runs
-from pages.compare_runs import runs_to_compare
+from pages.compare_runs import names, runs_to_compare, sides
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
@@ -160,9 +160,9 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     maps = [compute.source_at(side, 4, 0)[1] for side in both_sides]
     assert maps[0].weights.shape == maps[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(maps[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
-    tiles, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
+    maps, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
     assert (
-        [tile.marker for tile in tiles] == [0, 1]
+        [one.run.index for one in maps] == [0, 1]
         and not other
         and len(rows) == 7
         and len(columns) == 6

@@ -57,7 +57,7 @@ def test_a_search_leaves_what_it_finds():
 
 
 def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
-    monkeypatch.setattr("dashboard.views.runs.compute.ROWS", 2)
+    monkeypatch.setattr("dashboard.runtime.run_data.ROWS", 2)
     runs = [made(name=f"run {number}") for number in range(3)]
     app = open_page(runs[0].id)
     assert app.dataframe[0].value["name"].tolist() == ["run 2", "run 1"]

@@ -11,13 +11,14 @@ from core.models import ModelConfig, sentence_spans
 from core.runs import archive as validate
 from core.runs.runs import create_run
 from core.runs.worker import work
+from core.studies.compare_runs import source_at
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.runtime.run_data import load_run, summarize
-from dashboard.views.compare_runs.compute import sides, source_at
+from pages.compare_runs import sides
 from pages.train import fits, of_model
 from pages.train import run_question as question
 

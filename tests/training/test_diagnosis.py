@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.studies import train as study
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, recommended, train
 from core.training import diagnosis as estimating
 from core.training.diagnosis import Pace, diagnose, duration, estimate, in_words, pace
-from dashboard.views.train import compute
 from tests.cases import each
 from tests.training.small import small_run
 
@@ -172,20 +172,20 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
     monkeypatch.setattr(estimating, "LONGEST", 60.0)
     assert pace(config, made).step < 0.3
     clock = [1000.0]
-    monkeypatch.setattr(compute.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(study.time, "monotonic", lambda: clock[0])
 
     def again(*given):
         calls.append("again")
         return Pace(1, 1, 1)
 
-    monkeypatch.setattr(compute, "pace", again)
-    compute._pace.cache_clear()
+    monkeypatch.setattr(study, "pace", again)
+    study._pace.cache_clear()
     for clock[0], times in ((1000.0, 1), (1001.0, 1), (1100.0, 2)):
-        compute.time_needed(config)
+        study.time_needed(config)
         assert calls.count("again") == times
-    compute.time_needed(replace(config, batch_size=9))
+    study.time_needed(replace(config, batch_size=9))
     assert calls.count("again") == 3
-    compute._pace.cache_clear()
+    study._pace.cache_clear()
 
 
 def test_words_name_the_cap_that_would_end_it():
@@ -197,7 +197,7 @@ def test_words_name_the_cap_that_would_end_it():
 
 def test_it_is_told_of_own_data_alone():
     own, other = (
-        compute.time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))
+        study.time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))
         for task in ("own_pairs", "reverse")
     )
     assert "About" in own and not other

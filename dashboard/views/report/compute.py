@@ -7,6 +7,7 @@ from html import escape
 from urllib.parse import urlencode
 
 from core.tokens import token_text
+from core.training.evaluate import best_head
 from dashboard.draw.attention_view import READS
 from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
 from dashboard.draw.maps import PictureMap
@@ -14,7 +15,7 @@ from dashboard.draw.picture_files import PICTURE_FONT as FONT
 from dashboard.draw.picture_files import Entry, report_pdf
 from dashboard.draw.pictures import MapsPicture, size_of, with_own_ids
 from dashboard.navigation import step_of
-from dashboard.runtime.attention_frames import best_head, head_over_time, steps_with_maps, tokens
+from dashboard.runtime.attention_frames import head_over_time, steps_with_maps, tokens
 from dashboard.runtime.reports import Report, ReportView
 from dashboard.runtime.run_data import EXAMPLE_RUNS, load_run
 from dashboard.views.report import text

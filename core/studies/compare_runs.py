@@ -10,55 +10,36 @@ from typing import NamedTuple
 import numpy as np
 
 from core.interpret.trace import Head
-from core.tasks import task_of
-from core.training.evaluate import SourceMaps, source_maps
+from core.runs.runs import Run
+from core.tasks import Task, task_of
+from core.training.config import RunConfig
+from core.training.evaluate import SourceMaps, best_head, source_maps, watched_examples
 from core.training.record import Record
-from dashboard.draw.multiples import Tile
-from dashboard.runtime.attention_frames import best_head, steps_with_maps, watched_examples
-from dashboard.runtime.run_data import RunData, RunSummary, load_run
 
 Value = Callable[[Record], float | None]
-LONGEST = 30  # characters of a name beside a curve
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run: its index, which gives its colour and marker, its folder's content, and the steps that have maps."""
+    """A run: its index, which gives its colour and marker, its name, what its folder held, and the steps with maps."""
 
     index: int
-    summary: RunSummary
-    data: RunData
     name: str
+    run: Run
+    config: RunConfig | None  # None where it cannot be read
+    records: tuple[Record, ...]
     steps: tuple[int, ...]
+    live: bool
 
     @property
-    def records(self) -> tuple[Record, ...]:
-        return self.data.records
+    def required_config(self) -> RunConfig:
+        """The config of a run whose config could be read."""
+        assert self.config is not None
+        return self.config
 
-
-def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
-    """Read the folder of each run once."""
-    loaded = [load_run(item.run) for item in summaries]
-    return [
-        ComparedRun(index, item, data, name, tuple(steps_with_maps(data)))
-        for index, (item, data, name) in enumerate(
-            zip(summaries, loaded, names(summaries), strict=True)
-        )
-    ]
-
-
-def names(summaries: Sequence[RunSummary]) -> list[str]:
-    """Names short enough to stand beside a curve, all different, without a task that all have in common."""
-    same = len({item.task for item in summaries}) == 1
-    names: list[str] = []
-    for item in summaries:
-        name = item.plain_name
-        if same and not item.named:
-            name = name.removeprefix(f"{item.task}: ")
-            name = name[:1].upper() + name[1:]
-        name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-        names.append(name if name not in names else f"{name} ({len(names) + 1})")
-    return names
+    @property
+    def task(self) -> Task:
+        return task_of(self.required_config.task)
 
 
 def expected(record: Record) -> float | None:
@@ -104,7 +85,7 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
         for measure in MEASURES
         if any(measure.value(record) is not None for side in sides for record in side.records)
     ]
-    configs = {side.data.config.task for side in sides if side.data.config is not None}
+    configs = {side.config.task for side in sides if side.config is not None}
     if len(configs) != 1:
         return present
     task = task_of(configs.pop())
@@ -124,9 +105,7 @@ def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list
     """The runs that watch the same held-out examples, so that their maps can be compared, and the others."""
     with_maps = [side for side in sides if side.steps]
     same = [
-        side
-        for side in with_maps
-        if side.data.required_config.task == with_maps[0].data.required_config.task
+        side for side in with_maps if side.required_config.task == with_maps[0].required_config.task
     ]
     return same, [side for side in sides if side not in same]
 
@@ -143,7 +122,7 @@ def shared_step(sides: Sequence[ComparedRun]) -> int:
 
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
-    task, config = side.data.task(), side.data.required_config
+    task, config = side.task, side.required_config
     return [
         task.separator.join(task.display_tokens(example)[0])
         for example in watched_examples(config.task, config.watch)
@@ -153,13 +132,11 @@ def examples(side: ComparedRun) -> list[str]:
 def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMaps | None]:
     """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
-    config, task = side.data.required_config, side.data.task()
+    config, task = side.required_config, side.task
     watched = watched_examples(config.task, config.watch)
     if step < 0 or example >= len(watched):
         return step, None
-    return step, source_maps(
-        config.model, task, side.summary.run.frame(step), watched[example], example
-    )
+    return step, source_maps(config.model, task, side.run.frame(step), watched[example], example)
 
 
 def heads(side: ComparedRun) -> list[Head]:
@@ -171,43 +148,22 @@ def heads(side: ComparedRun) -> list[Head]:
     return sorted(np.ndindex(result.weights.shape[:2]), key=lambda head: head != best)
 
 
+@dataclass(frozen=True, eq=False)
+class RunMap:
+    """The attention (T, S) of one head of a run, at the step of the note."""
+
+    run: ComparedRun
+    note: str
+    weights: np.ndarray
+
+
 class Maps(NamedTuple):
     """Maps of one shape with the tokens of their rows and columns, and the runs whose maps have another shape."""
 
-    tiles: list[Tile]
+    maps: list[RunMap]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     others: list[ComparedRun]
-
-
-@dataclass(frozen=True)
-class MapsRequest:
-    """The runs, the example and the heads whose maps are drawn; equal where the runs and their steps are."""
-
-    sides: Sequence[ComparedRun] = field(compare=False)
-    example: int
-    heads: tuple[Head | None, ...]
-    runs: tuple[tuple[str, str, tuple[int, ...]], ...]
-
-    @classmethod
-    def of(
-        cls, sides: Sequence[ComparedRun], example: int, heads: tuple[Head | None, ...]
-    ) -> MapsRequest:
-        return cls(
-            sides,
-            example,
-            heads,
-            tuple((str(one.data.run.path), one.name, one.steps) for one in sides),
-        )
-
-
-@lru_cache(maxsize=4)
-def tiles_over_time(request: MapsRequest) -> list[list[Tile]]:
-    """The tiles of `maps_at` at each of the `steps`."""
-    return [
-        maps_at(request.sides, step, request.example, request.heads).tiles
-        for step in steps(request.sides)
-    ]
 
 
 def maps_at(
@@ -229,5 +185,32 @@ def maps_at(
             continue
         single = attention.weights.shape[:2] == (1, 1)
         note = f"step {at:,}" + ("" if single else f" · L{layer}·H{head}")
-        maps.tiles.append(Tile(side.name, note, weights, None, side.index))
+        maps.maps.append(RunMap(side, note, weights))
     return maps
+
+
+@dataclass(frozen=True)
+class MapsRequest:
+    """The runs, the example and the heads whose maps are drawn; equal where the runs and their steps are."""
+
+    sides: Sequence[ComparedRun] = field(compare=False)
+    example: int
+    heads: tuple[Head | None, ...]
+    runs: tuple[tuple[str, str, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(
+        cls, sides: Sequence[ComparedRun], example: int, heads: tuple[Head | None, ...]
+    ) -> MapsRequest:
+        return cls(
+            sides, example, heads, tuple((str(one.run.path), one.name, one.steps) for one in sides)
+        )
+
+
+@lru_cache(maxsize=4)
+def maps_over_time(request: MapsRequest) -> list[list[RunMap]]:
+    """The maps of `maps_at` at each of the `steps`."""
+    return [
+        maps_at(request.sides, step, request.example, request.heads).maps
+        for step in steps(request.sides)
+    ]
