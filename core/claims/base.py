@@ -139,7 +139,7 @@ class Results:
         values = self.values(condition, measure, x)
         return sum(values) / len(values)
 
-    def mean_of(self, quantity: Callable[[SeedValues], float]) -> float:
+    def mean_of(self, quantity: Quantity) -> float:
         """A quantity of one seed, averaged over the seeds."""
         return sum(quantity(self.seed(seed)) for seed in self.seeds) / len(self.seeds)
 
@@ -154,6 +154,30 @@ class Results:
                 if name == measure and x is not None
             }
         )
+
+
+Quantity = Callable[[SeedValues], float]
+Place = tuple[str, str] | tuple[str, str, float | None]  # condition, measure and, of a curve, x
+
+
+def difference(first: Place, second: Place) -> Quantity:
+    """The quantity of a seed that is one number less another."""
+    return lambda seed: seed.one(*first) - seed.one(*second)
+
+
+def ratio(first: Place, second: Place) -> Quantity:
+    """The quantity of a seed that is one number over another."""
+    return lambda seed: seed.one(*first) / seed.one(*second)
+
+
+def first_below(quantity: Quantity, *limits: float) -> Callable[[Results], int]:
+    """The answer of a Pick whose options go up: the first limit that the mean lies below, or the last option."""
+    return lambda results: sum(results.mean_of(quantity) >= limit for limit in limits)
+
+
+def first_above(quantity: Quantity, *limits: float) -> Callable[[Results], int]:
+    """The answer of a Pick whose options go down: the first limit that the mean lies above, or the last option."""
+    return lambda results: sum(results.mean_of(quantity) <= limit for limit in limits)
 
 
 Stop = Callable[[], bool]
@@ -269,14 +293,14 @@ class Part:
     """
 
     statement: str
-    quantity: Callable[[SeedValues], float]
+    quantity: Quantity
     name: str
     low: float = -inf
     high: float = inf
     unit: str = "number"
     resolution: float = 0.0
     learned: Learned | None = None
-    room: Callable[[SeedValues], float] | None = None
+    room: Quantity | None = None
 
 
 @dataclass(frozen=True)

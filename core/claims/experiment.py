@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,13 +110,3 @@ def fewest_seconds(work: Callable[[], object], rounds: int) -> float:
     """The fewest CPU seconds of a call in so many, after one to warm up: what else the machine does only adds."""
     work()
     return min(seconds(work, time.process_time) for _ in range(rounds))
-
-
-def measure_all(
-    claim: Claim, settings: ClaimSettings, stop: Stop = never_stop
-) -> Iterator[CellResult]:
-    """Every cell in this process; ends early once `stop()` is true."""
-    for cell in cells(claim, settings):
-        if (result := measure_cell(claim, cell, settings, stop)) is None:
-            return
-        yield result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +23,9 @@ from core.claims.base import (
     Results,
     SeedValues,
     Stop,
+    difference,
+    first_below,
+    ratio,
 )
 from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, trained
 from core.claims.sources import AINSLIE, ARORA, GEMMA, VASWANI, at
@@ -82,14 +84,6 @@ def _exponent(condition: str, seed: SeedValues) -> float:
     """Of the seconds over the three largest lengths."""
     points = list(seed.curve(condition, SECONDS).items())[-3:]
     return exponent(*zip(*points, strict=True))
-
-
-def _speed(over: str, condition: str, seed: SeedValues) -> float:
-    return seed.one(over, SECONDS, LENGTHS[-1]) / seed.one(condition, SECONDS, LENGTHS[-1])
-
-
-def _lost(measure: str, condition: str, seed: SeedValues) -> float:
-    return seed.one(FULL, measure) - seed.one(condition, measure)
 
 
 def _answer(results: Results) -> int:
@@ -152,14 +146,14 @@ COST = Claim(
         ),
         Part(
             "Linear beats the plain kernel.",
-            lambda seed: _speed(FULL, LINEAR, seed),
+            ratio((FULL, SECONDS, LENGTHS[-1]), (LINEAR, SECONDS, LENGTHS[-1])),
             "seconds of the plain kernel over linear ones",
             low=2.0,
             unit="times",
         ),
         Part(
             "Linear beats the fused kernel.",
-            lambda seed: _speed(FUSED, LINEAR, seed),
+            ratio((FUSED, SECONDS, LENGTHS[-1]), (LINEAR, SECONDS, LENGTHS[-1])),
             "seconds of the fused kernel over linear ones",
             low=1.0,
             unit="times",
@@ -167,7 +161,7 @@ COST = Claim(
         *(
             Part(
                 f"{name} attention loses on {task}.",
-                partial(_lost, MEASURES[task], condition),
+                difference((FULL, MEASURES[task]), (condition, MEASURES[task])),
                 "accuracy lost against full attention",
                 low=0.02,
                 unit="gain",
@@ -267,14 +261,6 @@ def latency(result: Trained) -> float:
     return fewest_seconds(lambda: result.model(batch.source, batch.source_mask), ROUNDS)
 
 
-def _gain(smaller: str, larger: str, seed: SeedValues) -> float:
-    return seed.one(smaller, BITS) - seed.one(larger, BITS)
-
-
-def _ratio(measure: str, seed: SeedValues) -> float:
-    return seed.one(LARGE, measure) / seed.one(SMALL, measure)
-
-
 def _ladder_answer(results: Results) -> int:
     means = [results.mean(condition, BITS) for condition in SIZES]
     return means.index(min(means))
@@ -311,28 +297,31 @@ LADDER = Claim(
     parts=(
         Part(
             "128 wide is better than 64.",
-            lambda seed: _gain(SMALL, MIDDLE, seed),
+            difference((SMALL, BITS), (MIDDLE, BITS)),
             "bits a character won",
             low=MATTERS,
             learned=LEARNED,
         ),
         Part(
             "256 wide is better than 128.",
-            lambda seed: _gain(MIDDLE, LARGE, seed),
+            difference((MIDDLE, BITS), (LARGE, BITS)),
             "bits a character won",
             low=MATTERS,
             learned=LEARNED,
         ),
         Part(
             "The largest has many times the parameters.",
-            lambda seed: _ratio(PARAMETERS, seed),
+            ratio((LARGE, PARAMETERS), (SMALL, PARAMETERS)),
             "parameters of the largest over the smallest",
             low=10.0,
             unit="times",
         ),
         Part(
             "Its latency grows far less.",
-            lambda seed: _ratio(LATENCY, seed) / _ratio(PARAMETERS, seed),
+            lambda seed: (
+                ratio((LARGE, LATENCY), (SMALL, LATENCY))(seed)
+                / ratio((LARGE, PARAMETERS), (SMALL, PARAMETERS))(seed)
+            ),
             "times the latency over times the parameters",
             high=0.5,
             unit="times",
@@ -412,17 +401,7 @@ def cached_numbers(whole: Trained) -> float:
     return sum(cache.numbers for cache in state.past) / float(batch.source.shape[1])
 
 
-def _loss(seed: SeedValues) -> float:
-    return seed.one(GROUPED, GROUPS_BITS) - seed.one(MULTI_HEAD, GROUPS_BITS)
-
-
-def _between(seed: SeedValues) -> float:
-    return seed.one(MULTI_QUERY, GROUPS_BITS) - seed.one(GROUPED, GROUPS_BITS)
-
-
-def _groups_answer(results: Results) -> int:
-    loss = results.mean_of(_loss)
-    return 0 if loss < 0.03 else 1 if loss < 0.1 else 2
+_loss = difference((GROUPED, GROUPS_BITS), (MULTI_HEAD, GROUPS_BITS))
 
 
 GROUPS = Claim(
@@ -438,7 +417,7 @@ GROUPS = Claim(
         "A language model has 2 heads of keys and values for its 8 heads of queries. How many bits a character "
         "does it lose?",
         ("Less than 0.03", "0.03 to 0.1", "More than 0.1"),
-        _groups_answer,
+        first_below(_loss, 0.03, 0.1),
     ),
     settings=(
         Param(
@@ -470,7 +449,7 @@ GROUPS = Claim(
         ),
         Part(
             "They are better than a single head of keys and values.",
-            _between,
+            difference((MULTI_QUERY, GROUPS_BITS), (GROUPED, GROUPS_BITS)),
             "bits a character less than multi-query",
             low=0.0,
             learned=LEARNED,
@@ -573,23 +552,6 @@ def cached(model: ModelConfig, length: int) -> float:
     )
 
 
-def _hybrid_lost(full: str, hybrid: str, seed: SeedValues) -> float:
-    return seed.one(full, EXACT) - seed.one(hybrid, EXACT)
-
-
-def _fraction(full: str, hybrid: str, seed: SeedValues) -> float:
-    return seed.one(hybrid, HYBRID_CACHE) / seed.one(full, HYBRID_CACHE)
-
-
-def _needed(seed: SeedValues) -> float:
-    return seed.one(HYBRID_STACK, EXACT) - seed.one(HYBRID_LOCAL, EXACT)
-
-
-def _hybrid_answer(results: Results) -> int:
-    mean = results.mean_of(partial(_hybrid_lost, HYBRID_FULL, HYBRID_STACK))
-    return 0 if mean < 0.05 else 1 if mean < 0.3 else 2
-
-
 HYBRID = Claim(
     key="hybrid",
     name="Hybrid stacks keep recall",
@@ -605,7 +567,7 @@ HYBRID = Claim(
         "Three of four layers see only the token itself and the one before it. How much of its exact match on "
         "recall does the model lose?",
         ("Less than 5 points", "5 to 30 points", "More than 30 points"),
-        _hybrid_answer,
+        first_below(difference((HYBRID_FULL, EXACT), (HYBRID_STACK, EXACT)), 0.05, 0.3),
     ),
     settings=(
         Param(
@@ -623,7 +585,7 @@ HYBRID = Claim(
     parts=(
         Part(
             "One full layer in four recalls as well.",
-            partial(_hybrid_lost, HYBRID_FULL, HYBRID_STACK),
+            difference((HYBRID_FULL, EXACT), (HYBRID_STACK, EXACT)),
             "exact match lost",
             high=0.05,
             unit="gain",
@@ -632,7 +594,7 @@ HYBRID = Claim(
         ),
         Part(
             "One full layer in six recalls as well.",
-            partial(_hybrid_lost, SIX_FULL, ONE_IN_SIX),
+            difference((SIX_FULL, EXACT), (ONE_IN_SIX, EXACT)),
             "exact match lost",
             high=0.05,
             unit="gain",
@@ -641,7 +603,7 @@ HYBRID = Claim(
         ),
         Part(
             "A full layer is needed.",
-            _needed,
+            difference((HYBRID_STACK, EXACT), (HYBRID_LOCAL, EXACT)),
             "exact match above that of windows alone",
             low=0.2,
             unit="gain",
@@ -650,14 +612,14 @@ HYBRID = Claim(
         ),
         Part(
             "One in four caches a fraction of the numbers.",
-            partial(_fraction, HYBRID_FULL, HYBRID_STACK),
+            ratio((HYBRID_STACK, HYBRID_CACHE), (HYBRID_FULL, HYBRID_CACHE)),
             "numbers cached, of those of full layers",
             high=0.3,
             unit="times",
         ),
         Part(
             "One in six caches a smaller one.",
-            partial(_fraction, SIX_FULL, ONE_IN_SIX),
+            ratio((ONE_IN_SIX, HYBRID_CACHE), (SIX_FULL, HYBRID_CACHE)),
             "numbers cached, of those of full layers",
             high=0.2,
             unit="times",

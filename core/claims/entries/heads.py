@@ -26,6 +26,9 @@ from core.claims.base import (
     Results,
     SeedValues,
     Stop,
+    difference,
+    first_above,
+    first_below,
 )
 from core.claims.experiment import TEXT_BITS, Trained, session_of, trained
 from core.claims.sources import CLARK, OLSSON, VASWANI, VOITA
@@ -114,14 +117,6 @@ def bits(model: Model, task: Task, examples: tuple[Example, ...], stop: Stop) ->
     return measure_teacher_forced(model, task, examples, "cpu", stop).loss / math.log(2)
 
 
-def _gain_on_text(seed: SeedValues) -> float:
-    return seed.one(ONE, BITS) - seed.one(EIGHT, BITS)
-
-
-def _gain_on_reverse(seed: SeedValues) -> float:
-    return seed.one(EIGHT, ACCURACY) - seed.one(ONE, ACCURACY)
-
-
 def _prunable(seed: SeedValues) -> float:
     """The largest share of heads whose removal costs less than MATTERS, as does that of each smaller share."""
     curve = seed.curve(EIGHT, PRUNED)
@@ -170,14 +165,14 @@ HEADS = Claim(
     parts=(
         Part(
             "Eight heads predict a text better than one.",
-            _gain_on_text,
+            difference((ONE, BITS), (EIGHT, BITS)),
             "bits a character won",
             low=MATTERS,
             learned=LEARNED,
         ),
         Part(
             "They don't reverse letters better, which takes one relation.",
-            _gain_on_reverse,
+            difference((EIGHT, ACCURACY), (ONE, ACCURACY)),
             "gain in mean accuracy",
             high=0.02,
             unit="gain",
@@ -358,11 +353,6 @@ def _gap(seed: SeedValues, name: str) -> float:
     return two - one
 
 
-def _induction_answer(results: Results) -> int:
-    mean = results.mean_of(width)
-    return 0 if mean < 0.1 else 1 if mean < 0.25 else 2
-
-
 INDUCTION_CLAIM = Claim(
     key="induction",
     name="Induction heads form suddenly",
@@ -378,7 +368,7 @@ INDUCTION_CLAIM = Claim(
         "The best head's weight on the word to repeat rises from almost nothing. For how much of the training "
         "does the middle half of that rise last?",
         ("Less than a tenth", "A tenth to a quarter", "More than a quarter"),
-        _induction_answer,
+        first_below(width, 0.1, 0.25),
     ),
     settings=(
         Param(
@@ -548,11 +538,6 @@ def score_left(first: Scores, second: Scores) -> float:
     )
 
 
-def _roles_answer(results: Results) -> int:
-    mean = results.mean(MESSAGES, RANKS)
-    return 0 if mean > 0.8 else 1 if mean > 0.5 else 2
-
-
 ROLES_CLAIM = Claim(
     key="roles",
     name="Head roles on other texts",
@@ -567,7 +552,7 @@ ROLES_CLAIM = Claim(
         "The heads of MiniLM are ordered by a role on ten sentences, and again on messages. How well do the two "
         "orders agree, in Spearman's ρ (1 is the same order)?",
         ("Above 0.8", "0.5 to 0.8", "Below 0.5"),
-        _roles_answer,
+        first_above(lambda seed: seed.one(MESSAGES, RANKS), 0.8, 0.5),
     ),
     settings=(
         Param(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +24,11 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
-    Results,
-    SeedValues,
     Stop,
+    difference,
+    first_above,
+    first_below,
+    ratio,
 )
 from core.claims.experiment import fit, trained
 from core.claims.sources import JAIN, XIAO
@@ -258,19 +260,6 @@ def entropy(weights: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
     return -(weights * weights.clamp(min=1e-12).log()).sum(-1)
 
 
-def _context(seed: SeedValues) -> float:
-    return seed.one(ALONE, BY_ABLATION) - seed.one(CONTEXT, BY_ABLATION)
-
-
-def _help(seed: SeedValues) -> float:
-    return seed.one(GUIDED, ACCURACY) - seed.one(UNIFORM, ACCURACY)
-
-
-def _answer(results: Results) -> int:
-    mean = results.mean(CONTEXT, BY_ABLATION)
-    return 0 if mean > 0.7 else 1 if mean > 0.5 else 2 if mean > 0.2 else 3
-
-
 EXPLANATION = Claim(
     key="explanation",
     name="Attention is not explanation",
@@ -286,7 +275,7 @@ EXPLANATION = Claim(
         "A GRU with attention tells a word's language. How well do its weights and the effect of removing each "
         "letter agree, in Kendall's τ (1 is the same order, 0 is chance)?",
         ("Above 0.7", "0.5 to 0.7", "0.2 to 0.5", "Below 0.2"),
-        _answer,
+        first_above(lambda seed: seed.one(CONTEXT, BY_ABLATION), 0.7, 0.5, 0.2),
     ),
     settings=(
         Param(
@@ -329,14 +318,14 @@ EXPLANATION = Claim(
         ),
         Part(
             "Context is the reason: without it, weights agree better with ablation.",
-            _context,
+            difference((ALONE, BY_ABLATION), (CONTEXT, BY_ABLATION)),
             "gain in Kendall's τ",
             low=0.1,
             learned=LEARNED,
         ),
         Part(
             "The answer: the weights help a model without context.",
-            _help,
+            difference((GUIDED, ACCURACY), (UNIFORM, ACCURACY)),
             "gain in accuracy over uniform weights",
             low=0.02,
             unit="gain",
@@ -467,15 +456,6 @@ def without_first(model: Model) -> Model:
     return model
 
 
-def _left(condition: str, seed: SeedValues) -> float:
-    return seed.one(condition, WEIGHT) / seed.one(SOFTMAX, WEIGHT)
-
-
-def _sinks_answer(results: Results) -> int:
-    mean = results.mean(SOFTMAX, WEIGHT)
-    return 0 if mean < 0.2 else 1 if mean < 0.5 else 2
-
-
 SINKS = Claim(
     key="sinks",
     name="Attention sinks",
@@ -490,7 +470,7 @@ SINKS = Claim(
         "Lines begin with a mark that says nothing of what follows. How much of its weight does some head give "
         "to it, on average over the later half of a line?",
         ("Less than a fifth", "A fifth to a half", "More than half"),
-        _sinks_answer,
+        first_below(lambda seed: seed.one(SOFTMAX, WEIGHT), 0.2, 0.5),
     ),
     settings=(
         Param("steps", "Training steps", 1500, 50, 5000, 50, meaning="how long each model learns"),
@@ -517,7 +497,7 @@ SINKS = Claim(
         *(
             Part(
                 f"{name} takes the weight away.",
-                partial(_left, condition),
+                ratio((condition, WEIGHT), (SOFTMAX, WEIGHT)),
                 "weight on the first token, of that of softmax",
                 high=0.5,
                 unit="times",

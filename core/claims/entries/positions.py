@@ -24,6 +24,8 @@ from core.claims.base import (
     Results,
     SeedValues,
     Stop,
+    difference,
+    ratio,
 )
 from core.claims.experiment import Trained, fewest_seconds, fit, trained
 from core.claims.sources import PRESS, VASWANI, at
@@ -117,10 +119,6 @@ def _rope_in_part(seed: SeedValues) -> float:
     return _rise(SINUSOIDAL, seed, LENGTHS[1]) - _rise(ROPE, seed, LENGTHS[1])
 
 
-def _gain_of_scaling(seed: SeedValues) -> float:
-    return seed.one(ROPE, BITS, LENGTHS[-1]) - seed.one(YARN, BITS, LENGTHS[-1])
-
-
 def _answer(results: Results) -> int:
     rises = [results.mean_of(partial(_rise, condition)) for condition in (SINUSOIDAL, ROPE, ALIBI)]
     return rises.index(min(rises)) if min(rises) <= 0.1 else 3
@@ -212,7 +210,7 @@ POSITIONS_CLAIM = Claim(
         ),
         Part(
             "Scaled RoPE loses less than RoPE.",
-            _gain_of_scaling,
+            difference((ROPE, BITS, LENGTHS[-1]), (YARN, BITS, LENGTHS[-1])),
             "bits won by YaRN at 4 times the length",
             low=0.1,
             learned=learned(ROPE),
@@ -339,10 +337,6 @@ def concatenation_measure(
     yield PARAMETERS, sum(weight.numel() for weight in model.parameters()), None
 
 
-def _difference(seed: SeedValues) -> float:
-    return seed.one(ADDED, ACCURACY) - seed.one(JOINED, ACCURACY)
-
-
 def _concatenation_answer(results: Results) -> int:
     added, joined = (results.mean(condition, ACCURACY) for condition in (ADDED, JOINED))
     return 0 if added > joined + 0.02 else 2 if joined > added + 0.02 else 1
@@ -378,7 +372,7 @@ CONCATENATION = Claim(
     parts=(
         Part(
             "Adding loses nothing against concatenating.",
-            _difference,
+            difference((ADDED, ACCURACY), (JOINED, ACCURACY)),
             "accuracy added − concatenated",
             low=-0.02,
             unit="gain",
@@ -506,10 +500,6 @@ def _growth(condition: str, seed: SeedValues) -> float:
     )
 
 
-def _speed(seed: SeedValues) -> float:
-    return seed.one(RECURRENT, SECONDS, SIZE) / seed.one(ATTENTION, SECONDS, SIZE)
-
-
 def _path_answer(results: Results) -> int:
     mean = results.mean_of(lambda seed: crossing(seed, SECONDS))
     return 0 if mean < SIZE / 2 else 1 if mean <= 2 * SIZE else 2
@@ -564,7 +554,7 @@ PATH = Claim(
         ),
         Part(
             "Where n = d, attention is faster.",
-            _speed,
+            ratio((RECURRENT, SECONDS, SIZE), (ATTENTION, SECONDS, SIZE)),
             "seconds of the recurrent layer over attention's",
             low=1.0,
             unit="times",

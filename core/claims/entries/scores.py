@@ -29,6 +29,10 @@ from core.claims.base import (
     Results,
     SeedValues,
     Stop,
+    difference,
+    first_above,
+    first_below,
+    ratio,
 )
 from core.claims.experiment import TEXT_BITS, Trained, trained
 from core.claims.sources import BRITZ, BRITZ_SIZES, GUPTA, VASWANI, YE, at
@@ -81,10 +85,6 @@ def learned(measured: str, size: int | None = None) -> Learned:
     return Learned(measured, high=0.05, x=size, unit="positive")
 
 
-def _ratio(measured: str, first: str, second: str, size: int, seed: SeedValues) -> float:
-    return seed.one(first, measured, size) / seed.one(second, measured, size)
-
-
 def _answer(results: Results) -> int:
     dot, additive = (results.mean(condition, TIME, LARGE) for condition in (DOT, ADDITIVE))
     return 0 if additive < 1.1 * dot else 1 if additive < 2 * dot else 2
@@ -131,7 +131,7 @@ SCORES_CLAIM = Claim(
     parts=(
         Part(
             "At size 16 both do equally well.",
-            lambda seed: _ratio(LOSS, DOT, ADDITIVE, SIZES[0], seed),
+            ratio((DOT, LOSS, SIZES[0]), (ADDITIVE, LOSS, SIZES[0])),
             "loss dot over additive",
             0.75,
             1.25,
@@ -140,14 +140,14 @@ SCORES_CLAIM = Claim(
         ),
         Part(
             "The dot product is faster.",
-            lambda seed: _ratio(TIME, ADDITIVE, DOT, LARGE, seed),
+            ratio((ADDITIVE, TIME, LARGE), (DOT, TIME, LARGE)),
             "time of a step, additive over dot, at size 128",
             low=1.1,
             unit="times",
         ),
         Part(
             "Unscaled, the dot product falls behind at size 128.",
-            lambda seed: _ratio(LOSS, DOT, ADDITIVE, LARGE, seed),
+            ratio((DOT, LOSS, LARGE), (ADDITIVE, LOSS, LARGE)),
             "loss dot over additive",
             low=1.1,
             unit="times",
@@ -155,7 +155,7 @@ SCORES_CLAIM = Claim(
         ),
         Part(
             "Scaled, it keeps up.",
-            lambda seed: _ratio(LOSS, SCALED, ADDITIVE, LARGE, seed),
+            ratio((SCALED, LOSS, LARGE), (ADDITIVE, LOSS, LARGE)),
             "loss scaled over additive",
             high=1.25,
             unit="times",
@@ -251,18 +251,6 @@ def _growth(seed: SeedValues) -> float:
     return seed.one(UNSCALED, VARIANCE, SCALING_SIZES[-1]) / SCALING_SIZES[-1]
 
 
-def _gradient_left(condition: str, seed: SeedValues) -> float:
-    return seed.one(condition, GRADIENT, SCALING_SIZES[-1]) / seed.one(
-        condition, GRADIENT, SCALING_SIZES[0]
-    )
-
-
-def _gain(seed: SeedValues) -> float:
-    return seed.one(SCALING_SCALED, ACCURACY, TRAINED[-1]) - seed.one(
-        UNSCALED, ACCURACY, TRAINED[-1]
-    )
-
-
 def _scaling_answer(results: Results) -> int:
     share = results.mean(UNSCALED, GRADIENT, SCALING_SIZES[-1]) / results.mean(
         UNSCALED, GRADIENT, SCALING_SIZES[0]
@@ -322,21 +310,24 @@ SCALING = Claim(
         ),
         Part(
             "Undivided, less than half of the gradient is left at d_k = 512.",
-            lambda seed: _gradient_left(UNSCALED, seed),
+            ratio((UNSCALED, GRADIENT, SCALING_SIZES[-1]), (UNSCALED, GRADIENT, SCALING_SIZES[0])),
             "gradient at 512 over that at 4",
             high=0.5,
             unit="times",
         ),
         Part(
             "Divided, more than half of the gradient is left.",
-            lambda seed: _gradient_left(SCALING_SCALED, seed),
+            ratio(
+                (SCALING_SCALED, GRADIENT, SCALING_SIZES[-1]),
+                (SCALING_SCALED, GRADIENT, SCALING_SIZES[0]),
+            ),
             "gradient at 512 over that at 4",
             low=0.5,
             unit="times",
         ),
         Part(
             "A head of 128 learns recall better with the division.",
-            _gain,
+            difference((SCALING_SCALED, ACCURACY, TRAINED[-1]), (UNSCALED, ACCURACY, TRAINED[-1])),
             "gain in accuracy",
             low=0.02,
             unit="gain",
@@ -438,17 +429,7 @@ def answer_and_noise(
     return float(shares.gather(1, places[:, None]).mean()), float((shares * others).sum(-1).mean())
 
 
-def gain(seed: SeedValues, measure: str) -> float:
-    return seed.one(DIFFERENTIAL, measure) - seed.one(SOFTMAX, measure)
-
-
-def _noise(seed: SeedValues) -> float:
-    return seed.one(DIFFERENTIAL, NOISE) / seed.one(SOFTMAX, NOISE)
-
-
-def _differential_answer(results: Results) -> int:
-    ratio = results.mean_of(_noise)
-    return 0 if ratio < 0.5 else 1 if ratio < 1 else 2
+_noise = ratio((DIFFERENTIAL, NOISE), (SOFTMAX, NOISE))
 
 
 DIFFERENCE = Claim(
@@ -465,7 +446,7 @@ DIFFERENCE = Claim(
         "Two models learn recall for as many steps. How much weight does differential attention leave on the "
         "other pairs, against softmax?",
         ("Less than half as much", "Half to as much", "More"),
-        _differential_answer,
+        first_below(_noise, 0.5, 1),
     ),
     settings=(
         Param(
@@ -483,7 +464,7 @@ DIFFERENCE = Claim(
     parts=(
         Part(
             "It recalls better.",
-            lambda seed: gain(seed, DIFFERENTIAL_ACCURACY),
+            difference((DIFFERENTIAL, DIFFERENTIAL_ACCURACY), (SOFTMAX, DIFFERENTIAL_ACCURACY)),
             "gain in accuracy",
             low=0.02,
             unit="gain",
@@ -493,7 +474,7 @@ DIFFERENCE = Claim(
         ),
         Part(
             "It attends more to the answer.",
-            lambda seed: gain(seed, ANSWER),
+            difference((DIFFERENTIAL, ANSWER), (SOFTMAX, ANSWER)),
             "gain in weight",
             low=0.02,
             unit="gain",
@@ -636,15 +617,6 @@ def share_left(seed: SeedValues, condition: str) -> float:
     return (alone - seed.one(condition, BITS, FEW)) / (alone - whole)
 
 
-def _ahead(seed: SeedValues) -> float:
-    return seed.one(LATEST, BITS, FEW) - seed.one(INDEXER, BITS, FEW)
-
-
-def _topk_answer(results: Results) -> int:
-    share = results.mean_of(lambda seed: share_left(seed, LARGEST))
-    return 0 if share > 0.95 else 1 if share > 0.8 else 2
-
-
 TOPK = Claim(
     key="topk",
     name="Most keys do not matter",
@@ -659,7 +631,7 @@ TOPK = Claim(
         "A model that was trained with all keys keeps the 8 largest of 33 to 64. How much is left of what "
         "attention to other characters gains?",
         ("Nearly all, more than 95 %", "Most, 80 to 95 %", "Less than 80 %"),
-        _topk_answer,
+        first_above(lambda seed: share_left(seed, LARGEST), 0.95, 0.8),
     ),
     settings=(
         Param(
@@ -691,7 +663,7 @@ TOPK = Claim(
         ),
         Part(
             "The choice matters: the 8 latest keys are worse than the indexer's.",
-            _ahead,
+            difference((LATEST, BITS, FEW), (INDEXER, BITS, FEW)),
             "bits a character between them",
             low=0.02,
             learned=TOPK_LEARNED,

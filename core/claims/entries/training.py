@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from math import exp, log
 
 import torch
@@ -24,6 +23,8 @@ from core.claims.base import (
     Results,
     SeedValues,
     Stop,
+    difference,
+    ratio,
 )
 from core.claims.experiment import TEXT_BITS, Trained, fit, session_of, train_whole, trained
 from core.claims.sources import STAHLBERG, VASWANI, XIONG, at
@@ -122,17 +123,9 @@ def _growth(condition: str, seed: SeedValues) -> float:
     return norms[-1] / norms[0]
 
 
-def _gain_of_warmup(cold: str, warm: str, seed: SeedValues) -> float:
-    return seed.one(cold, BITS) - seed.one(warm, BITS)
-
-
-def _learned(seed: SeedValues) -> float:
-    return seed.one(BARE, FREQUENCIES) - seed.one(BARE, BITS)
-
-
 def _answer(results: Results) -> int:
     post, pre = (
-        results.mean_of(partial(_gain_of_warmup, cold, warm))
+        results.mean_of(difference((cold, BITS), (warm, BITS)))
         for cold, warm in ((POST, POST_WARM), (PRE, PRE_WARM))
     )
     return {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}[
@@ -180,21 +173,21 @@ NORM = Claim(
         ),
         Part(
             "Post-norm needs warm-up.",
-            lambda seed: _gain_of_warmup(POST, POST_WARM, seed),
+            difference((POST, BITS), (POST_WARM, BITS)),
             "bits won by warm-up",
             low=MATTERS,
             learned=LEARNED,
         ),
         Part(
             "Pre-norm does not.",
-            lambda seed: _gain_of_warmup(PRE, PRE_WARM, seed),
+            difference((PRE, BITS), (PRE_WARM, BITS)),
             "bits won by warm-up",
             high=MATTERS,
             learned=LEARNED,
         ),
         Part(
             "Without residual connections the stack does not train.",
-            _learned,
+            difference((BARE, FREQUENCIES), (BARE, BITS)),
             "bits below the frequencies of the characters",
             high=MATTERS,
             learned=LEARNED,
@@ -309,18 +302,6 @@ def padding_change(seed: int, masked: bool) -> float:
     return float((padded[:, :7] - alone).abs().max())
 
 
-def _collapse(seed: SeedValues) -> float:
-    return seed.one(OPEN, TEACHER) / seed.one(MASKED, TEACHER)
-
-
-def _match(seed: SeedValues) -> float:
-    return seed.one(MASKED, GENERATION) / seed.one(MASKED, TEACHER)
-
-
-def _failure(seed: SeedValues) -> float:
-    return seed.one(OPEN, GENERATION) - seed.one(MASKED, GENERATION)
-
-
 def _causal_answer(results: Results) -> int:
     without, masked = (results.mean(condition, TEACHER) for condition in (OPEN, MASKED))
     return 0 if without < 0.8 * masked else 1 if without < 1.2 * masked else 2
@@ -358,7 +339,7 @@ CAUSAL = Claim(
     parts=(
         Part(
             "Without the mask the loss collapses.",
-            _collapse,
+            ratio((OPEN, TEACHER), (MASKED, TEACHER)),
             "loss without over loss with the mask",
             high=0.5,
             unit="times",
@@ -366,7 +347,7 @@ CAUSAL = Claim(
         ),
         Part(
             "With the mask training matches generation.",
-            _match,
+            ratio((MASKED, GENERATION), (MASKED, TEACHER)),
             "loss of the last character over that of all",
             0.8,
             1.2,
@@ -375,7 +356,7 @@ CAUSAL = Claim(
         ),
         Part(
             "Without the mask generation fails.",
-            _failure,
+            difference((OPEN, GENERATION), (MASKED, GENERATION)),
             "nats that the last character costs more",
             low=0.1,
             learned=CAUSAL_LEARNED,
@@ -453,14 +434,6 @@ def regularization_measure(
     yield ACCURACY, last.exact or 0.0, None
 
 
-def _difference(condition: str, measured: str, seed: SeedValues) -> float:
-    return seed.one(condition, measured) - seed.one(BASE, measured)
-
-
-def _ratio(condition: str, seed: SeedValues) -> float:
-    return seed.one(condition, PERPLEXITY) / seed.one(BASE, PERPLEXITY)
-
-
 def _regularization_answer(results: Results) -> int:
     worse, better = (
         results.mean(SMOOTHED, measured) > results.mean(BASE, measured)
@@ -505,7 +478,7 @@ REGULARIZATION = Claim(
     parts=(
         Part(
             "Label smoothing hurts perplexity.",
-            lambda seed: _ratio(SMOOTHED, seed),
+            ratio((SMOOTHED, PERPLEXITY), (BASE, PERPLEXITY)),
             "perplexity with over without",
             low=1.02,
             unit="times",
@@ -513,7 +486,7 @@ REGULARIZATION = Claim(
         ),
         Part(
             "Label smoothing helps BLEU.",
-            lambda seed: _difference(SMOOTHED, BLEU, seed),
+            difference((SMOOTHED, BLEU), (BASE, BLEU)),
             "change of BLEU",
             low=0.5,
             unit="score gain",
@@ -523,7 +496,7 @@ REGULARIZATION = Claim(
         ),
         Part(
             "Dropout lowers the validation perplexity.",
-            lambda seed: _ratio(DROPPED, seed),
+            ratio((DROPPED, PERPLEXITY), (BASE, PERPLEXITY)),
             "perplexity with over without",
             high=0.98,
             unit="times",
@@ -531,7 +504,7 @@ REGULARIZATION = Claim(
         ),
         Part(
             "Without warm-up the perplexity is worse.",
-            lambda seed: _ratio(COLD, seed),
+            ratio((COLD, PERPLEXITY), (BASE, PERPLEXITY)),
             "perplexity without over with",
             low=1.02,
             unit="times",
@@ -631,10 +604,6 @@ def token_accuracy(outputs: Sequence[tuple[str, ...]], targets: Sequence[tuple[s
     return right / sum(map(len, targets))
 
 
-def _decoding_difference(measured: str, wide: int, narrow: int, seed: SeedValues) -> float:
-    return seed.one(MODEL, measured, wide) - seed.one(MODEL, measured, narrow)
-
-
 def _decoding_answer(results: Results) -> int:
     greedy, best, widest = (
         results.mean(MODEL, DECODING_BLEU, width) for width in (1, BEST, WIDEST)
@@ -676,7 +645,7 @@ DECODING = Claim(
         ),
         Part(
             "A beam of 4 beats greedy decoding.",
-            lambda seed: _decoding_difference(DECODING_BLEU, BEST, 1, seed),
+            difference((MODEL, DECODING_BLEU, BEST), (MODEL, DECODING_BLEU, 1)),
             "change of BLEU",
             low=0.5,
             unit="score gain",
@@ -686,7 +655,7 @@ DECODING = Claim(
         ),
         Part(
             "A very wide beam hurts.",
-            lambda seed: _decoding_difference(DECODING_BLEU, WIDEST, BEST, seed),
+            difference((MODEL, DECODING_BLEU, WIDEST), (MODEL, DECODING_BLEU, BEST)),
             "change of BLEU from 4 to 16",
             high=-0.5,
             unit="score gain",
@@ -695,7 +664,7 @@ DECODING = Claim(
         ),
         Part(
             "A wider beam finds more likely outputs.",
-            lambda seed: _decoding_difference(SCORE, WIDEST, 1, seed),
+            difference((MODEL, SCORE, WIDEST), (MODEL, SCORE, 1)),
             "log-probability gained",
             low=0.0,
             learned=DECODING_LEARNED,

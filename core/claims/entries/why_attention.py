@@ -23,6 +23,8 @@ from core.claims.base import (
     SeedValues,
     Sketch,
     Stop,
+    difference,
+    ratio,
 )
 from core.claims.experiment import Trained, fewest_seconds, session_of, trained
 from core.claims.sources import ADVANTAGE_TUTORIALS, BAHDANAU, IRIS_TUTORIALS, at
@@ -71,18 +73,6 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     yield SECONDS, seconds, None
 
 
-def _fall(condition: str, seed: SeedValues) -> float:
-    return seed.one(condition, EXACT, SHORT) - seed.one(condition, EXACT, LONG)
-
-
-def _ahead(condition: str, seed: SeedValues) -> float:
-    return seed.one(ATTENTION, EXACT, LONG) - seed.one(condition, EXACT, LONG)
-
-
-def _time(seed: SeedValues) -> float:
-    return seed.one(LONGER, SECONDS) / seed.one(ATTENTION, SECONDS)
-
-
 BOTTLENECK = Claim(
     key="bottleneck",
     name="One vector is a bottleneck",
@@ -117,7 +107,7 @@ BOTTLENECK = Claim(
     parts=(
         Part(
             "Without attention quality falls with length.",
-            lambda seed: _fall(VECTOR, seed),
+            difference((VECTOR, EXACT, SHORT), (VECTOR, EXACT, LONG)),
             "exact match lost from short to long",
             low=0.2,
             unit="gain",
@@ -126,7 +116,7 @@ BOTTLENECK = Claim(
         ),
         Part(
             "With attention it holds.",
-            lambda seed: _fall(ATTENTION, seed),
+            difference((ATTENTION, EXACT, SHORT), (ATTENTION, EXACT, LONG)),
             "exact match lost from short to long",
             high=0.2,
             unit="gain",
@@ -135,7 +125,7 @@ BOTTLENECK = Claim(
         ),
         Part(
             "With attention long sources are translated better.",
-            lambda seed: _ahead(VECTOR, seed),
+            difference((ATTENTION, EXACT, LONG), (VECTOR, EXACT, LONG)),
             "exact match gained on long sources",
             low=0.2,
             unit="gain",
@@ -144,7 +134,7 @@ BOTTLENECK = Claim(
         ),
         Part(
             "A vector twice as large does not close the gap.",
-            lambda seed: _ahead(LARGE, seed),
+            difference((ATTENTION, EXACT, LONG), (LARGE, EXACT, LONG)),
             "exact match that attention is ahead",
             low=0.1,
             unit="gain",
@@ -153,7 +143,7 @@ BOTTLENECK = Claim(
         ),
         Part(
             "Training twice as long does not close the gap.",
-            lambda seed: _ahead(LONGER, seed),
+            difference((ATTENTION, EXACT, LONG), (LONGER, EXACT, LONG)),
             "exact match that attention is ahead",
             low=0.1,
             unit="gain",
@@ -162,7 +152,7 @@ BOTTLENECK = Claim(
         ),
         Part(
             "Nor do equal seconds: twice as long takes at least as many.",
-            _time,
+            ratio((LONGER, SECONDS), (ATTENTION, SECONDS)),
             "processor seconds, twice as long over attention",
             low=1.0,
             unit="times",
@@ -259,20 +249,6 @@ def step_seconds(session: Session) -> float:
     return fewest_seconds(lambda: one_step(session, next(steps)), ROUNDS)
 
 
-def _heads(measure: str, x: float | None, seed: SeedValues) -> float:
-    return seed.one(FOUR, measure, x) / seed.one(ONE, measure, x)
-
-
-def _speed(seed: SeedValues) -> float:
-    return seed.one(RECURRENT, ADVANTAGES_SECONDS, LENGTHS[-1]) / seed.one(
-        ONE, ADVANTAGES_SECONDS, LENGTHS[-1]
-    )
-
-
-def _gain(seed: SeedValues) -> float:
-    return seed.one(ONE, ACCURACY) - seed.one(RECURRENT, ACCURACY)
-
-
 def _answer(results: Results) -> int:
     four, one = (results.mean(condition, PARAMETERS) for condition in (FOUR, ONE))
     return 0 if four == one else 1 if four <= 1.5 * one else 2
@@ -311,28 +287,30 @@ ADVANTAGES = Claim(
     parts=(
         Part(
             "More heads add parameters.",
-            lambda seed: _heads(PARAMETERS, None, seed),
+            ratio((FOUR, PARAMETERS), (ONE, PARAMETERS)),
             "parameters of 4 heads over 1",
             low=1.01,
             unit="times",
         ),
         Part(
             "They take little more time.",
-            lambda seed: _heads(ADVANTAGES_SECONDS, LENGTHS[-1], seed),
+            ratio((FOUR, ADVANTAGES_SECONDS, LENGTHS[-1]), (ONE, ADVANTAGES_SECONDS, LENGTHS[-1])),
             "seconds of a step with 4 heads over 1",
             high=1.25,
             unit="times",
         ),
         Part(
             "At 64 letters attention is faster than cells.",
-            _speed,
+            ratio(
+                (RECURRENT, ADVANTAGES_SECONDS, LENGTHS[-1]), (ONE, ADVANTAGES_SECONDS, LENGTHS[-1])
+            ),
             "seconds of a recurrent step over a Transformer's",
             low=1.0,
             unit="times",
         ),
         Part(
             "It learns better in the same steps.",
-            _gain,
+            difference((ONE, ACCURACY), (RECURRENT, ACCURACY)),
             "gain in accuracy",
             low=0.02,
             unit="gain",
@@ -448,10 +426,6 @@ def _accuracy(seed: SeedValues) -> float:
     return seed.one(TOKENS, IRIS_ACCURACY)
 
 
-def _iris_gain(seed: SeedValues) -> float:
-    return seed.one(TOKENS, IRIS_ACCURACY) - seed.one(LOGISTIC, IRIS_ACCURACY)
-
-
 def _differs(condition: str, seed: SeedValues) -> float:
     return seed.one(condition, DIFFER)
 
@@ -498,7 +472,7 @@ IRIS = Claim(
         ),
         Part(
             "Attention beats logistic regression.",
-            _iris_gain,
+            difference((TOKENS, IRIS_ACCURACY), (LOGISTIC, IRIS_ACCURACY)),
             "gain in accuracy",
             low=0.01,
             unit="gain",
