@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from core.attention import ConfigError
+from core.attention import ConfigError, heads_that_divide
+from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind
+from core.models import ModelConfig
 from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
-from core.models.model_summary import Part
+from core.models.config import STACKED
+from core.models.model_summary import Part, with_layers
+from core.runs.runs import Run, find_run, list_runs
+from core.studies.transformer import (
+    BATCH,
+    SEEDED,
+    SEEDS,
+    Controls,
+    Depth,
+    Measurements,
+    by_depth,
+    measurements,
+)
+from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart
@@ -29,8 +46,11 @@ from dashboard.draw.model_diagram import (
 )
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import (
     fragment,
+    is_new,
+    link_value,
     one_of,
     read_linked,
     take_link,
@@ -38,29 +58,14 @@ from dashboard.runtime.link_values import (
     write_linked,
 )
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets, reruns_alone
-from dashboard.runtime.run_data import path_code
+from dashboard.runtime.rendering import reruns_alone
+from dashboard.runtime.run_data import EXAMPLE_RUNS, path_code
 from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached, shared
+from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.presentation import draw_chart
-from dashboard.views.transformer.compute import (
-    BATCH,
-    SEEDS,
-    Depth,
-    Measurements,
-    by_depth,
-    measurements,
-    outline,
-)
-from dashboard.views.transformer.controls import (
-    NORMS,
-    Controls,
-    draw_controls,
-    read_controls,
-    run_of,
-)
 from dashboard.widgets.guide import Move, Question, picture, predict, try_this
+from dashboard.widgets.layer_pattern import pattern_label, published
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -72,7 +77,235 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import BOUND, keep_heads, note_heads
+
+# The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
+
+
+EXAMPLE, WEIGHTS, LAYERS = "example", "transformer:weights", "transformer:layers"
+KINDS = {
+    "transformer": "Encoder–decoder",
+    "decoder": "Decoder only",
+    "classifier": "Classifier",
+    "one_token": "Classifier, row as one token",
+    "forecaster": "Forecaster",
+}
+NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
+ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"}
+NORMALIZATIONS = {"layer": "LayerNorm", "rms": "RMSNorm"}
+WIDTHS = (16, 32, 64, 128)
+LISTED = 50  # runs, the newest first
+
+
+def run_of(name: str) -> Run | None:
+    return EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
+
+
+def draw_controls() -> Controls | None:
+    """Draw the row of controls; None, with the error on the page, for a model that cannot be built.
+
+    Before, the page opened on random weights, and its links count from them.
+    """
+    first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
+    row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
+    options = sources()
+    if is_new("run") and st.query_params["run"] not in options:
+        st.warning(
+            "The run in the link is not on this machine, or its model has no layers. Below is another model."
+        )
+    link_value(WEIGHTS, first, one_of(options), name="run")
+    with row:
+        source = st.selectbox(
+            "Weights",
+            options,
+            options.index(first),
+            key=WEIGHTS,
+            format_func=source_label,
+            persist_state="session",
+            help="Random weights from a seed, or the trained weights of a run.",
+        )
+    try:
+        return _seeded(row) if source == SEEDED else _trained(row, source)
+    except (ConfigError, ValueError, KeyError, TypeError) as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        write_start("transformer")
+
+
+def sources() -> list[str]:
+    """The seed, the example run, and every run with a stacked model, the newest first."""
+    return [
+        SEEDED,
+        EXAMPLE,
+        *(run.id for run in reversed(list_runs(latest=LISTED)) if _stacked(run)),
+    ]
+
+
+def _stacked(run: Run) -> bool:
+    try:
+        return bool(run.checkpoint_steps()) and run.config().model.kind in STACKED
+    except (ConfigError, KeyError, TypeError, ValueError):
+        return False
+
+
+def source_label(source: str) -> str:
+    if source in (SEEDED, EXAMPLE):
+        return "Random, from a seed" if source == SEEDED else "Trained: the example run"
+    run = run_of(source)
+    return f"Trained: {run.name if run else source}"
+
+
+def _trained(row: Any, source: str) -> Controls:
+    run = run_of(source)
+    steps = run.checkpoint_steps() if run else []
+    if run is None or not steps:
+        raise ValueError("This run is no longer here. Choose another one, or random weights.")
+    config = run.config()
+    task = task_entry(config.task.key)
+    with row.cell(column_span=2):
+        caption(
+            f"{task.name}: {task.meaning} {task.look} Choose random weights to build another model."
+        )
+    return Controls(config.model, config.task, source, run.default_step(), folder=run.path)
+
+
+def _seeded(row: Any) -> Controls:
+    tasks = {
+        entry.key: entry.name
+        for entry in TASKS
+        if not any(param.key == "data" for param in entry.params)
+    }
+    with row:
+        task = st.selectbox(
+            "Task",
+            list(tasks),
+            key="transformer:task",
+            format_func=lambda key: tasks[key],
+            help="The data whose example goes through the model.",
+            **BOUND,
+        )
+        config = TaskConfig.of(task)
+        kinds = [kind for kind in make_task(config).recommended if kind in STACKED]
+        if st.session_state.get("transformer:kind") not in kinds:
+            st.session_state.pop("transformer:kind", None)
+        kind = st.selectbox(
+            "Model",
+            kinds,
+            key="transformer:kind",
+            format_func=KINDS.__getitem__,
+            help="Encoder and decoder, only a decoder, or an encoder that classifies.",
+            **BOUND,
+        )
+        layers = st.slider(
+            "Layers", 1, 12, 3, key=LAYERS, help="How many layers are stacked.", **BOUND
+        )
+        panel = st.popover(
+            "Blocks",
+            icon=":material/tune:",
+            key="transformer:blocks",
+            width="stretch",
+            help="Norm, activation, position, sizes and seed",
+        )
+    blocks = _blocks(panel, kind)
+    seed, pattern = blocks.pop("seed"), blocks.pop("pattern")
+    model = ModelConfig.transformer(kind=kind, layers=layers, **blocks)
+    if pattern:
+        model = replace(model, attention=pattern[0], following=pattern[1:])
+    return Controls(model, config, seed=seed)
+
+
+def _heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= 8]
+
+
+def _blocks(panel: Any, kind: str) -> dict[str, Any]:
+    """Draw the parts of a layer and read them; "pattern" are the attentions of unlike layers, if any."""
+    values: dict[str, Any] = {}
+    with panel:
+        for name, label, names, help_text in (
+            (
+                "norm",
+                "Norm position",
+                NORMS,
+                "Whether a norm comes after the sum or before the sublayer.",
+            ),
+            (
+                "normalization",
+                "Norm",
+                NORMALIZATIONS,
+                "RMSNorm scales a vector without shifting its mean.",
+            ),
+            (
+                "activation",
+                "Activation",
+                ACTIVATIONS,
+                "The function between the two layers of feed-forward.",
+            ),
+        ):
+            values[name] = st.selectbox(
+                label,
+                list(names),
+                key=f"transformer:{name}",
+                format_func=names.__getitem__,
+                help=help_text,
+                **BOUND,
+            )
+        names = {entry.key: entry.name for entry in POSITIONS}
+        values["position"] = st.selectbox(
+            "Position",
+            list(names),
+            list(names).index("sinusoidal"),
+            key="transformer:position",
+            format_func=lambda key: names[key],
+            help="How the model learns the order of tokens.",
+            **BOUND,
+        )
+        values["d_model"] = st.select_slider(
+            "d_model",
+            WIDTHS,
+            32,
+            key="transformer:d_model",
+            **keep_heads("transformer:d_model", lambda _: "transformer:heads", _heads_of),
+            help="The count of numbers in the vector of each token.",
+            **BOUND,
+        )
+        fits = _heads_of(values["d_model"])
+        values["num_heads"] = st.selectbox(
+            "Heads",
+            fits,
+            fits.index(2),
+            key="transformer:heads",
+            help="Attentions side by side; their number divides d_model.",
+            **BOUND,
+        )
+        note_heads("transformer:d_model", values["d_model"], values["num_heads"])
+        known = published(kind, values["d_model"], values["num_heads"])
+        if st.session_state.get("transformer:pattern") not in known:
+            st.session_state.pop("transformer:pattern", None)
+        chosen = st.selectbox(
+            "Layer pattern",
+            [SAME, *known],
+            key="transformer:pattern",
+            format_func=pattern_label,
+            help="The attentions of a published model's layers, which repeat; they bring positions "
+            "of their own.",
+            **BOUND,
+        )
+        values["pattern"] = known.get(chosen, ())
+        values["seed"] = int(
+            st.number_input(
+                "Seed",
+                0,
+                999_999,
+                0,
+                key="transformer:seed",
+                help="Another seed gives other random weights.",
+                **BOUND,
+            )
+        )
+    return values
+
 
 # What the page computes as Python.
 
@@ -341,7 +574,8 @@ def page() -> None:
 def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
     begin_before_title()
-    controls, result = render_before_widgets("transformer:ready", read_controls, _header, _show)
+    controls = _header()
+    result = _show(controls)
     if controls is None or result is None:
         return
     fact(of_model(result.tree))
@@ -382,6 +616,16 @@ def _show(controls: Controls | None) -> Measurements | None:
         st.rerun(scope="fragment")
     _diagram(result.tree, result, controls)
     return result
+
+
+def outline(controls: Controls) -> Part | None:
+    """The parts of a model that is not measured yet, from a model with each unlike layer once; None where it is."""
+    config = controls.config
+    period = len(config.pattern)
+    if not controls.seeded or config.layers <= period or remembered(measurements, controls):
+        return None
+    shallow = shared(measurements, replace(controls, config=replace(config, layers=period)))
+    return with_layers(shallow.tree, config.layers, config.layer_names)
 
 
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:

@@ -8,10 +8,9 @@ from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
 from core.models.model_summary import Part
+from core.studies.transformer import Controls, Depth, measurements
 from core.tasks import TaskConfig
 from dashboard.draw.model_diagram import cells, is_attention, kind_and_layer, stacks_of
-from dashboard.views.transformer.compute import Depth, measurements
-from dashboard.views.transformer.controls import Controls
 from pages.transformer import blocks
 from tests.pages.app import app_at, captions, html_text, query_value
 

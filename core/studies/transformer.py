@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,29 @@ import torch
 
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import Model, ModelConfig, build_model
-from core.models.model_summary import Part, record_outputs, summarize, with_layers
+from core.models.model_summary import Part, record_outputs, summarize
+from core.runs.runs import Run
 from core.seeding import seeded_rng
 from core.tasks import Task, TaskConfig, make_task
 from core.training.evaluate import objective, read_example
-from dashboard.server.cache import remembered, shared
-from dashboard.views.transformer.controls import Controls, run_of
 
-BATCH, SEEDS = 8, 3
+BATCH, SEEDS, SEEDED = 8, 3, "seeded"
+
+
+@dataclass(frozen=True)
+class Controls:
+    """A model: of a run (its id, its folder, and the step of the checkpoint), or from a seed."""
+
+    config: ModelConfig
+    task: TaskConfig
+    run: str = SEEDED
+    step: int = 0
+    seed: int = 0
+    folder: Path | None = None
+
+    @property
+    def seeded(self) -> bool:
+        return self.folder is None
 
 
 @dataclass(frozen=True)
@@ -47,9 +63,8 @@ def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
 
 def model_of(controls: Controls) -> tuple[Model, Task]:
     """The model in eval mode, and its task; ValueError when a run's weights cannot be read."""
-    run = None if controls.seeded else run_of(controls.run)
-    if run is not None:
-        return run.model(controls.step)
+    if controls.folder is not None:
+        return Run(controls.folder).model(controls.step)
     task = make_task(controls.task)
     return seeded(controls.config, task, controls.seed), task
 
@@ -84,16 +99,6 @@ def measurements(controls: Controls) -> Measurements:
         reading.predicted,
         mixes_tokens(model, controls),
     )
-
-
-def outline(controls: Controls) -> Part | None:
-    """The parts of a model that is not measured yet, from a model with each unlike layer once; None where it is."""
-    config = controls.config
-    period = len(config.pattern)
-    if not controls.seeded or config.layers <= period or remembered(measurements, controls):
-        return None
-    shallow = shared(measurements, replace(controls, config=replace(config, layers=period)))
-    return with_layers(shallow.tree, config.layers, config.layer_names)
 
 
 @torch.no_grad()
