@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
 
 import numpy as np
 import streamlit as st
 
+from core.entries import ConfigError
 from core.interpret import map_transform as difference
 from core.interpret import patching
-from core.interpret.map_transform import NOTHING, Aligned, HeadChange
+from core.interpret.map_transform import NOTHING, HeadChange
 from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair, ranked
 from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
-from core.pretrained.answers import Answer, output_id, output_name, top_candidates
-from core.pretrained.attention_recorder import numbers_by_layer
+from core.pretrained.answers import Answer, output_id
+from core.pretrained.finetune import name_of
+from core.pretrained.finetune_run import config_of, is_fine_tune, result
+from core.runs.runs import LISTED, Run, list_runs
+from core.studies.two_models import (
+    Answers,
+    Comparison,
+    Side,
+    align_sides,
+    kinds,
+    likely_outputs,
+    most_different_cell,
+    patch_texts,
+)
 from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import cell, number, percent, signed
 from dashboard.draw.grids import effect_grid
@@ -25,22 +37,14 @@ from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multipl
 from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
+from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.runtime.link_values import Pair, read_linked, read_pair, write_linked, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import shared
+from dashboard.ui.fine_tuned_models import after, before
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
-from dashboard.views.two_models import compute
-from dashboard.views.two_models.compute import (
-    EXAMPLE,
-    FINE_TUNED,
-    Comparison,
-    Side,
-    second_models,
-    untrained_inputs,
-)
 from dashboard.widgets.guide import Move, picture, try_this
 from dashboard.widgets.model_picker import (
     ModelChoice,
@@ -48,6 +52,8 @@ from dashboard.widgets.model_picker import (
     choose_model,
     input_errors,
     load_model,
+    local_models,
+    reading_of,
 )
 from dashboard.widgets.model_picker.code import import_block, inputs_lines, model_cell, model_lines
 from dashboard.widgets.model_picker.head_choice import (
@@ -57,6 +63,8 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head_of,
     head_field,
 )
+from dashboard.widgets.model_picker.models import parse_model, study_of, untrained_reading_of
+from dashboard.widgets.model_picker.resolve import downloaded_models
 from dashboard.widgets.panels import (
     caption,
     details,
@@ -112,20 +120,6 @@ def fact_text(comparison: Comparison, head: HeadChange) -> str:
         f"{out} In it, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
         f"{sides_text[0]} and **{number(second[row, column])}** in {sides_text[1]}."
     )
-
-
-def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
-    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
-    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
-    rows, columns = (
-        [index for index, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
-        for line in (pair.rows, pair.columns)
-    )
-    if not rows or not columns:
-        return None
-    shared = np.abs(second - first)[np.ix_(rows, columns)]
-    row, column = np.unravel_index(shared.argmax(), shared.shape)
-    return rows[int(row)], columns[int(column)]
 
 
 def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
@@ -313,6 +307,10 @@ SECOND = {
     "names": "when ann and ben went to the shop , ann gave the book to",
     "": "The animal didn't cross the street because it was too wide.",
 }
+FINE_TUNED = "Fine-tuned: "
+EXAMPLE = "example"
+LATEST = 5  # fine-tunes listed
+NOTE_SIGNS = 34  # of a text under a map
 Second = int | tuple[str, ModelRef] | ModelInputs
 
 
@@ -413,6 +411,101 @@ def _inputs(choice: ModelChoice) -> Second:
         )
         or ""
     )
+
+
+def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
+    """The models to compare with, by name: first those that were fine-tuned from this one."""
+    runs = [run for run in reversed(list_runs(latest=LISTED)) if is_fine_tune(run) and result(run)][
+        :LATEST
+    ]
+    tuned = [
+        pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None
+    ]
+    own = {name: ref for base, name, ref in tuned if base == choice.ref}
+    others = {name: ref for base, name, ref in tuned if base != choice.ref}
+    here = {ref.name: ref for ref in local_models() if load_model(ref).reads_text}
+    here |= {name: parse_model(name) for name in downloaded_models()}
+    here.pop(choice.ref.written, None)
+    return {**own, **here, **others}
+
+
+def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
+    """A run's base model, the name and the reference of the fine-tuned one; None while there is none."""
+    ref = after(load_fine_tune(run))
+    try:
+        config = config_of(run)
+    except ConfigError:
+        return None
+    if ref is None:
+        return None
+    base = name_of(config.model)
+    name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
+    return (
+        before(config.model),
+        f"{FINE_TUNED}{base}, {EXAMPLE if run in EXAMPLE_RUNS.values() else name}",
+        ref,
+    )
+
+
+# The two sides.
+
+
+def read_sides(choice: ModelChoice, second: Second) -> tuple[Side, Side]:
+    """Read both sides; `second` is a seed of untrained weights, a named model, a picture or a text."""
+    if isinstance(second, int):
+        return _with_untrained(choice, second)
+    if isinstance(second, tuple):
+        return _with_model(choice, *second)
+    if second.picture is not None:
+        return Side("Picture A", "", choice.reading), Side(
+            "Picture B", "", reading_of(choice.ref, second)
+        )
+    inputs = replace(choice.inputs, text=second.text, target=None)
+    return (
+        Side("Text A", shorten(choice.inputs.text), choice.reading),
+        Side("Text B", shorten(second.text), reading_of(choice.ref, inputs)),
+    )
+
+
+def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Side]:
+    """PretrainedError when the other model reads no text."""
+    other = load_model(ref)
+    assert choice.pretrained is not None
+    if not other.reads_text:
+        raise PretrainedError(
+            f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
+            "that reads text."
+        )
+    return (
+        Side("Model A", choice.pretrained.name, choice.reading),
+        Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))),
+    )
+
+
+def _with_untrained(choice: ModelChoice, seed: int) -> tuple[Side, Side]:
+    """The model and a copy with random weights."""
+    assert choice.pretrained is not None
+    inputs = untrained_inputs(choice)
+    return (
+        Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
+        Side("Untrained", f"seed {seed}", untrained_reading_of(choice.ref, seed, inputs)),
+    )
+
+
+def untrained_inputs(choice: ModelChoice) -> ModelInputs:
+    """The inputs of a model and its untrained copy: both decoders get the output of the trained one as their target."""
+    assert choice.pretrained is not None
+    if choice.reading.target is None:
+        return choice.inputs
+    target = choice.pretrained.tokenizer.decode(
+        list(choice.reading.target.ids), skip_special_tokens=True
+    )
+    return replace(choice.inputs, target=str(target))
+
+
+def shorten(text: str) -> str:
+    """The end of a text, where two texts mostly differ."""
+    return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
 
 
 def draw_kind(kinds: Sequence[Kind]) -> Kind:
@@ -682,8 +775,7 @@ PATCHING_HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
 PARTS = {"all": "all heads", "FF": "feed-forward"}  # the columns after the heads
 WHOLE, INNER = PARTS
 LIKELIEST = "the most likely"
-OFFERED, ROWS = 10, 6
-Answers = tuple[int | None, int | None]
+ROWS = 6
 LayerNames = dict[LayerKey, str]
 
 
@@ -701,22 +793,24 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         with one_thread():
             answers, direction = _controls(choice, second)
             about = (choice.ref, choice.inputs, second, answers, direction)
-            pair, names = shared(_pair_and_layers, *about)
+            prepared = study_of(patch_texts, *about)
+            source = prepared.at(model)
             effects = measure_with_progress(
-                "two_models:patch", about, tuple(names), partial(_effect, about), "layers"
+                "two_models:patch", about, tuple(prepared.names), source.effect, "layers"
             )
-            estimates = shared(_estimates, *about)
     except PretrainedError as error:
         st.info(plain(str(error)))
     else:
         if effects:
             add_script(
-                partial(patch_script, choice, second, answers, direction, effects, estimates),
+                partial(
+                    patch_script, choice, second, answers, direction, effects, prepared.estimates
+                ),
                 "patching",
             )
             with picture("two_models"):
-                measured = {key: names[key] for key in effects}
-                _figures(choice.ref, _attach(pair, model), measured, direction, effects, estimates)
+                measured = {key: prepared.names[key] for key in effects}
+                _figures(choice.ref, source.pair, measured, direction, effects, prepared.estimates)
     try_this("two_models", PAIRS)
     details("How parts are patched: source", _sources, "two_models:patching")
 
@@ -742,22 +836,13 @@ def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direct
             )
             or "denoise"
         )
-    sides = [shared(_top, choice.ref, inputs) for inputs in (choice.inputs, second)]
+    sides = [study_of(likely_outputs, choice.ref, inputs) for inputs in (choice.inputs, second)]
     if model.head == "none":
         return (None, None), direction
     first, other = (
         _answer(row, choice.ref, name, *side) for name, side in zip("AB", sides, strict=True)
     )
     return (first, other), direction
-
-
-def _top(ref: ModelRef, inputs: ModelInputs) -> tuple[Answer, tuple[str, ...]]:
-    """The answer to a text, and the names of its most likely outputs."""
-    model = load_model(ref)
-    answer = patching.ask(model, patching.Question(inputs)).answer
-    return answer, tuple(
-        output_name(model, answer, one.id) for one in top_candidates(model, answer, OFFERED)
-    )
 
 
 def _answer(
@@ -779,54 +864,6 @@ def _answer(
             help="One of the two answers whose logits are compared. You can type another one.",
         )
     return None if name in (None, LIKELIEST) else output_id(load_model(ref), answer, str(name))
-
-
-def _pair_and_layers(ref: ModelRef, *about: Any) -> tuple[TextPair, LayerNames]:
-    """The two texts without their model, and L0, L1 …, the model's own numbers, with the kind where there are several."""
-    source = shared(_source, ref, *about)
-    numbers = numbers_by_layer(load_model(ref).model, source.calls.values())
-    several = len({kind for kind, _ in numbers}) > 1
-    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if several else {}
-    return source.pair, {key: f"{kinds.get(key[0], '')}L{numbers[key]}" for key in source.calls}
-
-
-def _source(
-    ref: ModelRef,
-    clean: ModelInputs,
-    corrupted: ModelInputs,
-    answers: Answers,
-    direction: Direction,
-) -> patching.PatchSource:
-    """Without its model, which a cached result would keep in memory; PretrainedError for texts that cannot be compared."""
-    pair = patching.pair_of(load_model(ref), clean, corrupted, *answers)
-    return _with_pair(patching.patch_source(pair, direction), _attach(pair, None))
-
-
-def _attach(pair: TextPair, model: Pretrained | None) -> TextPair:
-    """The two texts with that model."""
-    clean, corrupted = (
-        replace(one, pretrained=cast(Pretrained, model)) for one in (pair.clean, pair.corrupted)
-    )
-    return TextPair(clean, corrupted)
-
-
-def _with_pair(source: patching.PatchSource, pair: TextPair) -> patching.PatchSource:
-    return replace(
-        source, pair=pair, base=pair.clean if source.base is source.pair.clean else pair.corrupted
-    )
-
-
-def _loaded(ref: ModelRef, *about: Any) -> patching.PatchSource:
-    source = shared(_source, ref, *about)
-    return _with_pair(source, _attach(source.pair, load_model(ref)))
-
-
-def _effect(about: tuple[Any, ...], key: LayerKey) -> LayerEffect:
-    return _loaded(*about).effect(key)
-
-
-def _estimates(*about: Any) -> dict[LayerKey, np.ndarray]:
-    return patching.estimate_heads(_loaded(*about))
 
 
 def _figures(
@@ -1026,13 +1063,13 @@ def _view(choice: ModelChoice) -> None:
 
 def _comparison(choice: ModelChoice) -> None:
     controls = draw_controls(choice)
-    sides = compute.read_sides(choice, controls.second)
+    sides = read_sides(choice, controls.second)
     if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
         st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
     with st.container(
         horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
     ):
-        pair, merged = compute.align_sides(sides, draw_kind(compute.kinds(*sides)))
+        pair, merged = align_sides(sides, draw_kind(kinds(*sides)))
         in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
     comparison = Comparison(sides, pair, merged, in_place)
     head = current_head(comparison.heads, choice.ref, controls.mode, pair.first.map(0).kind)

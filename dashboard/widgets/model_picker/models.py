@@ -19,6 +19,7 @@ from core.pretrained.load import (
     load_lab_model,
     load_minilm,
     minilm_folder,
+    untrained,
 )
 from dashboard.runtime.model_folders import folder_of
 from dashboard.runtime.threads import one_thread
@@ -148,6 +149,19 @@ def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
     pretrained = load_model(ref)
     with wrap_errors(f"{ref.name} cannot read this"), one_thread(_is_quick(pretrained, inputs)):
         return read(pretrained, inputs)
+
+
+def untrained_reading_of(ref: ModelRef, seed: int, inputs: ModelInputs) -> Reading:
+    """The reading of a copy with random weights, shared by all sessions; never change it."""
+    return shared(_read_untrained, ref, seed, inputs)
+
+
+def _read_untrained(ref: ModelRef, seed: int, inputs: ModelInputs) -> Reading:
+    return read(model(_untrained, ref, seed), inputs)
+
+
+def _untrained(ref: ModelRef, seed: int) -> Pretrained:
+    return untrained(load_model(ref), seed)
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
