@@ -11,8 +11,15 @@ import numpy as np
 import streamlit as st
 
 from core.interpret.trace import AttentionTrace, Kind, head_name
-from core.interpret.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
+from core.interpret.weight_breakdown import (
+    LayerAttention,
+    WeightBreakdown,
+    break_down_weight,
+    find_layer,
+    layer_attentions,
+)
 from core.pretrained import ModelInputs, Reading
+from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import added, latex, name, number
 from dashboard.draw.formats import latex_signed as signed
@@ -24,7 +31,6 @@ from dashboard.runtime.link_values import fragment, read_pair, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import KIND
 from dashboard.ui.presentation import draw_chart
-from dashboard.views.inside_weight.compute import Cell, cell_attention, default_cell
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.code import model_cell
 from dashboard.widgets.model_picker.head_choice import (
@@ -33,6 +39,7 @@ from dashboard.widgets.model_picker.head_choice import (
     choose_head,
     current_head_of,
 )
+from dashboard.widgets.model_picker.models import study_of
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -443,7 +450,9 @@ def _weight(chosen: ModelChoice) -> None:
     """Draw the controls and all that they change, which reruns alone."""
     controls, reading = draw_controls(chosen), chosen.reading
     trace, cell = controls.trace, controls.cell
-    layer, one = cell_attention(controls.ref, controls.inputs, controls.kind, cell)
+    layers = study_of(layer_attentions, controls.ref, controls.inputs)
+    layer = find_layer(layers, controls.kind, cell.layer)
+    one = break_down_weight(layer, cell.head, cell.query, cell.key)
     add_script(partial(script, controls, one))
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]

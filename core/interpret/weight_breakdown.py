@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from core.interpret.trace import Kind, to_numpy
-from core.pretrained.attention_recorder import AttentionCall, bool_mask, layer_numbers
+from core.pretrained.attention_recorder import AttentionCall, bool_mask
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
@@ -85,19 +85,6 @@ class WeightBreakdown:
     def contribution(self) -> Float[np.ndarray, " E"]:
         """The weight's contribution to the head's output: α·v."""
         return self.value * self.weights[self.key]
-
-
-@dataclass(frozen=True, eq=False)
-class LayerQKV:
-    """The input x of one layer on one text, and its queries, keys and values by head."""
-
-    x: Float[Tensor, "1 T C"]
-    q: Float[Tensor, "1 H T D"]
-    k: Float[Tensor, "1 H T D"]
-    v: Float[Tensor, "1 H T D"]
-    tokens: tuple[str, ...]
-    special: tuple[bool, ...]
-    cut: str | None
 
 
 def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
@@ -206,24 +193,3 @@ def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Te
     except (RuntimeError, TypeError, AttributeError, KeyError):
         return None, None
     return back_q[0].cpu(), back_k[0].cpu()
-
-
-def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
-    """The queries, keys and values of one layer on a text, after any rotation.
-
-    softmax(q·k/√D) is the attention that `read` returns. A long text is cut as there. PretrainedError when the
-    text is empty, or the model has no such layer.
-    """
-    batch, line, _, cut = encode(pretrained, ModelInputs(text))
-    output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
-    if not 0 <= layer < len(recorder.calls):
-        raise PretrainedError(
-            f"{pretrained.name} has no readable queries in layer {layer}; it has "
-            f"{len(recorder.calls)} layers whose attention can be read."
-        )
-    call = recorder.calls[layer]
-    assert call.q is not None and call.k is not None and call.v is not None
-    number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
-    return LayerQKV(
-        output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut
-    )

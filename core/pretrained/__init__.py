@@ -1,10 +1,9 @@
 """Pretrained models: loading them, and reading the attention they compute on an input."""
 
-from core.interpret.weight_breakdown import LayerQKV, layer_qkv
 from core.pretrained.answers import answer
 from core.pretrained.base import Array, Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.load import load_folder, load_lab_model, load_minilm, verify
-from core.pretrained.reading import encode, forward, read
+from core.pretrained.reading import LayerQKV, encode, forward, layer_qkv, read
 
 __all__ = [
     "Array",

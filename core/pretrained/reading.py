@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import quote
@@ -19,6 +20,7 @@ from core.pretrained.attention_recorder import (
     AttentionRecorder,
     HeadSet,
     Patch,
+    layer_numbers,
     record_attention,
     to_cpu,
     to_device,
@@ -388,3 +390,37 @@ def _produced(pretrained: Pretrained, target: Line) -> Line:
     end = target.ids[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
     line = text_line(tokenizer, [*target.ids[1:], end])
     return replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
+
+
+@dataclass(frozen=True, eq=False)
+class LayerQKV:
+    """The input x of one layer on one text, and its queries, keys and values by head."""
+
+    x: Float[Tensor, "1 T C"]
+    q: Float[Tensor, "1 H T D"]
+    k: Float[Tensor, "1 H T D"]
+    v: Float[Tensor, "1 H T D"]
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    cut: str | None
+
+
+def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
+    """The queries, keys and values of one layer on a text, after any rotation.
+
+    softmax(q·k/√D) is the attention that `read` returns. A long text is cut as there. PretrainedError when the
+    text is empty, or the model has no such layer.
+    """
+    batch, line, _, cut = encode(pretrained, ModelInputs(text))
+    output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
+    if not 0 <= layer < len(recorder.calls):
+        raise PretrainedError(
+            f"{pretrained.name} has no readable queries in layer {layer}; it has "
+            f"{len(recorder.calls)} layers whose attention can be read."
+        )
+    call = recorder.calls[layer]
+    assert call.q is not None and call.k is not None and call.v is not None
+    number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
+    return LayerQKV(
+        output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut
+    )

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.interpret.weight_breakdown import break_down_weight
+from core.interpret.weight_breakdown import break_down_weight, layer_attentions
 from core.pretrained import ModelInputs, load_minilm, read
+from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.formats import number
-from dashboard.views.inside_weight import compute
-from dashboard.views.inside_weight.compute import Cell
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from pages import inside_weight
 from pages.inside_weight import Strip
@@ -197,7 +196,7 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
         ModelInputs("the old king walked to the dark river . the old"),
     )
     trace = reading_of(ref, given).trace
-    layer = compute.layers_of(ref, given)[1]
+    layer = layer_attentions(load_model(ref), given)[1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     shares = [
@@ -215,7 +214,7 @@ def test_the_telling_cell_is_between_words_far_apart():
     ref = ModelRef("lab", "numbers")
     reading = reading_of(ref, ModelInputs("nine thousand three hundred and twelve ; forty-seven"))
     cross = reading.trace.of("cross")
-    cell = compute.default_cell(reading, cross)
+    cell = default_cell(reading, cross)
     assert (
         cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
     )

@@ -1,4 +1,4 @@
-"""The weight of one cell in its parts, and the cell with which the page starts."""
+"""A cell of a map, and the one whose weight is worth taking apart first."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.interpret.trace import AttentionTrace, Head, Kind, head_name
-from core.interpret.weight_breakdown import (
-    LayerAttention,
-    WeightBreakdown,
-    break_down_weight,
-    find_layer,
-    layer_attentions,
-)
-from core.pretrained import Line, ModelInputs, Reading
+from core.interpret.trace import AttentionTrace, Head, head_name
+from core.pretrained import Line, Reading
 from core.pretrained.load import MINILM
-from dashboard.server.cache import shared
-from dashboard.widgets.model_picker import ModelRef, load_model
 
 PRONOUN = (3, 1)  # the head of the embedded model that links a pronoun to its noun
 TARGET_WEIGHT = 2 / 3
@@ -46,28 +37,6 @@ class Cell:
             0 <= index < size
             for index, size in zip(indices, trace.maps[self.layer].weights.shape, strict=True)
         )
-
-
-def cell_attention(
-    ref: ModelRef, inputs: ModelInputs, kind: Kind, cell: Cell
-) -> tuple[LayerAttention, WeightBreakdown]:
-    """The attention of the cell's layer, and the weight of the cell in its parts."""
-    layer = shared(_layer_of, ref, inputs, kind, cell.layer)
-    return layer, break_down_weight(layer, cell.head, cell.query, cell.key)
-
-
-def _layer_of(ref: ModelRef, inputs: ModelInputs, kind: Kind, layer: int) -> LayerAttention:
-    """One of `layers_of`: what the page shows first is saved, and one layer is small."""
-    return find_layer(layers_of(ref, inputs), kind, layer)
-
-
-def layers_of(ref: ModelRef, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
-    """The queries, keys, values and biases of each layer on these inputs; shared by all sessions, never change it."""
-    return shared(_layers_of, ref, inputs)
-
-
-def _layers_of(ref: ModelRef, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
-    return layer_attentions(load_model(ref), inputs)
 
 
 def default_cell(reading: Reading, trace: AttentionTrace, head: Head | None = None) -> Cell:
