@@ -14,9 +14,6 @@ from core.training.record import count, fits, list_of, maybe, number, text
 from core.training.seed_stats import LEVEL
 from core.training.seed_stats import mean_interval as interval
 
-# What a claim's experiment measured: numbers by condition, seed and measure.
-
-
 Key = tuple[str, str, float | None]  # condition, measure, x
 CELL_FIELDS = {
     "condition": text,

@@ -402,7 +402,7 @@ HEADER = Param(
 OWN_UNIT = replace(
     UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("automatic", *UNIT.choices)
 )
-OWN_PASSES = 2  # over a long text
+PASSES_OVER_TEXT = 2  # over a long text
 LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
 
@@ -430,7 +430,7 @@ class OwnText(TextTask):
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
         self.recommended = for_data(
-            self.recommended, len(corpus.trained) // self.length, OWN_PASSES
+            self.recommended, len(corpus.trained) // self.length, PASSES_OVER_TEXT
         )
         self.notes = (
             f"Training uses {len(corpus.trained):,} {corpus.unit}; the last {len(corpus.held_out):,} are "

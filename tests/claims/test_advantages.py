@@ -12,7 +12,7 @@ from core.claims.entries.why_attention import (
     RECURRENT,
     step_seconds,
 )
-from core.claims.entries.why_attention import ADVANTAGES_SECONDS as SECONDS
+from core.claims.entries.why_attention import STEP_SECONDS as SECONDS
 from core.claims.experiment import session_of
 from core.models import ModelConfig
 from core.tasks import TaskConfig

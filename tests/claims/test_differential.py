@@ -13,7 +13,7 @@ from core.claims.entries.scores import (
     answer_and_noise,
     model_of,
 )
-from core.claims.entries.scores import DIFFERENTIAL_ACCURACY as ACCURACY
+from core.claims.entries.scores import RECALL_ACCURACY as ACCURACY
 from core.models import build_model
 from core.models.base import Shape
 from tests.claims.made_up import World, judge

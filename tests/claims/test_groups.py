@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from core.claims.entries.cost import (
+    BITS,
     CACHE,
     GROUPED,
     GROUPS,
@@ -15,7 +16,6 @@ from core.claims.entries.cost import (
     PROJECTIONS,
     cached_numbers,
 )
-from core.claims.entries.cost import GROUPS_BITS as BITS
 from core.claims.experiment import Trained
 from core.models import ModelConfig, build_model
 from core.models.base import Shape

@@ -12,9 +12,9 @@ from core.claims.entries.cost import (
     cached,
     stack,
 )
-from core.claims.entries.cost import HYBRID_CACHE as CACHE
 from core.claims.entries.cost import HYBRID_FULL as FULL
 from core.claims.entries.cost import HYBRID_LOCAL as LOCAL
+from core.claims.entries.cost import LONG_CACHE as CACHE
 from core.models import build_model
 from core.models.base import Shape
 from tests.claims.made_up import World, judge

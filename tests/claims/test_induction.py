@@ -3,7 +3,7 @@
 import pytest
 
 from core.claims.entries.heads import INDUCTION_CLAIM, LOSS, SCORE, TWO, at, crossing, on_repeated
-from core.claims.entries.heads import INDUCTION_ONE as ONE
+from core.claims.entries.heads import ONE_LAYER as ONE
 from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
 from tests.claims.made_up import World, judge

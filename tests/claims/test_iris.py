@@ -10,7 +10,7 @@ from core.claims.entries.why_attention import (
     TOKENS,
     tutorial_parameters,
 )
-from core.claims.entries.why_attention import IRIS_ACCURACY as ACCURACY
+from core.claims.entries.why_attention import HELD_OUT_ACCURACY as ACCURACY
 from core.claims.entries.why_attention import IRIS_PARAMETERS as PARAMETERS
 from tests.claims.made_up import World, judge
 

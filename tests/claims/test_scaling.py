@@ -12,8 +12,8 @@ from core.claims.entries.scores import (
     VARIANCE,
     jacobian_norm,
 )
-from core.claims.entries.scores import SCALING_SCALED as SCALED
-from core.claims.entries.scores import SCALING_SIZES as SIZES
+from core.claims.entries.scores import DIVIDED as SCALED
+from core.claims.entries.scores import KEY_SIZES as SIZES
 from tests.claims.made_up import World, judge
 
 

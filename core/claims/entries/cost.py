@@ -227,7 +227,7 @@ MATTERS = 0.02  # bits a character
 ROUNDS = 9
 
 
-def ladder_measure(
+def measure_ladder(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """A model of that size after the same steps: bits and accuracy on unseen text, parameters, seconds of a window."""
@@ -261,7 +261,7 @@ def latency(result: Trained) -> float:
     return fewest_seconds(lambda: result.model(batch.source, batch.source_mask), ROUNDS)
 
 
-def _ladder_answer(results: Results) -> int:
+def _best_size(results: Results) -> int:
     means = [results.mean(condition, BITS) for condition in SIZES]
     return means.index(min(means))
 
@@ -279,7 +279,7 @@ LADDER = Claim(
     guess=Pick(
         "Three sizes learn the same text for the same number of steps. Which one predicts best?",
         tuple(SIZES),
-        _ladder_answer,
+        _best_size,
     ),
     settings=(
         Param(
@@ -293,7 +293,7 @@ LADDER = Claim(
         ),
     ),
     conditions=lambda settings: tuple(SIZES),
-    measure=ladder_measure,
+    measure=measure_ladder,
     parts=(
         Part(
             "128 wide is better than 64.",
@@ -367,10 +367,10 @@ PROJECTIONS = {
     GROUPED: Choice.of("grouped_query", kv_heads=2),
     MULTI_QUERY: Choice("multi_query"),
 }
-GROUPS_BITS, CACHE = "Bits a character", "Numbers in the cache a token"
+CACHE = "Numbers in the cache a token"
 
 
-def groups_measure(
+def measure_groups(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The loss of a language model and the numbers that it caches for each token."""
@@ -389,7 +389,7 @@ def groups_measure(
         watch=1,
     )
     whole = trained(config, seed, stop)
-    yield GROUPS_BITS, whole.bits, None
+    yield BITS, whole.bits, None
     yield CACHE, cached_numbers(whole), None
 
 
@@ -401,7 +401,7 @@ def cached_numbers(whole: Trained) -> float:
     return sum(cache.numbers for cache in state.past) / float(batch.source.shape[1])
 
 
-_loss = difference((GROUPED, GROUPS_BITS), (MULTI_HEAD, GROUPS_BITS))
+_loss = difference((GROUPED, BITS), (MULTI_HEAD, BITS))
 
 
 GROUPS = Claim(
@@ -431,7 +431,7 @@ GROUPS = Claim(
         ),
     ),
     conditions=lambda settings: tuple(PROJECTIONS),
-    measure=groups_measure,
+    measure=measure_groups,
     parts=(
         Part(
             "Grouped queries lose little quality.",
@@ -449,14 +449,14 @@ GROUPS = Claim(
         ),
         Part(
             "They are better than a single head of keys and values.",
-            difference((MULTI_QUERY, GROUPS_BITS), (GROUPED, GROUPS_BITS)),
+            difference((MULTI_QUERY, BITS), (GROUPED, BITS)),
             "bits a character less than multi-query",
             low=0.0,
             learned=LEARNED,
         ),
     ),
     figures=(
-        Figure("Bits a character", GROUPS_BITS, unit="positive"),
+        Figure("Bits a character", BITS, unit="positive"),
         Figure("Numbers in the cache for each token", CACHE, unit="positive"),
     ),
     limits="Small models, trained for a short time from the start; Ainslie et al. convert trained models of billions "
@@ -498,11 +498,11 @@ PATTERNS = {  # of each layer, whether it is full
     SIX_FULL: (True,) * 6,
     ONE_IN_SIX: (False,) * 5 + (True,),
 }
-EXACT, HYBRID_CACHE = "Exact match on recall", "Numbers in the cache after 1,024 tokens"
+EXACT, LONG_CACHE = "Exact match on recall", "Numbers in the cache after 1,024 tokens"
 LONG = 1024
 
 
-def hybrid_measure(
+def measure_hybrid(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The exact match of one stack on recall, and the numbers that it would cache of a long text."""
@@ -519,7 +519,7 @@ def hybrid_measure(
         watch=1,
     )
     yield EXACT, trained(config, seed, stop).last.exact or 0.0, None
-    yield HYBRID_CACHE, cached(model, LONG), None
+    yield LONG_CACHE, cached(model, LONG), None
 
 
 def stack(pattern: tuple[bool, ...]) -> ModelConfig:
@@ -581,7 +581,7 @@ HYBRID = Claim(
         ),
     ),
     conditions=lambda settings: tuple(PATTERNS),
-    measure=hybrid_measure,
+    measure=measure_hybrid,
     parts=(
         Part(
             "One full layer in four recalls as well.",
@@ -612,14 +612,14 @@ HYBRID = Claim(
         ),
         Part(
             "One in four caches a fraction of the numbers.",
-            ratio((HYBRID_STACK, HYBRID_CACHE), (HYBRID_FULL, HYBRID_CACHE)),
+            ratio((HYBRID_STACK, LONG_CACHE), (HYBRID_FULL, LONG_CACHE)),
             "numbers cached, of those of full layers",
             high=0.3,
             unit="times",
         ),
         Part(
             "One in six caches a smaller one.",
-            ratio((ONE_IN_SIX, HYBRID_CACHE), (SIX_FULL, HYBRID_CACHE)),
+            ratio((ONE_IN_SIX, LONG_CACHE), (SIX_FULL, LONG_CACHE)),
             "numbers cached, of those of full layers",
             high=0.2,
             unit="times",
@@ -627,7 +627,7 @@ HYBRID = Claim(
     ),
     figures=(
         Figure("Exact match on recall", EXACT, unit="share"),
-        Figure("Numbers in the cache after 1,024 tokens", HYBRID_CACHE, unit="positive", log="y"),
+        Figure("Numbers in the cache after 1,024 tokens", LONG_CACHE, unit="positive", log="y"),
     ),
     limits="Recall of four pairs, in texts far shorter than those that hybrid stacks are made for. The other layers "
     "are windows here, as in Gemma 3; Jamba and Qwen3-Next have recurrent ones. The cache is counted, not "

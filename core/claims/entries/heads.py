@@ -248,14 +248,14 @@ HEADS = Claim(
 # Induction heads form suddenly, the loss falls with them, and one layer has none.
 
 
-INDUCTION_ONE, TWO = "one layer", "two layers"
-INDUCTION_LAYERS = {INDUCTION_ONE: 1, TWO: 2}
+ONE_LAYER, TWO = "one layer", "two layers"
+INDUCTION_LAYERS = {ONE_LAYER: 1, TWO: 2}
 LOSS, SCORE = "Loss of the repeated words", "Induction score"
-INDUCTION_LEARNED = Learned(SCORE, 0.8)  # at the end of training
+LEARNED_TO_COPY = Learned(SCORE, 0.8)  # at the end of training
 POINTS, ITEMS = 40, 100  # of a curve; held-out lines
 
 
-def induction_measure(
+def measure_induction(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The loss of the words to repeat and the best head's weight on them, along the training."""
@@ -347,9 +347,7 @@ def together(seed: SeedValues) -> float:
 
 def _gap(seed: SeedValues, name: str) -> float:
     """The last value of two layers less that of one."""
-    one, two = (
-        list(seed.curve(condition, name).values())[-1] for condition in (INDUCTION_ONE, TWO)
-    )
+    one, two = (list(seed.curve(condition, name).values())[-1] for condition in (ONE_LAYER, TWO))
     return two - one
 
 
@@ -381,8 +379,8 @@ INDUCTION_CLAIM = Claim(
             meaning="how long each model learns induction",
         ),
     ),
-    conditions=lambda settings: (INDUCTION_ONE, TWO),
-    measure=induction_measure,
+    conditions=lambda settings: (ONE_LAYER, TWO),
+    measure=measure_induction,
     parts=(
         Part(
             "The score rises suddenly.",
@@ -391,14 +389,14 @@ INDUCTION_CLAIM = Claim(
             high=0.1,
             unit="share",
             resolution=0.005,
-            learned=INDUCTION_LEARNED,
+            learned=LEARNED_TO_COPY,
         ),
         Part(
             "The loss falls as the score rises.",
             together,
             "nats that it falls meanwhile",
             low=1.0,
-            learned=INDUCTION_LEARNED,
+            learned=LEARNED_TO_COPY,
         ),
         Part(
             "One layer has no induction head.",
@@ -407,14 +405,14 @@ INDUCTION_CLAIM = Claim(
             low=0.3,
             unit="gain",
             resolution=0.005,
-            learned=INDUCTION_LEARNED,
+            learned=LEARNED_TO_COPY,
         ),
         Part(
             "One layer has a larger loss.",
             lambda seed: -_gap(seed, LOSS),
             "nats that one layer is worse by",
             low=1.0,
-            learned=INDUCTION_LEARNED,
+            learned=LEARNED_TO_COPY,
         ),
     ),
     figures=(
@@ -457,7 +455,7 @@ RANKS, SCORE_LEFT, EFFECT = (
 Scores = Float[np.ndarray, "R L H"]
 
 
-def roles_measure(
+def measure_roles(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """How well the roles' scores on chosen sentences predict those on other texts, and the effect of ablation."""
@@ -576,7 +574,7 @@ ROLES_CLAIM = Claim(
         ),
     ),
     conditions=lambda settings: (SENTENCES_OF, MESSAGES),
-    measure=roles_measure,
+    measure=measure_roles,
     parts=(
         Part(
             "Scores keep their order on messages.",

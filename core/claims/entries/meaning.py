@@ -391,7 +391,7 @@ WEIGHT, LOSS, HIDDEN = (
     "Validation loss",
     "Loss added by hiding the first token",
 )
-SINKS_LEARNED = Learned(LOSS, high=3.2, conditions=(SOFTMAX,), unit="positive")
+LEARNED_TEXT = Learned(LOSS, high=3.2, conditions=(SOFTMAX,), unit="positive")
 
 
 class WithoutFirst(Mask):
@@ -401,7 +401,7 @@ class WithoutFirst(Mask):
         return causal(block) & ((block.j > 0) | (block.i == 0))
 
 
-def sinks_measure(
+def measure_sinks(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The weight on the first token of the head that gives it most, the loss, and the loss without that token."""
@@ -476,7 +476,7 @@ SINKS = Claim(
         Param("steps", "Training steps", 1500, 50, 5000, 50, meaning="how long each model learns"),
     ),
     conditions=lambda settings: tuple(CHOICES),
-    measure=sinks_measure,
+    measure=measure_sinks,
     parts=(
         Part(
             "With softmax the first token takes most of a head's weight.",
@@ -485,14 +485,14 @@ SINKS = Claim(
             low=0.5,
             unit="share",
             resolution=0.005,
-            learned=SINKS_LEARNED,
+            learned=LEARNED_TEXT,
         ),
         Part(
             "The model needs that token.",
             lambda seed: seed.one(SOFTMAX, HIDDEN),
             "nats added by hiding it",
             low=0.1,
-            learned=SINKS_LEARNED,
+            learned=LEARNED_TEXT,
         ),
         *(
             Part(
@@ -501,7 +501,7 @@ SINKS = Claim(
                 "weight on the first token, of that of softmax",
                 high=0.5,
                 unit="times",
-                learned=SINKS_LEARNED,
+                learned=LEARNED_TEXT,
             )
             for condition, name in (
                 (ONE, "Softmax-one"),

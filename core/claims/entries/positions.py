@@ -284,10 +284,10 @@ POSITIONS_CLAIM = Claim(
 # Positions are added to the tokens' vectors, not concatenated: both ways at equal width.
 
 
-ADDED, JOINED, CONCATENATION_NONE = "added", "concatenated", "no positions"
+ADDED, JOINED = "added", "concatenated"
 ACCURACY, PARAMETERS = "Accuracy", "Parameters"
-CONCATENATION_LEARNED = Learned(ACCURACY, 0.99)
-CONCATENATION_LENGTH, LETTERS, WIDTH, HEADS, HELD_OUT = 16, 26, 32, 2, 500
+LEARNED_PLACES = Learned(ACCURACY, 0.99)
+NUM_LETTERS, LETTERS, WIDTH, HEADS, HELD_OUT = 16, 26, 32, 2, 500
 
 
 class Reverser(nn.Module):
@@ -298,7 +298,7 @@ class Reverser(nn.Module):
         of_positions = WIDTH // 2 if condition == JOINED else WIDTH if condition == ADDED else 0
         self.joined = condition == JOINED
         self.letters = nn.Embedding(LETTERS, WIDTH - of_positions if self.joined else WIDTH)
-        self.positions = nn.Embedding(CONCATENATION_LENGTH, of_positions) if of_positions else None
+        self.positions = nn.Embedding(NUM_LETTERS, of_positions) if of_positions else None
         self.attention = Attention(AttentionConfig(WIDTH, HEADS))
         self.norm = nn.LayerNorm(WIDTH)
         self.output = nn.Sequential(
@@ -315,7 +315,7 @@ class Reverser(nn.Module):
         return logits
 
 
-def concatenation_measure(
+def measure_concatenation(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The accuracy of each letter of a reversed line after training, and the model's size."""
@@ -323,11 +323,11 @@ def concatenation_measure(
     model, draw = Reverser(condition), torch.Generator().manual_seed(seed)
 
     def loss() -> Tensor:
-        lines = torch.randint(LETTERS, (64, CONCATENATION_LENGTH), generator=draw)
+        lines = torch.randint(LETTERS, (64, NUM_LETTERS), generator=draw)
         return F.cross_entropy(model(lines).flatten(0, 1), lines.flip(1).flatten())
 
     fit(model, loss, int(settings["steps"]), 3e-3, stop)
-    lines = torch.randint(LETTERS, (HELD_OUT, CONCATENATION_LENGTH), generator=draw)
+    lines = torch.randint(LETTERS, (HELD_OUT, NUM_LETTERS), generator=draw)
     with torch.no_grad():
         yield (
             ACCURACY,
@@ -337,7 +337,7 @@ def concatenation_measure(
     yield PARAMETERS, sum(weight.numel() for weight in model.parameters()), None
 
 
-def _concatenation_answer(results: Results) -> int:
+def _more_accurate(results: Results) -> int:
     added, joined = (results.mean(condition, ACCURACY) for condition in (ADDED, JOINED))
     return 0 if added > joined + 0.02 else 2 if joined > added + 0.02 else 1
 
@@ -354,7 +354,7 @@ CONCATENATION = Claim(
         "Both models have 32 numbers a token. One adds position to letter, one keeps 16 for each. Which "
         "reverses lines better?",
         ("The one that adds", "Both the same, within 2 points", "The one that concatenates"),
-        _concatenation_answer,
+        _more_accurate,
     ),
     settings=(
         Param(
@@ -367,8 +367,8 @@ CONCATENATION = Claim(
             meaning="how long each model learns to reverse",
         ),
     ),
-    conditions=lambda settings: (ADDED, JOINED, CONCATENATION_NONE),
-    measure=concatenation_measure,
+    conditions=lambda settings: (ADDED, JOINED, NONE),
+    measure=measure_concatenation,
     parts=(
         Part(
             "Adding loses nothing against concatenating.",
@@ -377,16 +377,16 @@ CONCATENATION = Claim(
             low=-0.02,
             unit="gain",
             resolution=0.003,
-            learned=CONCATENATION_LEARNED,
+            learned=LEARNED_PLACES,
         ),
         Part(
             "Without positions the task cannot be learned.",
-            lambda seed: seed.one(CONCATENATION_NONE, ACCURACY),
+            lambda seed: seed.one(NONE, ACCURACY),
             "accuracy",
             high=0.5,
             unit="share",
             resolution=0.003,
-            learned=CONCATENATION_LEARNED,
+            learned=LEARNED_PLACES,
         ),
     ),
     figures=(
@@ -397,7 +397,7 @@ CONCATENATION = Claim(
     "plenty; a large vocabulary may need the whole width.",
     tried="A pilot with 2 seeds and 50 steps, to see that it runs.",
     no_published="The paper adds without a comparison and prints no figure.",
-    scope=f"in models of d_model {WIDTH} with 1 layer that reverse {CONCATENATION_LENGTH} letters",
+    scope=f"in models of d_model {WIDTH} with 1 layer that reverse {NUM_LETTERS} letters",
 )
 
 
@@ -413,7 +413,7 @@ WAITING = "Seconds of n tokens in a row over n at once"
 Layer = Callable[[Tensor], Tensor]
 
 
-def path_measure(
+def measure_path(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """Gradients of an untrained causal layer, then its seconds and FLOPs at each length."""
@@ -500,7 +500,7 @@ def _growth(condition: str, seed: SeedValues) -> float:
     )
 
 
-def _path_answer(results: Results) -> int:
+def _where_they_cross(results: Results) -> int:
     mean = results.mean_of(lambda seed: crossing(seed, SECONDS))
     return 0 if mean < SIZE / 2 else 1 if mean <= 2 * SIZE else 2
 
@@ -525,11 +525,11 @@ PATH = Claim(
             "From 32 to 128 tokens on",
             "Only from more than 128 tokens on",
         ),
-        _path_answer,
+        _where_they_cross,
     ),
     settings=(Param("rounds", "Rounds", 9, 3, 50, 1, meaning="calls of which the fastest counts"),),
     conditions=lambda settings: (ATTENTION, RECURRENT),
-    measure=path_measure,
+    measure=measure_path,
     parts=(
         Part(
             "A recurrent layer loses the gradient over distance.",

@@ -205,11 +205,11 @@ SCORES_CLAIM = Claim(
 # Dividing by √d_k keeps the scores' variance at 1 and the gradient alive, and large heads train better with it.
 
 
-SCALING_SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
+KEY_SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
 TRAINED = (16, 128)
 KEYS, QUERIES = 64, 128
-SCALING_SCALED, UNSCALED = "divided by √d_k", "not divided"
-SCALING_SCORES = {SCALING_SCALED: "scaled_dot", UNSCALED: "dot"}
+DIVIDED, UNSCALED = "divided by √d_k", "not divided"
+SCALING_SCORES = {DIVIDED: "scaled_dot", UNSCALED: "dot"}
 VARIANCE, GRADIENT, ACCURACY = (
     "Variance of the scores",
     "Gradient of the softmax",
@@ -217,14 +217,14 @@ VARIANCE, GRADIENT, ACCURACY = (
 )
 
 
-def scaling_measure(
+def measure_scaling(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The variance of scores and the mean norm of the softmax's Jacobian for random q and k, and trained accuracies."""
-    for size in SCALING_SIZES:
+    for size in KEY_SIZES:
         q = seeded_normal(1, 1, QUERIES, size, seed=seed, name="claim.q")
         k = seeded_normal(1, 1, KEYS, size, seed=seed, name="claim.k")
-        seen = attend(q, k, k, scale=None if condition == SCALING_SCALED else 1.0)
+        seen = attend(q, k, k, scale=None if condition == DIVIDED else 1.0)
         yield VARIANCE, float(seen.scores.var()), size
         yield GRADIENT, jacobian_norm(seen.weights[0, 0]), size
     for size in TRAINED:
@@ -244,16 +244,16 @@ def jacobian_norm(weights: torch.Tensor) -> float:
 
 
 def _variance(seed: SeedValues) -> float:
-    return seed.one(SCALING_SCALED, VARIANCE, SCALING_SIZES[-1])
+    return seed.one(DIVIDED, VARIANCE, KEY_SIZES[-1])
 
 
 def _growth(seed: SeedValues) -> float:
-    return seed.one(UNSCALED, VARIANCE, SCALING_SIZES[-1]) / SCALING_SIZES[-1]
+    return seed.one(UNSCALED, VARIANCE, KEY_SIZES[-1]) / KEY_SIZES[-1]
 
 
-def _scaling_answer(results: Results) -> int:
-    share = results.mean(UNSCALED, GRADIENT, SCALING_SIZES[-1]) / results.mean(
-        UNSCALED, GRADIENT, SCALING_SIZES[0]
+def _gradient_left(results: Results) -> int:
+    share = results.mean(UNSCALED, GRADIENT, KEY_SIZES[-1]) / results.mean(
+        UNSCALED, GRADIENT, KEY_SIZES[0]
     )
     return 0 if share > 0.9 else 1 if share > 0.5 else 2
 
@@ -276,7 +276,7 @@ SCALING = Claim(
             "It falls, but more than half is left",
             "Less than half is left",
         ),
-        _scaling_answer,
+        _gradient_left,
     ),
     settings=(
         Param(
@@ -289,8 +289,8 @@ SCALING = Claim(
             meaning="how long each model learns recall",
         ),
     ),
-    conditions=lambda settings: (SCALING_SCALED, UNSCALED),
-    measure=scaling_measure,
+    conditions=lambda settings: (DIVIDED, UNSCALED),
+    measure=measure_scaling,
     parts=(
         Part(
             "Divided scores keep a variance near 1.",
@@ -310,7 +310,7 @@ SCALING = Claim(
         ),
         Part(
             "Undivided, less than half of the gradient is left at d_k = 512.",
-            ratio((UNSCALED, GRADIENT, SCALING_SIZES[-1]), (UNSCALED, GRADIENT, SCALING_SIZES[0])),
+            ratio((UNSCALED, GRADIENT, KEY_SIZES[-1]), (UNSCALED, GRADIENT, KEY_SIZES[0])),
             "gradient at 512 over that at 4",
             high=0.5,
             unit="times",
@@ -318,8 +318,8 @@ SCALING = Claim(
         Part(
             "Divided, more than half of the gradient is left.",
             ratio(
-                (SCALING_SCALED, GRADIENT, SCALING_SIZES[-1]),
-                (SCALING_SCALED, GRADIENT, SCALING_SIZES[0]),
+                (DIVIDED, GRADIENT, KEY_SIZES[-1]),
+                (DIVIDED, GRADIENT, KEY_SIZES[0]),
             ),
             "gradient at 512 over that at 4",
             low=0.5,
@@ -327,7 +327,7 @@ SCALING = Claim(
         ),
         Part(
             "A head of 128 learns recall better with the division.",
-            difference((SCALING_SCALED, ACCURACY, TRAINED[-1]), (UNSCALED, ACCURACY, TRAINED[-1])),
+            difference((DIVIDED, ACCURACY, TRAINED[-1]), (UNSCALED, ACCURACY, TRAINED[-1])),
             "gain in accuracy",
             low=0.02,
             unit="gain",
@@ -355,16 +355,16 @@ SCALING = Claim(
 
 PAIRS, ITEMS = 8, 500
 SOFTMAX, DIFFERENTIAL = "softmax", "differential"
-DIFFERENTIAL_ACCURACY, ANSWER, NOISE = (
+RECALL_ACCURACY, ANSWER, NOISE = (
     "Accuracy on recall",
     "Weight on the answer",
     "Weight on other pairs",
 )
-LEARNED = Learned(DIFFERENTIAL_ACCURACY, 0.95, conditions=(SOFTMAX, DIFFERENTIAL))
+LEARNED = Learned(RECALL_ACCURACY, 0.95, conditions=(SOFTMAX, DIFFERENTIAL))
 ANSWERS = 1  # the place of the answer in the target, which begins with the query
 
 
-def differential_measure(
+def measure_differential(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The accuracy of a model on recall, and the weights of its head that attends most to the answer."""
@@ -403,7 +403,7 @@ def on_answers(whole: Trained) -> Iterator[Number]:
     output = whole.model(batch.source, batch.source_mask, batch.target_in, record=True)
     predicted = output.logits[:, ANSWERS].argmax(-1)
     yield (
-        DIFFERENTIAL_ACCURACY,
+        RECALL_ACCURACY,
         float((predicted == batch.target_out[:, ANSWERS]).float().mean()),
         None,
     )
@@ -460,17 +460,17 @@ DIFFERENCE = Claim(
         ),
     ),
     conditions=lambda settings: (SOFTMAX, DIFFERENTIAL),
-    measure=differential_measure,
+    measure=measure_differential,
     parts=(
         Part(
             "It recalls better.",
-            difference((DIFFERENTIAL, DIFFERENTIAL_ACCURACY), (SOFTMAX, DIFFERENTIAL_ACCURACY)),
+            difference((DIFFERENTIAL, RECALL_ACCURACY), (SOFTMAX, RECALL_ACCURACY)),
             "gain in accuracy",
             low=0.02,
             unit="gain",
             resolution=0.002,
             learned=LEARNED,
-            room=lambda seed: 1.0 - seed.one(SOFTMAX, DIFFERENTIAL_ACCURACY),
+            room=lambda seed: 1.0 - seed.one(SOFTMAX, RECALL_ACCURACY),
         ),
         Part(
             "It attends more to the answer.",
@@ -491,7 +491,7 @@ DIFFERENCE = Claim(
         ),
     ),
     figures=(
-        Figure("Accuracy on recall", DIFFERENTIAL_ACCURACY, unit="share"),
+        Figure("Accuracy on recall", RECALL_ACCURACY, unit="share"),
         Figure("Weight on the answer, of the head that has most", ANSWER, unit="share"),
         Figure("Weight of the same head on other pairs", NOISE, unit="share"),
     ),
@@ -548,10 +548,10 @@ COUNTS = (1, 2, 4, 8, 16, 32, WINDOW)
 FEW = 8
 LARGEST, INDEXER, LATEST = "k largest scores", "k chosen by an indexer", "k latest keys"
 BITS = "Bits a character"
-TOPK_LEARNED = Learned(BITS, high=TEXT_BITS, x=WINDOW, unit="positive")
+LEARNED_WITH_ALL_KEYS = Learned(BITS, high=TEXT_BITS, x=WINDOW, unit="positive")
 
 
-def topk_measure(
+def measure_topk(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The loss of one trained model where every query keeps k keys, for each k."""
@@ -645,28 +645,28 @@ TOPK = Claim(
         ),
     ),
     conditions=lambda settings: (LARGEST, INDEXER, LATEST),
-    measure=topk_measure,
+    measure=measure_topk,
     parts=(
         Part(
             "The 8 largest keys keep nearly all of the gain.",
             lambda seed: share_left(seed, LARGEST),
             "share of the gain that is left",
             low=0.95,
-            learned=TOPK_LEARNED,
+            learned=LEARNED_WITH_ALL_KEYS,
         ),
         Part(
             "8 keys that an indexer chooses keep most of it.",
             lambda seed: share_left(seed, INDEXER),
             "share of the gain that is left",
             low=0.9,
-            learned=TOPK_LEARNED,
+            learned=LEARNED_WITH_ALL_KEYS,
         ),
         Part(
             "The choice matters: the 8 latest keys are worse than the indexer's.",
             difference((LATEST, BITS, FEW), (INDEXER, BITS, FEW)),
             "bits a character between them",
             low=0.02,
-            learned=TOPK_LEARNED,
+            learned=LEARNED_WITH_ALL_KEYS,
         ),
     ),
     figures=(Figure("Bits a character with k keys", BITS, "k", "positive", "x"),),

@@ -230,7 +230,7 @@ NORM = Claim(
 MASKED, OPEN = "causal mask", "no mask"
 TEACHER, GENERATION, PADDING = "Validation loss", "Loss of the last character", "Change by padding"
 LENGTH, WINDOWS, D_MODEL, HEADS, LAYERS = 32, 200, 48, 4, 2
-CAUSAL_LEARNED = Learned(TEACHER, high=TEXT_BITS * log(2), conditions=(MASKED,), unit="positive")
+LEARNED_WITH_MASK = Learned(TEACHER, high=TEXT_BITS * log(2), conditions=(MASKED,), unit="positive")
 
 
 class NextCharacter(nn.Module):
@@ -265,7 +265,7 @@ class NextCharacter(nn.Module):
         return logits
 
 
-def causal_measure(
+def measure_causal(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The loss over all positions, as in training, and of the last one alone, behind which nothing stands."""
@@ -302,7 +302,7 @@ def padding_change(seed: int, masked: bool) -> float:
     return float((padded[:, :7] - alone).abs().max())
 
 
-def _causal_answer(results: Results) -> int:
+def _loss_without_mask(results: Results) -> int:
     without, masked = (results.mean(condition, TEACHER) for condition in (OPEN, MASKED))
     return 0 if without < 0.8 * masked else 1 if without < 1.2 * masked else 2
 
@@ -321,7 +321,7 @@ CAUSAL = Claim(
     guess=Pick(
         "A model that predicts every next character is trained without a causal mask. Its validation loss is …",
         ("lower than with the mask", "about the same", "higher than with the mask"),
-        _causal_answer,
+        _loss_without_mask,
     ),
     settings=(
         Param(
@@ -335,7 +335,7 @@ CAUSAL = Claim(
         ),
     ),
     conditions=lambda settings: (MASKED, OPEN),
-    measure=causal_measure,
+    measure=measure_causal,
     parts=(
         Part(
             "Without the mask the loss collapses.",
@@ -343,7 +343,7 @@ CAUSAL = Claim(
             "loss without over loss with the mask",
             high=0.5,
             unit="times",
-            learned=CAUSAL_LEARNED,
+            learned=LEARNED_WITH_MASK,
         ),
         Part(
             "With the mask training matches generation.",
@@ -352,14 +352,14 @@ CAUSAL = Claim(
             0.8,
             1.2,
             unit="times",
-            learned=CAUSAL_LEARNED,
+            learned=LEARNED_WITH_MASK,
         ),
         Part(
             "Without the mask generation fails.",
             difference((OPEN, GENERATION), (MASKED, GENERATION)),
             "nats that the last character costs more",
             low=0.1,
-            learned=CAUSAL_LEARNED,
+            learned=LEARNED_WITH_MASK,
         ),
         Part(
             "With a padding mask padding changes nothing.",
@@ -399,11 +399,11 @@ CAUSAL = Claim(
 
 BASE, SMOOTHED, DROPPED, COLD = "neither", "label smoothing 0.1", "dropout 0.1", "no warm-up"
 PERPLEXITY, BLEU, ACCURACY = "Validation perplexity", "BLEU", "Exact match"
-REGULARIZATION_LEARNED = Learned(BLEU, 95.0, conditions=(BASE,), unit="score")
+LEARNED_TO_TRANSLATE = Learned(BLEU, 95.0, conditions=(BASE,), unit="score")
 PAIRS = 2_000  # few enough that a model can learn them by heart
 
 
-def regularization_measure(
+def measure_regularization(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """Perplexity, BLEU and exact match of a Transformer that translates numbers, with one thing changed."""
@@ -434,7 +434,7 @@ def regularization_measure(
     yield ACCURACY, last.exact or 0.0, None
 
 
-def _regularization_answer(results: Results) -> int:
+def _hurts_and_helps(results: Results) -> int:
     worse, better = (
         results.mean(SMOOTHED, measured) > results.mean(BASE, measured)
         for measured in (PERPLEXITY, BLEU)
@@ -460,7 +460,7 @@ REGULARIZATION = Claim(
             "Both get worse",
             "Perplexity gets better, BLEU worse",
         ),
-        _regularization_answer,
+        _hurts_and_helps,
     ),
     settings=(
         Param(
@@ -474,7 +474,7 @@ REGULARIZATION = Claim(
         ),
     ),
     conditions=lambda settings: (BASE, SMOOTHED, DROPPED, COLD),
-    measure=regularization_measure,
+    measure=measure_regularization,
     parts=(
         Part(
             "Label smoothing hurts perplexity.",
@@ -482,7 +482,7 @@ REGULARIZATION = Claim(
             "perplexity with over without",
             low=1.02,
             unit="times",
-            learned=REGULARIZATION_LEARNED,
+            learned=LEARNED_TO_TRANSLATE,
         ),
         Part(
             "Label smoothing helps BLEU.",
@@ -491,7 +491,7 @@ REGULARIZATION = Claim(
             low=0.5,
             unit="score gain",
             resolution=0.1,
-            learned=REGULARIZATION_LEARNED,
+            learned=LEARNED_TO_TRANSLATE,
             room=lambda seed: 100 - seed.one(BASE, BLEU),
         ),
         Part(
@@ -500,7 +500,7 @@ REGULARIZATION = Claim(
             "perplexity with over without",
             high=0.98,
             unit="times",
-            learned=REGULARIZATION_LEARNED,
+            learned=LEARNED_TO_TRANSLATE,
         ),
         Part(
             "Without warm-up the perplexity is worse.",
@@ -508,7 +508,7 @@ REGULARIZATION = Claim(
             "perplexity without over with",
             low=1.02,
             unit="times",
-            learned=REGULARIZATION_LEARNED,
+            learned=LEARNED_TO_TRANSLATE,
         ),
     ),
     figures=(
@@ -543,13 +543,13 @@ REGULARIZATION = Claim(
 WIDTHS = (1, 2, 4, 8, 16)
 BEST, WIDEST = 4, WIDTHS[-1]
 MODEL = "translator"
-EXACT, DECODING_BLEU, SCORE = "Exact match", "BLEU", "Log-probability of the output"
-DECODING_LEARNED = Learned(DECODING_BLEU, 90.0, x=1, unit="score")  # of greedy decoding
+EXACT, SCORE = "Exact match", "Log-probability of the output"
+LEARNED_GREEDY = Learned(BLEU, 90.0, x=1, unit="score")  # of greedy decoding
 FORCED, FREE = "Token accuracy, teacher forcing", "Token accuracy, free running"
 SOURCES = 40
 
 
-def decoding_measure(
+def measure_decoding(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """What beams of each width give, of a translator stopped before it is perfect, and its accuracy both ways."""
@@ -576,7 +576,7 @@ def decoding_measure(
         if width == 1:
             yield FREE, token_accuracy(outputs, targets), None
         yield EXACT, exact_match(outputs, targets), width
-        yield DECODING_BLEU, bleu(outputs, targets), width
+        yield BLEU, bleu(outputs, targets), width
         yield SCORE, total / len(examples), width
 
 
@@ -604,10 +604,8 @@ def token_accuracy(outputs: Sequence[tuple[str, ...]], targets: Sequence[tuple[s
     return right / sum(map(len, targets))
 
 
-def _decoding_answer(results: Results) -> int:
-    greedy, best, widest = (
-        results.mean(MODEL, DECODING_BLEU, width) for width in (1, BEST, WIDEST)
-    )
+def _what_the_widest_beam_does(results: Results) -> int:
+    greedy, best, widest = (results.mean(MODEL, BLEU, width) for width in (1, BEST, WIDEST))
     return 0 if widest > best + 0.2 else 2 if widest < greedy - 0.2 else 1
 
 
@@ -624,7 +622,7 @@ DECODING = Claim(
     guess=Pick(
         "The beam grows from 4 to 16. What happens to BLEU?",
         ("It rises", "It stays about the same", "It falls below that of greedy decoding"),
-        _decoding_answer,
+        _what_the_widest_beam_does,
     ),
     settings=(
         Param(
@@ -632,7 +630,7 @@ DECODING = Claim(
         ),
     ),
     conditions=lambda settings: (MODEL,),
-    measure=decoding_measure,
+    measure=measure_decoding,
     parts=(
         Part(
             "Teacher forcing flatters the model.",
@@ -641,39 +639,37 @@ DECODING = Claim(
             low=0.02,
             unit="gain",
             resolution=0.002,
-            learned=DECODING_LEARNED,
+            learned=LEARNED_GREEDY,
         ),
         Part(
             "A beam of 4 beats greedy decoding.",
-            difference((MODEL, DECODING_BLEU, BEST), (MODEL, DECODING_BLEU, 1)),
+            difference((MODEL, BLEU, BEST), (MODEL, BLEU, 1)),
             "change of BLEU",
             low=0.5,
             unit="score gain",
             resolution=0.1,
-            learned=DECODING_LEARNED,
-            room=lambda seed: 100 - seed.one(MODEL, DECODING_BLEU, 1),
+            learned=LEARNED_GREEDY,
+            room=lambda seed: 100 - seed.one(MODEL, BLEU, 1),
         ),
         Part(
             "A very wide beam hurts.",
-            difference((MODEL, DECODING_BLEU, WIDEST), (MODEL, DECODING_BLEU, BEST)),
+            difference((MODEL, BLEU, WIDEST), (MODEL, BLEU, BEST)),
             "change of BLEU from 4 to 16",
             high=-0.5,
             unit="score gain",
             resolution=0.1,
-            learned=DECODING_LEARNED,
+            learned=LEARNED_GREEDY,
         ),
         Part(
             "A wider beam finds more likely outputs.",
             difference((MODEL, SCORE, WIDEST), (MODEL, SCORE, 1)),
             "log-probability gained",
             low=0.0,
-            learned=DECODING_LEARNED,
+            learned=LEARNED_GREEDY,
         ),
     ),
     figures=(
-        Figure(
-            "BLEU by the width of the beam (1 is greedy)", DECODING_BLEU, "beam width", "score", "x"
-        ),
+        Figure("BLEU by the width of the beam (1 is greedy)", BLEU, "beam width", "score", "x"),
         Figure("Mean log-probability of the output", SCORE, "beam width", log="x"),
     ),
     limits="A small recurrent translator of numbers, 40 sentences, beams up to 16, no length penalty. The paper's fall "

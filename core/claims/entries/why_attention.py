@@ -205,13 +205,13 @@ MODELS = {
     RECURRENT: ModelConfig.recurrent(64),
 }
 LENGTHS = (8, 16, 32, 64)
-PARAMETERS, ADVANTAGES_SECONDS = "Parameters", "CPU seconds a training step"
+PARAMETERS, STEP_SECONDS = "Parameters", "CPU seconds a training step"
 ACCURACY, MASS = "Accuracy on reversing", "Weight on the expected position"
 ROUNDS, BATCH = 5, 16
-ADVANTAGES_LEARNED = Learned(ACCURACY, 0.99)
+LEARNED_TO_REVERSE = Learned(ACCURACY, 0.99)
 
 
-def advantages_measure(
+def measure_advantages(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """Seconds of a step over length; after training the accuracy, and the weight where the answer stands."""
@@ -221,7 +221,7 @@ def advantages_measure(
             raise Stopped
         task = TaskConfig.of("reverse", length=length)
         yield (
-            ADVANTAGES_SECONDS,
+            STEP_SECONDS,
             step_seconds(session_of(RunConfig(task, model, batch_size=BATCH), seed)),
             length,
         )
@@ -283,7 +283,7 @@ ADVANTAGES = Claim(
         ),
     ),
     conditions=lambda settings: tuple(MODELS),
-    measure=advantages_measure,
+    measure=measure_advantages,
     parts=(
         Part(
             "More heads add parameters.",
@@ -294,16 +294,14 @@ ADVANTAGES = Claim(
         ),
         Part(
             "They take little more time.",
-            ratio((FOUR, ADVANTAGES_SECONDS, LENGTHS[-1]), (ONE, ADVANTAGES_SECONDS, LENGTHS[-1])),
+            ratio((FOUR, STEP_SECONDS, LENGTHS[-1]), (ONE, STEP_SECONDS, LENGTHS[-1])),
             "seconds of a step with 4 heads over 1",
             high=1.25,
             unit="times",
         ),
         Part(
             "At 64 letters attention is faster than cells.",
-            ratio(
-                (RECURRENT, ADVANTAGES_SECONDS, LENGTHS[-1]), (ONE, ADVANTAGES_SECONDS, LENGTHS[-1])
-            ),
+            ratio((RECURRENT, STEP_SECONDS, LENGTHS[-1]), (ONE, STEP_SECONDS, LENGTHS[-1])),
             "seconds of a recurrent step over a Transformer's",
             low=1.0,
             unit="times",
@@ -315,7 +313,7 @@ ADVANTAGES = Claim(
             low=0.02,
             unit="gain",
             resolution=0.005,
-            learned=ADVANTAGES_LEARNED,
+            learned=LEARNED_TO_REVERSE,
             room=lambda seed: 1.0 - seed.one(RECURRENT, ACCURACY),
         ),
         Part(
@@ -325,7 +323,7 @@ ADVANTAGES = Claim(
             low=0.5,
             unit="share",
             resolution=0.005,
-            learned=ADVANTAGES_LEARNED,
+            learned=LEARNED_TO_REVERSE,
         ),
         Part(
             "A recurrent network's weights do not.",
@@ -334,13 +332,13 @@ ADVANTAGES = Claim(
             high=0.5,
             unit="share",
             resolution=0.005,
-            learned=ADVANTAGES_LEARNED,
+            learned=LEARNED_TO_REVERSE,
         ),
     ),
     figures=(
         Figure(
             "CPU seconds of a training step on reversing, batches of 16",
-            ADVANTAGES_SECONDS,
+            STEP_SECONDS,
             "letters",
             "positive",
             "xy",
@@ -362,28 +360,28 @@ ADVANTAGES = Claim(
 
 
 TOKENS, ROW, LOGISTIC = "a token a feature", "one token a row", "logistic regression"
-IRIS_ACCURACY, EPOCHS, DIFFER = (
+HELD_OUT_ACCURACY, EPOCHS, DIFFER = (
     "Accuracy",
     "Epochs to 95 %",
     "Attention's difference between flowers",
 )
-IRIS_LEARNED = Learned(IRIS_ACCURACY, 0.93, conditions=(TOKENS,))
+LEARNED_FLOWERS = Learned(HELD_OUT_ACCURACY, 0.93, conditions=(TOKENS,))
 SEPALS, IRIS_PARAMETERS = "Weight of head 1 on the sepals", "Parameters of the tutorials' model"
 TRAINING_ROWS = 120  # of 150; the others are held out
 SEPAL_COLUMNS = (0, 1)
 
 
-def iris_measure(
+def measure_iris(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """Accuracy on held-out rows; of models with attention the epochs, and what the attention is."""
     task = make_task(TaskConfig.of("iris", seed))  # another split of the rows for each seed
     if condition == LOGISTIC:
-        yield IRIS_ACCURACY, task.baseline()[1], None  # type: ignore[index]  # a table always has one
+        yield HELD_OUT_ACCURACY, task.baseline()[1], None  # type: ignore[index]  # a table always has one
         return
     config = recommended(task, "classifier" if condition == TOKENS else "one_token", record_every=5)
     result = trained(replace(config, steps=int(settings["steps"])), seed, stop)
-    yield IRIS_ACCURACY, result.last.exact or 0.0, None
+    yield HELD_OUT_ACCURACY, result.last.exact or 0.0, None
     reached = [record.step for record in result.records if (record.exact or 0.0) >= 0.95]
     yield (
         EPOCHS,
@@ -423,7 +421,7 @@ def tutorial_parameters() -> int:
 
 
 def _accuracy(seed: SeedValues) -> float:
-    return seed.one(TOKENS, IRIS_ACCURACY)
+    return seed.one(TOKENS, HELD_OUT_ACCURACY)
 
 
 def _differs(condition: str, seed: SeedValues) -> float:
@@ -434,7 +432,7 @@ def _prefers_sepals(seed: SeedValues) -> float:
     return float(seed.one(TOKENS, SEPALS) > 0.5)
 
 
-def _iris_answer(results: Results) -> int:
+def _preferred_columns(results: Results) -> int:
     preferring = results.mean_of(_prefers_sepals)
     return 0 if preferring > 0.9 else 1 if preferring < 0.1 else 2
 
@@ -452,13 +450,13 @@ IRIS = Claim(
     guess=Pick(
         "The same model is trained from several seeds. What does head 1 attend to more?",
         ("The sepals, from every seed", "The petals, from every seed", "It depends on the seed"),
-        _iris_answer,
+        _preferred_columns,
     ),
     settings=(
         Param("steps", "Training steps", 225, 25, 1000, 25, meaning="how long each model learns"),
     ),
     conditions=lambda settings: (TOKENS, ROW, LOGISTIC),
-    measure=iris_measure,
+    measure=measure_iris,
     parts=(
         Part(
             "The accuracy is about 96 %.",
@@ -468,17 +466,17 @@ IRIS = Claim(
             0.99,
             unit="share",
             resolution=0.01,
-            learned=IRIS_LEARNED,
+            learned=LEARNED_FLOWERS,
         ),
         Part(
             "Attention beats logistic regression.",
-            difference((TOKENS, IRIS_ACCURACY), (LOGISTIC, IRIS_ACCURACY)),
+            difference((TOKENS, HELD_OUT_ACCURACY), (LOGISTIC, HELD_OUT_ACCURACY)),
             "gain in accuracy",
             low=0.01,
             unit="gain",
             resolution=0.01,
-            learned=IRIS_LEARNED,
-            room=lambda seed: 1.0 - seed.one(LOGISTIC, IRIS_ACCURACY),
+            learned=LEARNED_FLOWERS,
+            room=lambda seed: 1.0 - seed.one(LOGISTIC, HELD_OUT_ACCURACY),
         ),
         Part(
             "The tutorials' model has about 15,000 parameters.",
@@ -493,7 +491,7 @@ IRIS = Claim(
             "standard deviation of a weight over flowers",
             low=0.01,
             unit="positive",
-            learned=IRIS_LEARNED,
+            learned=LEARNED_FLOWERS,
         ),
         Part(
             "With a row as one token, attention differs between flowers.",
@@ -501,7 +499,7 @@ IRIS = Claim(
             "standard deviation of a weight over flowers",
             low=0.01,
             unit="positive",
-            learned=IRIS_LEARNED,
+            learned=LEARNED_FLOWERS,
         ),
         Part(
             "Head 1 attends more to the sepals, whatever the seed.",
@@ -509,11 +507,11 @@ IRIS = Claim(
             "share of seeds in which it does",
             low=0.9,
             unit="seeds",
-            learned=IRIS_LEARNED,
+            learned=LEARNED_FLOWERS,
         ),
     ),
     figures=(
-        Figure("Accuracy on held-out rows", IRIS_ACCURACY, unit="share"),
+        Figure("Accuracy on held-out rows", HELD_OUT_ACCURACY, unit="share"),
         Figure("Epochs to an accuracy of 95 %", EPOCHS, unit="positive"),
         Figure("Weight of head 1 on the two sepal features", SEPALS, unit="share"),
     ),
