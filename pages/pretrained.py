@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 import numpy as np
 import streamlit as st
 
 from core.interpret import map_transform
 from core.interpret import trace as analysis
+from core.interpret.map_transform import MapTransform, Sentences, token_transform
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.pretrained import ModelInputs, Reading
-from dashboard.draw.attention_view import ViewState, attention_view
+from core.pretrained import Line, ModelInputs, Reading
+from core.pretrained.maps import sink_line
+from core.studies.pretrained import (
+    COREFERENCE,
+    Order,
+    Pair,
+    TraceView,
+    default_row,
+    even,
+    first_head,
+    in_order,
+    maps_of_kind,
+    shown_pins,
+    transformed_maps,
+)
+from dashboard.draw.attention_view import Patches, ViewState, attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.link_values import (
@@ -26,13 +43,256 @@ from dashboard.runtime.link_values import (
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import reruns_alone
 from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
-from dashboard.views.pretrained import compute
-from dashboard.views.pretrained.compute import Pair, TraceView, default_row, even, shown_pins
-from dashboard.views.pretrained.controls import SENTENCES, SHOW, SHOWS, Controls, draw_controls
-from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
+from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model, reading_of
 from dashboard.widgets.model_picker.code import import_block, model_cell
-from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
+from dashboard.widgets.model_picker.head_choice import (
+    KIND_HELP,
+    KINDS,
+    choose_head,
+    current_head_of,
+)
+from dashboard.widgets.model_picker.models import study_of_reading
 from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, title
+from dashboard.widgets.params import BOUND
+
+# The controls of tokens, order and colours of the maps.
+
+
+SENTENCES: dict[Sentences, str] = {
+    "all": "All",
+    "ab": "A → B",
+    "ba": "B → A",
+    "aa": "within A",
+    "bb": "within B",
+}
+ORDERS: dict[Order, str] = {
+    "text": "As in the text",
+    "keys": "Keys by weight",
+    "queries": "Queries by weight",
+    "both": "Both by weight",
+}
+SHOW = "pretrained:show"
+SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
+SCALES = {
+    "auto": "As fits the length",
+    "unit": "0 to 1",
+    "largest": "0 to the largest here",
+    "p99.5": "0 to the 99.5th percentile",
+}
+POOLS = {"mean": "Mean", "max": "Largest"}
+POOLED_FROM = 256  # tokens, from which a pixel or a cell may pool several
+UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The values of the controls; `kind` is one that the reading has."""
+
+    kind: Kind
+    words: bool = False
+    special: bool = False
+    sinks: bool = False
+    sentences: Sentences = "all"
+    order: Order = "text"
+    show: str = "both"
+    scale: str = "unit"
+    pool: str = "mean"
+    threshold: float = 0.0
+
+
+def draw_controls(reading: Reading) -> Controls:
+    """Draw the controls that this reading has a use for."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kind = _kind(reading)
+        rows, columns = reading.lines(kind)
+        picture = rows.grid is not None
+        shows = SHOWS | ({"both": "Matrix and picture"} if picture else {})
+        show = st.segmented_control(
+            "Show",
+            list(shows),
+            default="both",
+            format_func=shows.__getitem__,
+            key=SHOW,
+            label_visibility="collapsed",
+            required=True,
+            **BOUND,
+            help="How the picked head is drawn.",
+        )
+        with st.popover(
+            "Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"
+        ):
+            words, special, sinks = _tokens(rows, columns)
+            sentences = _sentences(rows, columns)
+            order = st.radio(
+                "Order of rows and columns",
+                list(ORDERS),
+                format_func=ORDERS.__getitem__,
+                key="pretrained:order",
+                **BOUND,
+                help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
+                "average weight that they receive, queries by their largest weight.",
+            )
+        with st.popover("Colour", icon=":material/palette:"):
+            scale, pool, threshold = _colour(max(len(rows), len(columns)))
+    return Controls(
+        kind, words, special, sinks, sentences, order, show or "both", scale, pool, threshold
+    )
+
+
+def _kind(reading: Reading) -> Kind:
+    kinds = reading.trace.kinds
+    if len(kinds) < 2:
+        return kinds[0]
+    names = [kind for kind in get_args(Kind) if kind in kinds]
+    first = "cross" if "cross" in kinds else kinds[0]
+    return (
+        st.segmented_control(
+            "Attention",
+            names,
+            default=first,
+            format_func=KINDS.__getitem__,
+            key="pretrained:kind",
+            label_visibility="collapsed",
+            required=True,
+            help=KIND_HELP,
+            **BOUND,
+        )
+        or first
+    )
+
+
+def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
+    pieces = any(
+        len(set(indices)) < len(indices)
+        for indices in (
+            [word for word in line.word if word is not None] for line in (rows, columns)
+        )
+    )
+    words = pieces and st.toggle(
+        "Merge pieces into words",
+        key="pretrained:words",
+        **BOUND,
+        help="The weights of a word's pieces are summed over keys and averaged over queries.",
+    )
+    hidable = any(rows.special + columns.special) and not (
+        all(rows.special) or all(columns.special)
+    )
+    special = hidable and st.toggle(
+        "Hide special tokens",
+        key="pretrained:special",
+        **BOUND,
+        help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
+    )
+    sinks = st.toggle(
+        "Hide sinks",
+        key="pretrained:sinks",
+        **BOUND,
+        help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
+        "it, averaged over all heads. Each row is then divided by what is left of it.",
+    )
+    return bool(words), bool(special), sinks
+
+
+def _sentences(rows: Line, columns: Line) -> Sentences:
+    if not (any(rows.segment) and any(columns.segment)):
+        return "all"
+    return (
+        st.radio(
+            "Sentences",
+            list(SENTENCES),
+            format_func=SENTENCES.__getitem__,
+            key="pretrained:sentences",
+            horizontal=True,
+            **BOUND,
+            help="Which sentence attends to which: in A → B the queries are in A and the keys in B.",
+        )
+        or "all"
+    )
+
+
+def _colour(tokens: int) -> tuple[str, str, float]:
+    scale = st.radio(
+        "Scale of one head",
+        list(SCALES),
+        format_func=SCALES.__getitem__,
+        key="pretrained:scale",
+        **BOUND,
+        help="The weights that the colours cover. As fits the length: 0 to 1 up to "
+        f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.",
+    )
+    pool = "mean"
+    if tokens > POOLED_FROM:
+        pool = (
+            st.radio(
+                "Several cells in one pixel",
+                list(POOLS),
+                format_func=POOLS.__getitem__,
+                key="pretrained:pool",
+                horizontal=True,
+                **BOUND,
+                help="A map of this length has more cells than pixels.",
+            )
+            or "mean"
+        )
+    threshold = st.slider(
+        "Draw weights from",
+        0.0,
+        0.5,
+        0.0,
+        0.01,
+        key="pretrained:from",
+        **BOUND,
+        help="Smaller weights are left blank; the pointer still reads them.",
+    )
+    if scale == "auto":
+        scale = "unit" if tokens <= UNIT_TO else "p99.5"
+    return scale or "unit", pool, threshold
+
+
+def trace_view(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView:
+    """The maps of a reading as the controls transform them; shared, since they are as large as the maps."""
+    reading, kind = reading_of(ref, inputs), controls.kind
+    rows, columns = reading.lines(kind)
+    columns = sink_line(columns) if reading.sinks else columns
+    # Where nothing changes, the reading's own trace: the same object each time, as caches hash it
+    own = reading.trace.kinds == (kind,) and not reading.sinks
+    trace = reading.trace if own else study_of_reading(maps_of_kind, ref, inputs, kind)
+    transform = transform_of(trace, rows, columns, controls)
+    if transform.changes(trace.maps[0]):
+        trace = study_of_reading(transformed_maps, ref, inputs, kind, transform)
+    return TraceView(trace, transform, rows, columns)
+
+
+def transform_of(
+    trace: AttentionTrace, rows: Line, columns: Line, controls: Controls
+) -> MapTransform:
+    """The map transform of the controls."""
+    return token_transform(
+        trace,
+        rows,
+        columns,
+        words=controls.words,
+        special=controls.special,
+        sinks=controls.sinks,
+        sentences=controls.sentences,
+    )
+
+
+def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
+    """The picture and its patches, where all of these are tokens of the map, in order."""
+    grid = view.rows.grid
+    if grid is None or inputs.picture is None:
+        return None
+    patches = map_transform.single_tokens(len(view.rows))[-grid[0] * grid[1] :]
+    if (
+        view.transform.rows[-len(patches) :] != patches
+        or view.transform.columns[-len(patches) :] != patches
+    ):
+        return None
+    if len(view.transform.rows) != len(view.transform.columns):
+        return None
+    return Patches(inputs.picture.numpy(), *grid, first=len(view.transform.rows) - len(patches))
+
 
 # What the page computes as Python.
 
@@ -208,7 +468,7 @@ def _figures(
         for name in ("head", "pin"):
             write_link(name, None)
         st.session_state["pretrained:of"] = now
-    view = compute.view_of(chosen.ref, chosen.inputs, controls)
+    view = trace_view(chosen.ref, chosen.inputs, controls)
     first, pins = _first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
@@ -258,9 +518,7 @@ def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, li
     if picked:
         choose_head(ref, kind, picked)
         write_pair("head", picked)
-    return picked or compute.first_head(
-        trace_view, compute.COREFERENCE if ref == EMBEDDED else None
-    ), pins
+    return picked or first_head(trace_view, COREFERENCE if ref == EMBEDDED else None), pins
 
 
 def _all_heads(
@@ -292,7 +550,7 @@ def _one_head(
 ) -> tuple[TraceView, ViewState]:
     """Draw one head in the chosen order; returns its maps in this order and the picks."""
     before = shown_pins(trace_view, pins)
-    ranked = compute.in_order(
+    ranked = in_order(
         trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None
     )
     row, _ = default_row(ranked, picked.layer, picked.head)
@@ -310,7 +568,7 @@ def _one_head(
         pool=controls.pool,  # type: ignore[arg-type]
         show_choice=(SHOW, tuple(SHOWS)),
         threshold=controls.threshold,
-        patches=compute.patches_of(ranked, inputs),
+        patches=patches_of(ranked, inputs),
         fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}",
     )
     return ranked, view
@@ -442,7 +700,7 @@ def all_heads_fact(view_: TraceView) -> str:
 
 def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
     """Under which conditions the page's numbers hold."""
-    text = f"{plain(reading.trace.source)}, {_tokens(view_)}."
+    text = f"{plain(reading.trace.source)}, {_counts(view_)}."
     if controls.words:
         text += " Pieces of a word are merged: summed over keys, averaged over queries."
     if controls.sentences != "all":
@@ -463,7 +721,7 @@ def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
     )
 
 
-def _tokens(view_: TraceView) -> str:
+def _counts(view_: TraceView) -> str:
     if view_.rows is view_.columns:
         return view_.rows.count
     return f"rows: {view_.rows.count}; columns: {view_.columns.count}"

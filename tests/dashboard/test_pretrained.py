@@ -8,19 +8,24 @@ import pytest
 from core.interpret.map_transform import MapTransform, transform_map
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import Array, Line, ModelInputs
-from dashboard.views.pretrained.compute import (
+from core.studies.pretrained import (
     COREFERENCE,
     TraceView,
     default_row,
     even,
     first_head,
     in_order,
-    patches_of,
     shown_pins,
+)
+from pages.pretrained import (
+    Controls,
+    all_heads_fact,
+    called,
+    head_fact,
+    patches_of,
+    pins_fact,
     transform_of,
 )
-from dashboard.views.pretrained.controls import Controls
-from pages.pretrained import all_heads_fact, called, head_fact, pins_fact
 from tests.cases import each
 
 # [CLS] the un ##kind [SEP] it rains [SEP]

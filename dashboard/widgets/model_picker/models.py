@@ -151,6 +151,19 @@ def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
         return read(pretrained, inputs)
 
 
+def study_of_reading(
+    function: Callable[..., T], ref: ModelRef, inputs: ModelInputs, *args: Hashable
+) -> T:
+    """function(reading, *args) with the model's reading of its inputs, shared by all sessions; never change it."""
+    return shared(_with_reading, function, ref, inputs, *args)
+
+
+def _with_reading(
+    function: Callable[..., T], ref: ModelRef, inputs: ModelInputs, *args: Hashable
+) -> T:
+    return function(reading_of(ref, inputs), *args)
+
+
 def untrained_reading_of(ref: ModelRef, seed: int, inputs: ModelInputs) -> Reading:
     """The reading of a copy with random weights, shared by all sessions; never change it."""
     return shared(_read_untrained, ref, seed, inputs)

@@ -1,23 +1,21 @@
-"""The transformed maps of a reading, and the head and row with which the page starts."""
+"""A reading's maps with tokens merged, hidden and sorted, and the head and row that are worth reading first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from core.interpret import map_transform
-from core.interpret.map_transform import MapTransform, token_transform
+from core.interpret.map_transform import MapTransform
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.pretrained import Line, ModelInputs
-from core.pretrained.maps import sink_line, with_sink
-from dashboard.draw.attention_view import Patches
-from dashboard.server.cache import shared
-from dashboard.views.pretrained.controls import Controls, Order
-from dashboard.widgets.model_picker import ModelRef, reading_of
+from core.pretrained import Line, Reading
+from core.pretrained.maps import with_sink
 
 Pair = tuple[int, int]
+Order = Literal["text", "keys", "queries", "both"]
 
 MOST_ROWS = 24  # of a long text, searched for the most telling row
 COREFERENCE = (3, 1)  # the head of the embedded model that links "it" to "animal"
@@ -49,51 +47,15 @@ class TraceView:
         )  # type: ignore[return-value]
 
 
-def view_of(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView:
-    """The maps of a reading as the controls transform them; shared, since they are as large as the maps."""
-    reading = reading_of(ref, inputs)
-    rows, columns = reading.lines(controls.kind)
-    columns = sink_line(columns) if reading.sinks else columns
-    trace = of_kind(ref, inputs, controls.kind)
-    transform = transform_of(trace, rows, columns, controls)
-    if transform.changes(trace.maps[0]):
-        trace = shared(_through, ref, inputs, controls.kind, transform)
-    return TraceView(trace, transform, rows, columns)
-
-
-def of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
-    """The reading's maps of one kind, with a sink's column; the same object each time, as caches hash it."""
-    reading = reading_of(ref, inputs)
-    if reading.trace.kinds == (kind,) and not reading.sinks:
-        return reading.trace
-    return shared(_of_kind, ref, inputs, kind)
-
-
-def _of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
-    reading = reading_of(ref, inputs)
+def maps_of_kind(reading: Reading, kind: Kind) -> AttentionTrace:
+    """The reading's maps of one kind, with a learned sink's column."""
     trace = reading.trace.of(kind)
     return with_sink(trace) if reading.sinks else trace
 
 
-def _through(
-    ref: ModelRef, inputs: ModelInputs, kind: Kind, transform: MapTransform
-) -> AttentionTrace:
-    return map_transform.transform_trace(of_kind(ref, inputs, kind), transform)
-
-
-def transform_of(
-    trace: AttentionTrace, rows: Line, columns: Line, controls: Controls
-) -> MapTransform:
-    """The map transform of the controls."""
-    return token_transform(
-        trace,
-        rows,
-        columns,
-        words=controls.words,
-        special=controls.special,
-        sinks=controls.sinks,
-        sentences=controls.sentences,
-    )
+def transformed_maps(reading: Reading, kind: Kind, transform: MapTransform) -> AttentionTrace:
+    """The same, with tokens merged and hidden."""
+    return map_transform.transform_trace(maps_of_kind(reading, kind), transform)
 
 
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
@@ -157,22 +119,6 @@ def first_head(view: TraceView, prefer: Pair | None) -> Pair:
 def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:
     """Pins by own tokens as cells of the transformed map, without hidden ones."""
     return [cell for pin in own if (cell := view.transform.shown_cell(pin)) is not None]
-
-
-def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
-    """The picture and its patches, where all of these are tokens of the map, in order."""
-    grid = view.rows.grid
-    if grid is None or inputs.picture is None:
-        return None
-    patches = map_transform.single_tokens(len(view.rows))[-grid[0] * grid[1] :]
-    if (
-        view.transform.rows[-len(patches) :] != patches
-        or view.transform.columns[-len(patches) :] != patches
-    ):
-        return None
-    if len(view.transform.rows) != len(view.transform.columns):
-        return None
-    return Patches(inputs.picture.numpy(), *grid, first=len(view.transform.rows) - len(patches))
 
 
 def even(item: AttentionMap, row: int, head: int = 0) -> float:
