@@ -84,6 +84,12 @@ MEANINGS: dict[State, str] = {
     "does not hold": "no part is confirmed and at least one is refuted",
     "cannot be told here": "the intervals are too wide, the models have not learned, or the seeds are too few",
 }
+PLURALS: dict[State, str] = {
+    "holds": "hold",
+    "holds in part": "hold in part",
+    "does not hold": "do not hold",
+    "cannot be told here": "cannot be told here",
+}
 VERBS: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "refuted": ("is refuted", "are refuted"),
@@ -101,7 +107,7 @@ def overview_text(states: Sequence[State | None]) -> str:
     """How many claims have which verdict."""
     counts = Counter(state for state in states if state is not None)
     parts = [
-        f"**{counts[state]}** {state if counts[state] == 1 else _plural(state)}"
+        f"**{counts[state]}** {state if counts[state] == 1 else PLURALS[state]}"
         for state in STATES
         if counts[state]
     ]
@@ -112,10 +118,6 @@ def overview_text(states: Sequence[State | None]) -> str:
         if parts
         else f"{len(states)} claims.{waiting}"
     )
-
-
-def _plural(state: State) -> str:
-    return state.replace("holds", "hold").replace("does not", "do not")
 
 
 def parts_count(judged: Verdict) -> str:
@@ -167,41 +169,11 @@ def guess_distance(
     )
 
 
-def source_line(claim: Claim) -> str:
-    """Who made the claim, as Markdown."""
-    named = (
-        f"[{plain(claim.source.text)}]({claim.source.url})"
-        if claim.source.url
-        else plain(claim.source.text)
-    )
-    return f"Claimed by {named}: *{plain(claim.source.title)}*."
-
-
-def shipped_line(result: Shipped) -> str:
-    """What the shipped result was measured on."""
-    machine = result.machine
-    return (
-        f"Measured on {result.date} with {machine.get('device', 'an unknown processor')}, "
-        f"{machine.get('threads', '?')} thread a worker, PyTorch {result.versions.get('torch', '?')}, in "
-        f"{duration(result.seconds)} of one core: `{result.command}`."
-    )
-
-
-def today() -> str:
-    """The date, such as 2026-11-23."""
-    return time.strftime("%Y-%m-%d", time.gmtime())
-
-
 def progress(own: OwnRun) -> tuple[float, str]:
     """How far a run is, and the time left."""
     left = own.seconds_left
     after = "" if left is None else f", about {about_duration(left)} left"
     return own.done / max(1, own.count), f"{own.done} of {own.count} measurements{after}"
-
-
-def unfinished(own: OwnRun) -> str:
-    """How far an ended run is."""
-    return f"Your run made {own.done} of {own.count} measurements, which are saved; Continue makes the others."
 
 
 def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> str:
@@ -628,13 +600,6 @@ def _run_id(text: str) -> str:
     return text
 
 
-def draw_hide() -> bool:
-    """Draw the toggle of the index that hides the verdicts, in the link too; whether they are hidden."""
-    return st.toggle(
-        "Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND
-    )
-
-
 def draw_claim_choice(claim: Claim) -> None:
     """Draw the select of all claims, which opens another one."""
     keys = [one.key for one in CLAIMS]
@@ -667,22 +632,6 @@ def draw_settings(claim: Claim) -> ClaimConfig:
             for param in claim.params
         }
     return ClaimConfig(claim.key, values)
-
-
-def draw_source(claim: Claim) -> str:
-    """Draw whose results are shown, where there are two."""
-    return str(
-        st.segmented_control(
-            "Results",
-            list(SOURCES),
-            default="own",
-            required=True,
-            key=key("results"),
-            format_func=SOURCES.__getitem__,
-            **BOUND,
-            help="The lab's own measurement, yours, or both in one figure.",
-        )
-    )
 
 
 # A claim as a folder that a paper or a lesson can carry: config, numbers, figures, table, command and citations.
@@ -925,7 +874,9 @@ def _index() -> None:
     """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
     results = {claim.key: claims.lab_result(claim) for claim in CLAIMS}
     add_script(lambda: index([each for each in results.values() if each]))
-    hidden = draw_hide()
+    hidden = st.toggle(
+        "Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND
+    )
     overview = st.container()  # which keeps the place of the cards
     if not hidden:
         with overview:
@@ -934,18 +885,14 @@ def _index() -> None:
     with st.grid(3, min_column_width=260, gap="small"):
         for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
             result = results[claim.key]
-            _card(claim, result and result[1], hidden)
+            with st.container(border=True, gap="small", height="stretch"):
+                st.page_link(
+                    step_of(PAGE).page(),
+                    label=f":small[**{plain(claim.name)}**]",
+                    query_params={"claim": claim.key},
+                )
+                st.html(card(claim, result and result[1], theme(), hidden))
     caption(" ".join(f"**{state}**: {meaning}." for state, meaning in MEANINGS.items()))
-
-
-def _card(claim: Claim, measured: ClaimResult | None, hidden: bool) -> None:
-    with st.container(border=True, gap="small", height="stretch"):
-        st.page_link(
-            step_of(PAGE).page(),
-            label=f":small[**{plain(claim.name)}**]",
-            query_params={"claim": claim.key},
-        )
-        st.html(card(claim, measured, theme(), hidden))
 
 
 def _one(claim: Claim) -> None:
@@ -957,7 +904,9 @@ def _one(claim: Claim) -> None:
         "All claims", icon=":material/apps:", width="stretch", on_click=open_index, key=key("index")
     )
     st.markdown(f"## {plain(claim.statement)}")
-    paragraph(source_line(claim))
+    source = plain(claim.source.text)
+    named = f"[{source}]({claim.source.url})" if claim.source.url else source
+    paragraph(f"Claimed by {named}: *{plain(claim.source.title)}*.")
     lab, own = claims.lab_result(claim), claims.own_run(claim, st.session_state.get(RUN))
     add_script(partial(script, lab, own))
     measured = {
@@ -987,7 +936,18 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown
     if not there:
         placeholder("Nothing was measured yet. Run it below.", height=120)
         return
-    chosen = draw_source(claim) if len(there) == 2 else next(iter(there))
+    chosen = next(iter(there))
+    if len(there) == 2:
+        chosen = st.segmented_control(
+            "Results",
+            list(SOURCES),
+            default="own",
+            required=True,
+            key=key("results"),
+            format_func=SOURCES.__getitem__,
+            **BOUND,
+            help="The lab's own measurement, yours, or both in one figure.",
+        )
     sources = there if chosen == "both" else {chosen: there[chosen]}
     names = {"shipped": "the lab's", "own": "yours"}
     named = {names[name]: each for name, each in sources.items()}
@@ -1009,7 +969,12 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown
 def _replicate(lab: claims.LabResult | None, own: OwnRun | None) -> None:
     """Say what the lab's result was measured on; offer the files of each result, and how to cite this page."""
     if lab is not None:
-        caption(shipped_line(lab[0]))
+        result = lab[0]
+        caption(
+            f"Measured on {result.date} with {result.machine.get('device', 'an unknown processor')}, "
+            f"{result.machine.get('threads', '?')} thread a worker, PyTorch {result.versions.get('torch', '?')}, in "
+            f"{duration(result.seconds)} of one core: `{result.command}`."
+        )
     with st.container(horizontal=True, vertical_alignment="center"):
         if lab is not None:
             _download("Replicate: the lab's files", "lab", *lab)
@@ -1082,7 +1047,9 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     if own is not None and own.failure:
         st.error(plain(own.failure))
     if own is not None and own.done < own.count:
-        st.caption(unfinished(own))
+        st.caption(
+            f"Your run made {own.done} of {own.count} measurements, which are saved; Continue makes the others."
+        )
         run_controls.continue_button(st, PAGE, _continue, own, primary=False)
 
 
@@ -1134,8 +1101,6 @@ def _progress(own: OwnRun) -> None:
 def _sources(claim: Claim, lab: claims.LabResult | None) -> None:
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
     paragraph("**To cite** the source, and this page:")
-    st.code(
-        claim.source.bibtex + citation(claim, today() if lab is None else lab[0].date),
-        language="bibtex",
-    )
+    date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab[0].date
+    st.code(claim.source.bibtex + citation(claim, date), language="bibtex")
     source_panel(claim.measure)

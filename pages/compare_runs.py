@@ -168,7 +168,10 @@ class Controls:
 
 def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
     """Draw a list for each of the compared runs, of which the third and the fourth may stay empty."""
-    summaries = [*summaries, *_linked(summaries)]
+    # with the runs of other people of a public copy, whose ids the link has
+    others = set(_linked_ids()) - {item.run.id for item in summaries}
+    runs_by_link = [people.find_run(name) for name in sorted(others)]
+    summaries = [*summaries, *(summarize(run) for run in runs_by_link if run is not None)]
     runs, message = runs_to_compare(summaries)
     if message:
         st.warning(message)
@@ -187,12 +190,6 @@ def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
                 help=f"The {label.lower()} of the compared runs.",
             )
     return runs
-
-
-def _linked(summaries: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs of other people of a public copy, whose ids the link has."""
-    ids = set(_linked_ids()) - {item.run.id for item in summaries}
-    return [summarize(run) for name in sorted(ids) if (run := people.find_run(name)) is not None]
 
 
 def _linked_ids() -> list[str]:
@@ -541,23 +538,6 @@ def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     )
 
 
-def no_maps(others: Sequence[ComparedRun], some: bool) -> str:
-    """Why `others` have no map; `some` runs have one."""
-    if not some:
-        return "None of these runs has saved attention maps."
-    names = ", ".join(plain(side.name) for side in others)
-    return f"No map of {names}: none is saved, or the run learns another task with other examples."
-
-
-def conditions(step: int) -> str:
-    """The conditions of the maps and the numbers."""
-    return (
-        f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct target "
-        "(teacher forcing). Seconds count training only, on the machine of each run. Each side is one run, and "
-        "results vary with the seed: use a sweep to test a small difference."
-    )
-
-
 # The Compare runs page: curves over steps and seconds, maps at one step, settings that differ, and results.
 
 
@@ -604,8 +584,13 @@ def _board(sides: Sequence[ComparedRun]) -> None:
         curves(sides, controls.measure, controls.step)
     pair = _difference(maps, controls.step, fact_text(sides, controls.measure, controls.step))
     add_script(partial(script, sides, controls, maps, same, pair))
-    if others:
-        st.caption(no_maps(others, bool(same)))
+    if not same:
+        st.caption("None of these runs has saved attention maps.")
+    elif others:
+        names = ", ".join(plain(side.name) for side in others)
+        st.caption(
+            f"No map of {names}: none is saved, or the run learns another task with other examples."
+        )
     _tables(sides)
 
 
@@ -654,7 +639,11 @@ def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] |
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
         fact(sentence)
-        caption(conditions(step))
+        caption(
+            f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct "
+            "target (teacher forcing). Seconds count training only, on the machine of each run. Each side is one "
+            "run, and results vary with the seed: use a sweep to test a small difference."
+        )
         first, second = _pair(maps.maps)
     minuend, subtrahend = _tiles((first, second))
     with left:

@@ -84,23 +84,6 @@ MOST_SELECTED = 20
 PAGE = "runs:page"
 
 
-def draw_search() -> str:
-    return (
-        st.text_input(
-            "Search",
-            key="runs:search",
-            live=True,
-            icon=":material/search:",
-            max_chars=200,
-            placeholder="name, task, model or state",
-            label_visibility="collapsed",
-            **BOUND,
-            help="Words in the name, task, model, optimizer or state of a run.",
-        )
-        or ""
-    )
-
-
 def linked_ids() -> tuple[str, ...]:
     """The ids in the link."""
     ids = [run_id for run_id in (st.query_params.get(SELECTED) or "").split(",") if run_id]
@@ -527,12 +510,6 @@ def _values(records: list[Record], name: str) -> np.ndarray:
 # The sentences of the page Runs; makes no st call.
 
 
-def lead() -> str:
-    """Whose runs the page lists."""
-    whose = "every run of yours" if hosted() else "every run of this machine"
-    return f"You will find {whose} here: rename it, continue it, compare it or download it."
-
-
 def forgetting(known: bool) -> str:
     """What a public copy stores of a person, and for how long; `known` is whether a cookie tells them again."""
     now = limits()
@@ -680,20 +657,31 @@ FORMATS = {"exact": percent, "loss": number, "trained": duration, "size": byte_s
 
 def page() -> None:
     """The search, and below it the list and the selected run, polled while a run is live."""
-    title("Runs", lead())
+    whose = "every run of yours" if hosted() else "every run of this machine"
+    title("Runs", f"You will find {whose} here: rename it, continue it, compare it or download it.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     with search_cell:
-        query = draw_search()
+        query = st.text_input(
+            "Search",
+            key="runs:search",
+            live=True,
+            icon=":material/search:",
+            max_chars=200,
+            placeholder="name, task, model or state",
+            label_visibility="collapsed",
+            **BOUND,
+            help="Words in the name, task, model, optimizer or state of a run.",
+        )
     with upload_cell:
         upload()
 
     def load() -> Board:
-        return load_board(query, linked_ids())
+        return load_board(query or "", linked_ids())
 
     first = [load()]  # which the first drawing takes
     poll(
         lambda: first.pop() if first else load(),
-        partial(_board, query),
+        partial(_board, query or ""),
         first[0].live,
         "runs:board",
         interval=SLOW_POLL_INTERVAL,

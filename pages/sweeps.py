@@ -488,10 +488,14 @@ def linked_sweep() -> tuple[Sweep, str]:
     sweep_id = st.query_params.get("sweep")
     if sweep_id is None and by_history():
         st.session_state[LAST] = None  # the reader went back to the example
-    if sweep_id is None and (
-        last := linked(st.session_state[LAST]) if LAST in st.session_state else _running()
-    ):
-        st.query_params["sweep"] = sweep_id = last.id
+    if sweep_id is None:
+        if LAST in st.session_state:
+            last = linked(st.session_state[LAST])
+        else:  # a new session shows the newest live sweep
+            read = ((sweep, load_sweep(sweep)) for sweep in reversed(list_sweeps()))
+            last = next((sweep for sweep, data in read if _is_live(data)), None)
+        if last is not None:
+            st.query_params["sweep"] = sweep_id = last.id
     if not sweep_id:
         return EXAMPLE_SWEEP, ""
     sweep = linked(sweep_id)
@@ -502,18 +506,6 @@ def linked_sweep() -> tuple[Sweep, str]:
             "The sweep in the link is not on this machine or was deleted. Below is the example.",
         )
     return sweep, ""
-
-
-def _running() -> Sweep | None:
-    """The newest live sweep, which a new session shows."""
-    return next(
-        (
-            sweep
-            for sweep in reversed(list_sweeps())
-            if isinstance(data := load_sweep(sweep), SweepData) and data.live
-        ),
-        None,
-    )
 
 
 def select_sweep(sweep: Sweep) -> None:
