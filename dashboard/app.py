@@ -24,10 +24,13 @@ from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
 from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.ui import presentation, tour  # noqa: E402
+from dashboard.ui import (  # noqa: E402
+    panels,  # noqa: E402
+    presentation,
+    tour,
+)
 from dashboard.ui.lesson_bar import begin_again, lesson_around  # noqa: E402
 from dashboard.ui.progress import plugin_problems  # noqa: E402
-from dashboard.widgets import guide  # noqa: E402
 
 ICON = (
     ROOT / "dashboard" / "static" / "icon.svg"
@@ -97,7 +100,7 @@ restore_bound_values()
 note_arrival(step.key)
 note_visit()
 if st.session_state[ARRIVED]:
-    guide.close_notices()
+    panels.close_notices()
 if not tour.running():
     remember_visit(step.key)
 presentation.apply()

@@ -37,7 +37,7 @@ from core.studies.cache import (
 from core.studies.racing import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
-from dashboard.draw.formats import byte_size, duration, number, operations, percent
+from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec
@@ -55,20 +55,20 @@ from dashboard.ui.fields import (
     Text,
     Values,
 )
-from dashboard.ui.presentation import draw_chart
-from dashboard.ui.tables import table
-from dashboard.widgets.guide import Question, predict
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
+    Question,
     caption,
     details,
     fact,
     next_page,
     paragraph,
-    plain,
+    predict,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 
 # The controls of each part of the page.
 

@@ -17,7 +17,7 @@ from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
 from core.studies import cards
 from core.studies.cards import LENGTHS, LONG, SHORT, Row, cache, curves
 from dashboard.draw.curves import size_figure
-from dashboard.draw.formats import byte_size, operations, percent
+from dashboard.draw.formats import byte_size, operations, percent, plain
 from dashboard.draw.palette import CATEGORIES, PICK, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.navigation import step_of
@@ -25,20 +25,19 @@ from dashboard.runtime.link_values import fragment
 from dashboard.runtime.mechanism_codec import to_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, Values
-from dashboard.ui.presentation import draw_chart
-from dashboard.ui.tables import table
-from dashboard.ui.train_with import train_small
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     details,
     fact,
     next_page,
     paragraph,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.ui.train_with import train_small
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 

@@ -13,7 +13,7 @@ from core.interpret import circuits as core_circuits
 from core.interpret.circuits import CompositionKind, HeadMatrices, fold_gain, thin_svd
 from core.interpret.trace import Kind, to_numpy
 from core.pretrained import PretrainedError
-from dashboard.draw.formats import latex, number, percent, signed
+from dashboard.draw.formats import latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
@@ -21,6 +21,18 @@ from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.runtime.link_values import fragment, link_value, one_of, write_link
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import weights_of
+from dashboard.ui.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    field_error,
+    next_page,
+    paragraph,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.tables import table
@@ -39,19 +51,6 @@ from dashboard.views.circuits.tokens import Direction, Extremes, default_token, 
 from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors, load_model
 from dashboard.widgets.model_picker.code import model_cell
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
-from dashboard.widgets.panels import (
-    caption,
-    chart_title,
-    details,
-    fact,
-    field_error,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import BOUND, KEEP
 
 # Composition as a graph over layers × heads, grids of measures, and singular values: arrays to Vega-Lite.

@@ -50,18 +50,16 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.lesson_state import guide_is_hidden
 from dashboard.runtime.link_values import as_text, fragment, is_new, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.ui.presentation import draw_chart
-from dashboard.ui.tables import table
-from dashboard.widgets import guide, run_controls
-from dashboard.widgets.panels import (
+from dashboard.ui import panels
+from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
     fact,
+    guide_is_hidden,
     next_page,
     paragraph,
     placeholder,
@@ -69,6 +67,9 @@ from dashboard.widgets.panels import (
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
+from dashboard.widgets import run_controls
 from dashboard.widgets.params import BOUND, param_widget
 
 # Sentences of the page Claims.
@@ -702,8 +703,8 @@ def _pick(claim: Claim, pick: Pick, measured: ClaimResult) -> bool:
         measured.results.complete(measured.conditions)
     )  # seeds that lack a condition cannot answer
     reasons = answer_reasons(pick.options, answer)
-    return guide.predict(
-        key(claim.key), guide.Question(plain(pick.question), pick.options, answer, reasons)
+    return panels.predict(
+        key(claim.key), panels.Question(plain(pick.question), pick.options, answer, reasons)
     )
 
 

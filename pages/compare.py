@@ -50,7 +50,7 @@ from core.studies.compare import (
     sized_configs,
 )
 from core.tokens import tokenize
-from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, rule
+from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.palette import SIGNED
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
@@ -59,21 +59,20 @@ from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, measurements, shared
-from dashboard.ui.presentation import room
-from dashboard.ui.tables import table
-from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism, preset_of
-from dashboard.widgets.model_picker import EMBEDDED, study_of
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     details,
     entries_panel,
     fact,
     next_page,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import room
+from dashboard.ui.tables import table
+from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism, preset_of
+from dashboard.widgets.model_picker import EMBEDDED, study_of
 from dashboard.widgets.params import KEEP, keep_heads, note_heads
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.

@@ -25,7 +25,7 @@ from core.studies.compare_runs import (
 )
 from core.training.config import RunConfig
 from dashboard.draw.curves import Curve, legend, step_chart
-from dashboard.draw.formats import MINUS, duration, number, percent, score
+from dashboard.draw.formats import MINUS, duration, number, percent, plain, score
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
@@ -45,19 +45,18 @@ from dashboard.runtime.run_data import (
     summarize,
 )
 from dashboard.server import people
-from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.tables import table
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
     fact,
     next_page,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
 from dashboard.widgets.params import KEEP
 
 # One measure of every run, over steps and over seconds of training: the two may rank the runs differently.

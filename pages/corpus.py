@@ -47,7 +47,7 @@ from core.pretrained.example_inputs import text_of
 from core.runs.runs import Run
 from core.tasks import reading
 from core.tasks.reading import MOST_SIGNS
-from dashboard.draw.formats import byte_size, latex, number, percent, signed
+from dashboard.draw.formats import byte_size, latex, number, percent, plain, signed
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script, source_of
@@ -71,6 +71,19 @@ from dashboard.runtime.run_data import path_code
 from dashboard.server import people
 from dashboard.ui.fine_tuned_models import config_name
 from dashboard.ui.heads import role_line
+from dashboard.ui.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    field_error,
+    next_page,
+    paragraph,
+    placeholder,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.ui.uploads import data_widget, link_data
@@ -97,20 +110,6 @@ from dashboard.widgets.model_picker.head_choice import (
 from dashboard.widgets.model_picker.inputs import TEXT
 from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
-from dashboard.widgets.panels import (
-    caption,
-    chart_title,
-    details,
-    fact,
-    field_error,
-    next_page,
-    paragraph,
-    placeholder,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import BOUND, KEEP
 
 # Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.

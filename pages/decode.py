@@ -43,7 +43,7 @@ from core.tasks import Task, task_of
 from core.tokens import token_text
 from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import duration, number, percent, shorten
+from dashboard.draw.formats import duration, number, percent, plain, shorten
 from dashboard.draw.grids import bars, tiles
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
@@ -71,9 +71,9 @@ from dashboard.ui.decoding import (
     strategy_settings,
 )
 from dashboard.ui.export import begin_before_title
+from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
-from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 
 T = TypeVar("T")

@@ -42,7 +42,7 @@ from core.studies.efficient import (
 )
 from core.studies.racing import Race
 from core.tokens import labels, tokenize
-from dashboard.draw.formats import byte_size, duration, number, operations, percent
+from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
@@ -59,19 +59,18 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, SelectSlider, Text, Toggle
-from dashboard.ui.presentation import draw_chart
-from dashboard.ui.tables import table
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     details,
     entries_panel,
     fact,
     next_page,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.tables import table
 from dashboard.widgets.params import params_of
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.

@@ -24,7 +24,7 @@ from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.ranks import kendall
 from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
-from dashboard.draw.formats import number, percent, signed
+from dashboard.draw.formats import number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.palette import Ink
@@ -34,6 +34,16 @@ from dashboard.runtime.link_values import read_linked, read_pair, write_linked, 
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements
+from dashboard.ui.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
@@ -58,17 +68,6 @@ from dashboard.widgets.model_picker import ModelChoice, choose_model, input_erro
 from dashboard.widgets.model_picker.code import model_cell, question_code
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.model_picker.head_choice import head_field as draw_head_field
-from dashboard.widgets.panels import (
-    caption,
-    details,
-    fact,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import BOUND
 
 # The page's Vega-Lite figure of an answer with heads on and off.

@@ -36,7 +36,7 @@ from core.training.config import AUTO, devices
 from core.training.record import Prediction, Record
 from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
-from dashboard.draw.formats import number, percent
+from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script
@@ -62,6 +62,18 @@ from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import damage_of, path_code
 from dashboard.ui import fine_tuned_models
 from dashboard.ui.fine_tuned_models import config_name
+from dashboard.ui.panels import (
+    caption,
+    chart_title,
+    details,
+    fact,
+    field_error,
+    next_page,
+    placeholder,
+    source_panel,
+    theme,
+    title,
+)
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.uploads import data_widget, link_data
 from dashboard.widgets import run_controls
@@ -70,19 +82,6 @@ from dashboard.widgets.model_picker.code import import_block, model_lines
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, ModelRef
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
-from dashboard.widgets.panels import (
-    caption,
-    chart_title,
-    details,
-    fact,
-    field_error,
-    next_page,
-    placeholder,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import BOUND, KEEP
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.

@@ -18,7 +18,7 @@ from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import score_continuation, step_probabilities
 from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import duration, number, shorten
+from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
@@ -34,6 +34,7 @@ from dashboard.runtime.link_values import (
 from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.runtime.threads import one_thread
 from dashboard.ui.decoding import outputs_table, sources, step_equation
+from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.views.generate.compute import (
     LIKELIEST,
@@ -51,7 +52,6 @@ from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.model_picker.code import model_cell
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.models import is_small
-from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 
 # What the page computes as Python.

@@ -24,7 +24,7 @@ from core.pretrained import PretrainedError
 from core.studies import heads
 from core.studies.heads import CacheSize, Split, TwoMaps
 from dashboard.draw import formats
-from dashboard.draw.formats import MINUS, byte_size, number
+from dashboard.draw.formats import MINUS, byte_size, number, plain
 from dashboard.draw.multiples import MARKS, Tile, multiples
 from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
@@ -34,6 +34,22 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.ui.export import begin_before_title
+from dashboard.ui.panels import (
+    Move,
+    Question,
+    caption,
+    details,
+    entries_panel,
+    fact,
+    in_picture,
+    next_page,
+    paragraph,
+    predict,
+    source_panel,
+    theme,
+    title,
+    try_this,
+)
 from dashboard.ui.tables import table
 from dashboard.views.heads import layers, minilm
 from dashboard.views.heads.controls import (
@@ -51,19 +67,6 @@ from dashboard.views.heads.controls import (
     first_weights,
     key,
     read_controls,
-)
-from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
-from dashboard.widgets.panels import (
-    caption,
-    details,
-    entries_panel,
-    fact,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
 )
 
 # Sentences, numbers in equations, and tables of the page Heads.

@@ -21,7 +21,7 @@ from core.interpret.weight_breakdown import (
 from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import added, latex, name, number
+from dashboard.draw.formats import added, latex, name, number, plain
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell as Cell_of_scripts
@@ -30,6 +30,7 @@ from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_ti
 from dashboard.runtime.link_values import fragment, read_pair, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import KIND
+from dashboard.ui.panels import details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.code import model_cell
@@ -40,7 +41,6 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head_of,
 )
 from dashboard.widgets.model_picker.models import study_of
-from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.

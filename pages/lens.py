@@ -14,7 +14,7 @@ from core.interpret import attribution, lens
 from core.interpret.attribution import PASSES, Attribution, Part
 from core.interpret.trace import AttentionMap, Kind, to_numpy
 from dashboard.draw import vega
-from dashboard.draw.formats import distinct, latex, number, percent, signed
+from dashboard.draw.formats import distinct, latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, source_of
@@ -30,6 +30,20 @@ from dashboard.draw.vega import (
 from dashboard.runtime.link_values import read_linked, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import weight_link
+from dashboard.ui.panels import (
+    Move,
+    caption,
+    chart_title,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    picture,
+    source_panel,
+    theme,
+    title,
+    try_this,
+)
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
@@ -42,22 +56,9 @@ from dashboard.views.lens.controls import (
     draw_tokens,
     layer_key,
 )
-from dashboard.widgets.guide import Move, picture, try_this
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.model_picker.code import model_cell, question_code
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head, head_field
-from dashboard.widgets.panels import (
-    caption,
-    chart_title,
-    details,
-    fact,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 
 # The page's Vega-Lite figures: the likeliest token after each layer, curves along the layers, and parts of a logit.
 

@@ -40,8 +40,8 @@ from dashboard.ui.lessons import (
 )
 from dashboard.ui.lessons import MOST_LESSON_TEXT as MOST_TEXT
 from dashboard.ui.lessons import MOST_TEXT as MOST_QUESTION
+from dashboard.ui.panels import details, next_page, paragraph, title
 from dashboard.ui.tables import table
-from dashboard.widgets.panels import details, next_page, paragraph, title
 
 # The form of a lesson: its fields, which the link of this page holds, and the lesson that they make.
 

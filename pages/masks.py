@@ -20,7 +20,7 @@ from core.studies import masks
 from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
-from dashboard.draw.formats import coloured, latex, number, percent
+from dashboard.draw.formats import coloured, latex, number, percent, plain
 from dashboard.draw.formats import name as latex_name
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_views import mask_board
@@ -31,20 +31,23 @@ from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
 from dashboard.ui.fields import Fields, Number, Select, Text, Values
-from dashboard.ui.tables import table
-from dashboard.ui.train_with import train_with
-from dashboard.widgets.guide import Move, Question, picture, predict, try_this
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
+    Move,
+    Question,
     caption,
     details,
     entries_panel,
     fact,
     next_page,
-    plain,
+    picture,
+    predict,
     source_panel,
     theme,
     title,
+    try_this,
 )
+from dashboard.ui.tables import table
+from dashboard.ui.train_with import train_with
 from dashboard.widgets.params import is_text, param_widget, unreadable
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.

@@ -20,7 +20,7 @@ from core.entries import Value
 from core.studies import normalizers
 from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
-from dashboard.draw.formats import coloured, latex, name, number
+from dashboard.draw.formats import coloured, latex, name, number, plain
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
@@ -39,20 +39,19 @@ from dashboard.ui.fields import (
     Text,
     Values,
 )
-from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.tables import table
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     details,
     entries_panel,
     fact,
     next_page,
     paragraph,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.tables import table
 from dashboard.widgets.params import params_in_session, params_of
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.

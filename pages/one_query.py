@@ -32,7 +32,7 @@ from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.formats import added, coloured, latex, listed, number
+from dashboard.draw.formats import added, coloured, latex, listed, number, plain
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.formats import name as latex_name
 from dashboard.draw.palette import Ink
@@ -53,6 +53,22 @@ from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.server.cache import cached
+from dashboard.ui.panels import (
+    Move,
+    Question,
+    answered,
+    details,
+    entries_panel,
+    fact,
+    in_picture,
+    next_page,
+    paragraph,
+    predict,
+    source_panel,
+    theme,
+    title,
+    try_this,
+)
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.views.one_query import compute, matrices, session
 from dashboard.views.one_query.compute import DIMS, KEYS, Scaling, Source, measure_scaling
@@ -71,19 +87,7 @@ from dashboard.views.one_query.session import (
     uses_matrices,
     write_choice,
 )
-from dashboard.widgets.guide import Move, Question, answered, in_picture, predict, try_this
 from dashboard.widgets.mechanism_editor import preset_of, refusal, repairs
-from dashboard.widgets.panels import (
-    details,
-    entries_panel,
-    fact,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import (
     BOUND,
     D_MODELS,

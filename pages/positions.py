@@ -31,7 +31,7 @@ from core.studies import positions as compute
 from core.studies.positions import GUIDE_SHIFT
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
-from dashboard.draw.formats import latex, listed, number
+from dashboard.draw.formats import latex, listed, number, plain
 from dashboard.draw.multiples import Tile, difference_map, multiples
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
@@ -49,20 +49,23 @@ from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.presentation import draw_chart
-from dashboard.ui.train_with import train_with
-from dashboard.widgets.guide import Move, Question, in_picture, predict, try_this
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
+    Move,
+    Question,
     caption,
     details,
     entries_panel,
     fact,
+    in_picture,
     next_page,
-    plain,
+    predict,
     source_panel,
     theme,
     title,
+    try_this,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.train_with import train_with
 from dashboard.widgets.params import (
     BOUND,
     D_MODELS,

@@ -43,6 +43,7 @@ from dashboard.runtime.link_values import (
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import reruns_alone
 from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
+from dashboard.ui.panels import caption, details, fact, next_page, plain, source_panel, title
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model, reading_of
 from dashboard.widgets.model_picker.code import import_block, model_cell
 from dashboard.widgets.model_picker.head_choice import (
@@ -52,7 +53,6 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head_of,
 )
 from dashboard.widgets.model_picker.models import study_of_reading
-from dashboard.widgets.panels import caption, details, fact, next_page, plain, source_panel, title
 from dashboard.widgets.params import BOUND
 
 # The controls of tokens, order and colours of the maps.

@@ -18,10 +18,10 @@ from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.server.cache import cached
+from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.ui.tables import table
 from dashboard.views.questions import compute
 from dashboard.views.questions.compute import Evidence
-from dashboard.widgets.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.widgets.params import BOUND
 
 # The questions and their answers in words; the numbers come from compute.py.

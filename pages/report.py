@@ -7,6 +7,7 @@ from functools import partial
 
 import streamlit as st
 
+from dashboard.draw.formats import plain
 from dashboard.draw.pictures import DrawnPicture
 from dashboard.draw.pictures import size_of as size_of_svg
 from dashboard.navigation import step_of
@@ -23,11 +24,11 @@ from dashboard.runtime.reports import (
     save,
     size_of,
 )
+from dashboard.ui.panels import caption, fact, next_page, paragraph, title
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.tables import table
 from dashboard.views.report import compute, text
 from dashboard.views.report.text import TITLE
-from dashboard.widgets.panels import caption, fact, next_page, paragraph, plain, title
 
 # The page Report: the views that were added, in order, and the report as one file.
 

@@ -28,7 +28,7 @@ from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.record import Record, one_a_step
 from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
-from dashboard.draw.formats import byte_size, duration, number, percent
+from dashboard.draw.formats import byte_size, duration, number, percent, plain
 from dashboard.draw.palette import CATEGORIES, Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import split_data
@@ -61,19 +61,18 @@ from dashboard.server.limits import (
     most_steps,
 )
 from dashboard.server.visitors import has_cookie
-from dashboard.ui.presentation import draw_chart
-from dashboard.ui.progress import flash, flash_errors, pop_flash
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     chart_title,
     details,
     fact,
     next_page,
     paragraph,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.ui.progress import flash, flash_errors, pop_flash
 from dashboard.widgets.params import BOUND
 
 # The controls of Runs: the search, and the selected runs, which are in the link.

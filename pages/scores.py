@@ -21,7 +21,7 @@ from core.attention.properties import (
 from core.studies import scores as study
 from core.studies.scores import Measurement, ScoreMaps, Timing
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number
+from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number, plain
 from dashboard.draw.formats import latex_signed as signed
 from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
 from dashboard.draw.palette import Ink
@@ -32,20 +32,19 @@ from dashboard.runtime.rendering import reruns_alone
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text
-from dashboard.ui.presentation import room
-from dashboard.ui.tables import table
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     details,
     entries_panel,
     fact,
     next_page,
     paragraph,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import room
+from dashboard.ui.tables import table
 from dashboard.widgets.params import params_in_session, params_of
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.

@@ -23,8 +23,18 @@ from dashboard.runtime.link_values import BOUND, fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.visits import sync_visits
 from dashboard.ui import tour
-from dashboard.widgets.guide import Move, picture, try_this
-from dashboard.widgets.panels import caption, details, fact, next_page, paragraph, theme, title
+from dashboard.ui.panels import (
+    Move,
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    picture,
+    theme,
+    title,
+    try_this,
+)
 
 # The page's controls: the numbers of the dictionary, all in the link, and the old links of the first page.
 

@@ -55,7 +55,7 @@ from core.training.sweeps import (
 )
 from core.training.sweeps import Cell as Cell_of_sweeps
 from dashboard.draw.curves import SeedRow, seed_marks
-from dashboard.draw.formats import about_duration, number, score
+from dashboard.draw.formats import about_duration, number, plain, score
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script
@@ -69,10 +69,7 @@ from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import MODEL_NAMES, path_code
 from dashboard.server import people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
-from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.progress import flash_errors
-from dashboard.ui.tables import table
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
     caption,
     details,
     fact,
@@ -80,11 +77,13 @@ from dashboard.widgets.panels import (
     next_page,
     paragraph,
     placeholder,
-    plain,
     source_panel,
     theme,
     title,
 )
+from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.progress import flash_errors
+from dashboard.ui.tables import table
 from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.run_controls import (
     continue_button,

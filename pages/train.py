@@ -35,7 +35,7 @@ from core.training.record import Prediction, Record
 from dashboard.draw import grids, tables
 from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
-from dashboard.draw.formats import duration, number, percent, score
+from dashboard.draw.formats import duration, number, percent, plain, score
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.tables import DocumentWeights, lines
@@ -75,14 +75,9 @@ from dashboard.runtime.threads import one_thread
 from dashboard.server import people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
 from dashboard.ui import uploads as data_upload
-from dashboard.ui.presentation import draw_chart, presenting, room
-from dashboard.ui.progress import flash_errors
-from dashboard.ui.train_with import attention_key
-from dashboard.widgets import run_controls
-from dashboard.widgets.guide import Move, Question, picture, predict, try_this
-from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
-from dashboard.widgets.mechanism_editor import mechanism, preset_of
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
+    Move,
+    Question,
     caption,
     chart_title,
     details,
@@ -90,12 +85,20 @@ from dashboard.widgets.panels import (
     fact,
     next_page,
     paragraph,
+    picture,
     placeholder,
-    plain,
+    predict,
     source_panel,
     theme,
     title,
+    try_this,
 )
+from dashboard.ui.presentation import draw_chart, presenting, room
+from dashboard.ui.progress import flash_errors
+from dashboard.ui.train_with import attention_key
+from dashboard.widgets import run_controls
+from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
+from dashboard.widgets.mechanism_editor import mechanism, preset_of
 from dashboard.widgets.params import KEEP, keep_heads, note_heads, param_widget
 
 # The sentences of the page Train, and examples as text; makes no st call.

@@ -32,7 +32,7 @@ from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart
-from dashboard.draw.formats import byte_size, number, operations, percent
+from dashboard.draw.formats import byte_size, number, operations, percent, plain
 from dashboard.draw.glossary import explain_markdown
 from dashboard.draw.model_diagram import (
     Block,
@@ -63,20 +63,23 @@ from dashboard.runtime.run_data import EXAMPLE_RUNS, path_code
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.presentation import draw_chart
-from dashboard.widgets.guide import Move, Question, picture, predict, try_this
-from dashboard.widgets.layer_pattern import pattern_label, published
-from dashboard.widgets.panels import (
+from dashboard.ui.panels import (
+    Move,
+    Question,
     caption,
     details,
     fact,
     next_page,
     paragraph,
-    plain,
+    picture,
+    predict,
     source_panel,
     theme,
     title,
+    try_this,
 )
+from dashboard.ui.presentation import draw_chart
+from dashboard.widgets.layer_pattern import pattern_label, published
 from dashboard.widgets.params import BOUND, keep_heads, note_heads
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.

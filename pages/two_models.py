@@ -31,7 +31,7 @@ from core.studies.two_models import (
     patch_texts,
 )
 from dashboard.draw.attention_view import READS
-from dashboard.draw.formats import cell, number, percent, signed
+from dashboard.draw.formats import cell, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
@@ -42,10 +42,22 @@ from dashboard.runtime.link_values import Pair, read_linked, read_pair, write_li
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.ui.fine_tuned_models import after, before
+from dashboard.ui.panels import (
+    Move,
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    picture,
+    source_panel,
+    theme,
+    title,
+    try_this,
+)
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
-from dashboard.widgets.guide import Move, picture, try_this
 from dashboard.widgets.model_picker import (
     ModelChoice,
     ModelRef,
@@ -65,17 +77,6 @@ from dashboard.widgets.model_picker.head_choice import (
 )
 from dashboard.widgets.model_picker.models import parse_model, study_of, untrained_reading_of
 from dashboard.widgets.model_picker.resolve import downloaded_models
-from dashboard.widgets.panels import (
-    caption,
-    details,
-    fact,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import BOUND
 
 # Sentences and figures of the page.

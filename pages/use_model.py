@@ -27,7 +27,7 @@ from core.pretrained.answers import (
 from core.pretrained.generate import decode_text
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
-from dashboard.draw.formats import byte_size, distinct, number
+from dashboard.draw.formats import byte_size, distinct, number, plain
 from dashboard.draw.palette import SIGNED, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
@@ -41,6 +41,7 @@ from dashboard.runtime.link_values import (
     write_linked,
 )
 from dashboard.runtime.page_pictures import add_script, begin_fragment
+from dashboard.ui.panels import caption, details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.views.use_model import compute
 from dashboard.views.use_model.compute import (
@@ -66,16 +67,6 @@ from dashboard.widgets.model_picker.code import (
     question_code,
 )
 from dashboard.widgets.model_picker.resolve import select_model
-from dashboard.widgets.panels import (
-    caption,
-    details,
-    fact,
-    next_page,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 from dashboard.widgets.params import BOUND
 
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.

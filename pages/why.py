@@ -36,6 +36,23 @@ from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import path_code
+from dashboard.ui.panels import (
+    Move,
+    Question,
+    caption,
+    details,
+    entries_panel,
+    fact,
+    next_page,
+    paragraph,
+    picture,
+    placeholder,
+    predict,
+    source_panel,
+    theme,
+    title,
+    try_this,
+)
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import pop_flash
 from dashboard.ui.tables import table
@@ -60,19 +77,6 @@ from dashboard.views.why.trained_models import (
     by_length,
     models,
     over_time,
-)
-from dashboard.widgets.guide import Move, Question, picture, predict, try_this
-from dashboard.widgets.panels import (
-    caption,
-    details,
-    entries_panel,
-    fact,
-    next_page,
-    paragraph,
-    placeholder,
-    source_panel,
-    theme,
-    title,
 )
 from dashboard.widgets.run_controls import limits_line, show_progress
 

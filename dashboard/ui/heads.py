@@ -22,14 +22,15 @@ from core.interpret.roles import (
 )
 from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Reading
+from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import remembered, shared
+from dashboard.ui.panels import theme
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.model_picker.models import is_small
-from dashboard.widgets.panels import plain, theme
 
 # The roles of a model's heads, measured once and shared by every page and session.
 

@@ -17,7 +17,6 @@ import streamlit as st
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
 from dashboard.runtime.drawn_controls import labels_drawn
-from dashboard.runtime.lesson_state import note_lesson
 from dashboard.runtime.link_values import BOUND, KEEP, write_link
 from dashboard.runtime.page_reset import forget_page
 from dashboard.server.streamlit_internals import script_run
@@ -36,6 +35,7 @@ from dashboard.ui.lessons import (
     make_code,
     read_code,
 )
+from dashboard.ui.panels import note_lesson
 
 # The draft of a lesson and the page that it is about: the controls of that page, and the way back to the draft.
 

@@ -12,10 +12,10 @@ import streamlit as st
 
 from core import plugins
 from core.files import sentence_of
+from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import begin_fragment
 from dashboard.server.cache import measurements
-from dashboard.widgets.panels import plain
 
 # Long measurements item by item, with their progress and a stop after which the measured items remain.
 

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.draw.multiples import mark_html
 from dashboard.draw.pictures import TablePicture
 from dashboard.runtime.page_pictures import add
-from dashboard.widgets.panels import theme
+from dashboard.ui.panels import theme
 
 STYLE = """<style>
 .lab-table{overflow-x:auto;border:1px solid var(--hair);border-radius:6px;

@@ -10,8 +10,8 @@ from core.models.cards.base import ModelCard
 from core.models.config import STACKED
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training.config import card_recipe
+from dashboard.draw.formats import plain
 from dashboard.navigation import STEPS
-from dashboard.widgets.panels import plain
 
 HELP = {
     axis: f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends."

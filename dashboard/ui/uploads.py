@@ -15,7 +15,7 @@ from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_
 from core.tasks.tables import ALL
 from dashboard.runtime.link_values import link_value
 from dashboard.server.limits import admit_upload, at_most, where_stored
-from dashboard.widgets.panels import field_error
+from dashboard.ui.panels import field_error
 from dashboard.widgets.params import KEEP, show_unreadable
 
 COLUMNS = "columns"

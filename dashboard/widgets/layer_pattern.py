@@ -21,12 +21,13 @@ from core.attention.presets import distinct_names
 from core.models.cards import CARDS
 from core.models.config import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.training.sweeps import SAME, value_text
+from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES, Theme
 from dashboard.runtime.link_values import between, link_value
 from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
+from dashboard.ui.panels import theme
 from dashboard.ui.train_with import attention_key
 from dashboard.widgets.mechanism_editor import mechanism
-from dashboard.widgets.panels import plain, theme
 from dashboard.widgets.params import KEEP
 
 STYLE = (

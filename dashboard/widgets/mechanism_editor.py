@@ -20,8 +20,9 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry
+from dashboard.draw.formats import plain
 from dashboard.runtime.mechanism_codec import choice_text
-from dashboard.widgets.panels import details, plain
+from dashboard.ui.panels import details
 from dashboard.widgets.params import KEEP, is_text, params_from, part_key, parts_from, unreadable
 
 MAX_PARTS = 3

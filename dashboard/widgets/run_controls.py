@@ -12,14 +12,13 @@ from core.attention import ConfigError
 from core.files import hosted
 from core.runs.folder import Status
 from core.runs.runs import Run
-from dashboard.draw.formats import about_duration
+from dashboard.draw.formats import about_duration, plain
 from dashboard.runtime import jobs
 from dashboard.runtime.jobs import node_text
 from dashboard.runtime.polling import wait
 from dashboard.server import people
 from dashboard.server.limits import limits
 from dashboard.ui.progress import flash_errors, pop_flash
-from dashboard.widgets.panels import plain
 
 RunState = Literal["live", "paused", "ended"]
 

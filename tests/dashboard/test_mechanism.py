@@ -4,9 +4,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, preset
+from dashboard.draw.formats import plain
 from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.widgets.mechanism_editor import adopt_mask, clashes, preset_of, repairs, split
-from dashboard.widgets.panels import plain
 from tests.cases import each
 
 

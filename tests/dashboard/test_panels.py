@@ -2,9 +2,9 @@
 
 from importlib.util import find_spec
 
-from dashboard.draw.formats import spoken
+from dashboard.draw.formats import plain, spoken
 from dashboard.navigation import STEPS, following
-from dashboard.widgets.panels import _as_html, plain
+from dashboard.ui.panels import _as_html
 from tests.cases import each
 
 TOKENS = ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "$x$", "`"]

@@ -11,7 +11,7 @@ from core.attention import AXES, Choice
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.studies import masks
 from dashboard.draw.formats import percent
-from dashboard.widgets.guide import SHOW
+from dashboard.ui.panels import SHOW
 from pages import masks as page
 from tests.pages.app import html_text, live, open_at, page_text, set_control
 

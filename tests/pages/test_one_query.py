@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from core.attention import AXES, PRESETS
-from dashboard.widgets.panels import plain
+from dashboard.draw.formats import plain
 from pages import one_query
 from tests.cases import instance
 from tests.pages.app import live, open_at, set_control

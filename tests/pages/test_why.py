@@ -12,9 +12,9 @@ from core.runs.runs import create_run, list_runs
 from core.training import Record
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
+from dashboard.ui.panels import SHOW
 from dashboard.views.why import bottleneck
 from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
-from dashboard.widgets.guide import SHOW
 from pages import why
 from tests.pages.app import APP, html_text, page_text, query_value
 

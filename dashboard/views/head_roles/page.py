@@ -10,9 +10,11 @@ import streamlit as st
 from core.interpret.roles import ROLES, RoleScores, share_used, weight_on_targets
 from core.interpret.trace import Head
 from dashboard.draw.attention_view import Patches, attention_view
+from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import fragment, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import examples_of, swatch
+from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
 from dashboard.views.head_roles import charts, compute, text
@@ -31,16 +33,6 @@ from dashboard.views.head_roles.script import roles_script
 from dashboard.views.head_roles.standard.section import draw_tests
 from dashboard.views.head_roles.syntax.section import draw_syntax
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
-from dashboard.widgets.panels import (
-    details,
-    fact,
-    next_page,
-    paragraph,
-    plain,
-    source_panel,
-    theme,
-    title,
-)
 
 
 def page() -> None:

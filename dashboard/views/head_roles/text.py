@@ -15,9 +15,8 @@ from core.interpret.roles import (
 )
 from core.interpret.trace import Head, Kind
 from core.pretrained import Reading
-from dashboard.draw.formats import number
+from dashboard.draw.formats import number, plain
 from dashboard.draw.picture_files import csv_file
-from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text
 TABLE_HEAD = ("role", "heads", "best head", "score", "chance", "clearest example")

@@ -9,13 +9,13 @@ import streamlit as st
 from core.pretrained import ModelInputs, PretrainedError
 from core.pretrained.arrays import LIMITS, MOST_BYTES, SHAPES
 from core.pretrained.example_inputs import TEXT
+from dashboard.draw.formats import plain
 from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached
 from dashboard.server.limits import LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.models import EMBEDDED, reading_of
 from dashboard.widgets.model_picker.resolve import select_model
-from dashboard.widgets.panels import plain
 
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
 

@@ -17,12 +17,12 @@ from core.pretrained.answers import (
     output_name,
     top_candidates,
 )
+from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import link_value, one_of, write_link
 from dashboard.server.cache import shared
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker.choose import ModelChoice
 from dashboard.widgets.model_picker.models import ModelRef, baseline_of, load_model
-from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 AT = "at"  # the name in links

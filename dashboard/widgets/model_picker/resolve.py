@@ -14,12 +14,12 @@ from core.pretrained import PretrainedError, hub
 from core.pretrained import hub as model_storage
 from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download, format_bytes
 from core.settings import settings
+from dashboard.draw.formats import plain
 from dashboard.runtime.model_folders import folder_name, folder_of, is_open
 from dashboard.server.limits import at_most
 from dashboard.server.visitors import me
 from dashboard.widgets.model_picker.allowed import hub_examples, is_allowed, refuse_model
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
-from dashboard.widgets.panels import plain
 
 MOST = 2
 _lock = threading.Lock()

@@ -8,8 +8,10 @@ import streamlit as st
 
 from core.interpret.head_tests import TESTS, RepeatScores, RepeatTest, score_repeats
 from dashboard.draw.attention_view import attention_view
+from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.panels import caption, details, fact, paragraph, source_panel, theme
 from dashboard.ui.tables import table
 from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.script import repeats_script, successor_script
@@ -17,7 +19,6 @@ from dashboard.views.head_roles.standard import charts, text
 from dashboard.views.head_roles.standard.controls import GRID, HEAD, Controls, draw_controls
 from dashboard.views.head_roles.standard.successor import draw_source, draw_successor
 from dashboard.widgets.model_picker import ModelChoice
-from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 
 
 def draw_tests(choice: ModelChoice) -> None:

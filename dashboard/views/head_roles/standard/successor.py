@@ -9,14 +9,14 @@ from core.interpret.head_tests import GOULD, SuccessorScores, score_successors
 from core.interpret.syntax import wilson_interval
 from core.interpret.trace import AttentionMap, AttentionTrace, Head
 from dashboard.draw.attention_view import ViewState, attention_view
-from dashboard.draw.formats import number, percent
+from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.palette import Theme
 from dashboard.draw.vega import Spec
+from dashboard.ui.panels import caption, fact, paragraph, source_panel, theme
 from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.fields import follow_view, head_chart, reset_choice
 from dashboard.views.head_roles.standard.controls import GRID, HEAD
 from dashboard.widgets.model_picker import ModelChoice
-from dashboard.widgets.panels import caption, fact, paragraph, plain, source_panel, theme
 from dashboard.widgets.params import BOUND
 
 ORDER = "head_roles:order"

@@ -14,6 +14,7 @@ from core.interpret.syntax import MOST_CHARACTERS, parse_conllu
 from core.interpret.trace import Head, Kind
 from core.tasks import reading
 from core.tasks.reading import decode_text
+from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import KEEP, link_value, one_of
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.progress import UNASKED, measure_with_progress
@@ -33,7 +34,6 @@ from dashboard.views.head_roles.syntax.compute import (
     score_syntax,
 )
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (

@@ -9,8 +9,10 @@ import streamlit as st
 from core.interpret.syntax import Relation, RelationScore, score_relation, word_weights
 from core.interpret.trace import AttentionTrace, Head
 from dashboard.draw.attention_view import attention_view
+from dashboard.draw.formats import plain
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
+from dashboard.ui.panels import caption, details, fact, paragraph, source_panel, theme
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
 from dashboard.views.head_roles.fields import follow_view, head_chart
@@ -19,7 +21,6 @@ from dashboard.views.head_roles.syntax import charts, compute, text
 from dashboard.views.head_roles.syntax.compute import NAMES, SyntaxResult
 from dashboard.views.head_roles.syntax.controls import HEAD, draw_controls, sentence_field
 from dashboard.widgets.model_picker import ModelChoice
-from dashboard.widgets.panels import caption, details, fact, paragraph, plain, source_panel, theme
 
 CLARK = "https://arxiv.org/abs/1906.04341"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from core.interpret.syntax import RelationScore
 from core.interpret.trace import Head
-from dashboard.draw.formats import number, percent
+from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.picture_files import csv_file
 from dashboard.views.head_roles.syntax.compute import CHOICES, NAMES, Interval, SyntaxResult
-from dashboard.widgets.panels import plain
 
 TABLE_HEAD = (
     "relation",
