@@ -333,7 +333,15 @@ def role_inputs(
     gets handwritten digits; one of sounds gets none.
     """
     if pretrained.reads == "picture":
-        return RoleInputs(_digits(), "handwritten digits")
+        from core.tasks.pictures import digits
+
+        pictures, _ = digits()
+        return RoleInputs(
+            tuple(
+                ModelInputs(picture=Array.of(to_numpy(picture))) for picture in pictures[:PICTURES]
+            ),
+            "handwritten digits",
+        )
     if pretrained.reads == "sound":
         return RoleInputs((), "")
     lists = (
@@ -376,15 +384,6 @@ def own_lines(tokenizer: Any) -> tuple[str, ...]:
     ]
     lines = [[draw.choice(words) for _ in range(LENGTH)] for _ in range(LINES)] if words else []
     return tuple(" ".join(line * (1 + index % 2)) for index, line in enumerate(lines))
-
-
-def _digits() -> tuple[ModelInputs, ...]:
-    from core.tasks.pictures import digits
-
-    pictures, _ = digits()
-    return tuple(
-        ModelInputs(picture=Array.of(to_numpy(picture))) for picture in pictures[:PICTURES]
-    )
 
 
 def read_all(

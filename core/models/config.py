@@ -261,7 +261,18 @@ class ModelConfig:
             return  # its self-attention is within one sequence, where all positions and masks make sense
         attends, masks = "attends to another text", SOURCE_MASKS
         if self.kind == "hierarchical":
-            self._check_hierarchical()
+            if self.feeding != "none" or self.tied:
+                raise ConfigError(
+                    "kind = hierarchical has no decoder and reads neither feeding nor tied; leave them at "
+                    "'none' and False."
+                )
+            if self.num_heads > 1:
+                raise ConfigError("kind = hierarchical has a single head; take num_heads = 1.")
+            if not self.required_attention.has("kernel", "same"):
+                raise ConfigError(
+                    "kind = hierarchical attends within each sentence by a mask, which kernel = "
+                    f"{self.required_attention.kernel.key} cannot take; take kernel = exact."
+                )
             attends, masks = "attends from a learned query, which has no position", UNPLACED_MASKS
         if self.attention.position.key != "none":
             raise ConfigError(
@@ -277,20 +288,6 @@ class ModelConfig:
             raise ConfigError(
                 f"kind = {self.kind} {attends}, so mask = {self.attention.mask.key} has no meaning; take "
                 f"mask = {', '.join(masks)}."
-            )
-
-    def _check_hierarchical(self) -> None:
-        if self.feeding != "none" or self.tied:
-            raise ConfigError(
-                "kind = hierarchical has no decoder and reads neither feeding nor tied; leave them at "
-                "'none' and False."
-            )
-        if self.num_heads > 1:
-            raise ConfigError("kind = hierarchical has a single head; take num_heads = 1.")
-        if not self.required_attention.has("kernel", "same"):
-            raise ConfigError(
-                "kind = hierarchical attends within each sentence by a mask, which kernel = "
-                f"{self.required_attention.kernel.key} cannot take; take kernel = exact."
             )
 
     @classmethod

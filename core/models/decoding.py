@@ -490,7 +490,16 @@ def _draw(
         draws = torch.multinomial(chances, count, replacement=True, generator=generator)
         draws = draws.bincount(minlength=len(chances))
         before = 0.0 if parent == ROOT else tree.candidates[parent].total
-        for token in _candidate_tokens(chances, draws):
+        # The drawn tokens and PASSED_OVER likely others, the likeliest first.
+        likeliest = (
+            chances.masked_fill(draws > 0, -1.0)
+            .topk(min(PASSED_OVER, len(chances)))
+            .indices.tolist()
+        )
+        tokens = draws.nonzero()[:, 0].tolist() + [
+            token for token in likeliest if not draws[token] and chances[token] > 0
+        ]
+        for token in sorted(tokens, key=lambda token: -float(chances[token])):
             score, times = float(logp[row, token]), int(draws[token])
             fate = (
                 "dropped" if not times else "ended" if token in ends else "cut" if last else "kept"
@@ -505,17 +514,6 @@ def _draw(
             elif times:
                 tree.finish(index, float(times))
     return next_active
-
-
-def _candidate_tokens(chances: Tensor, draws: Tensor) -> list[int]:
-    """The drawn tokens and PASSED_OVER likely others, the likeliest first."""
-    likeliest = (
-        chances.masked_fill(draws > 0, -1.0).topk(min(PASSED_OVER, len(chances))).indices.tolist()
-    )
-    tokens = draws.nonzero()[:, 0].tolist() + [
-        token for token in likeliest if not draws[token] and chances[token] > 0
-    ]
-    return sorted(tokens, key=lambda token: -float(chances[token]))
 
 
 # Beam search: at each step only the best prefixes are kept.

@@ -51,15 +51,6 @@ class ArrayFile:
     labels: dict[str, tuple[str, ...]]
 
 
-def open_arrays(data: bytes, name: str) -> ArrayFile:
-    """What an NPZ or safetensors file of at most 200 MB and 40 million numbers holds; PretrainedError in words."""
-    if len(data) > MOST_BYTES:
-        raise PretrainedError(
-            f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} MB are read."
-        )
-    return _npz(data, name) if data[:2] == b"PK" else _safetensors(data, name)
-
-
 def _npz(data: bytes, name: str) -> ArrayFile:
     """The arrays of an NPZ, each checked by its header before it is unpacked; nothing pickled is opened."""
     weights: dict[str, np.ndarray] = {}
@@ -196,7 +187,11 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     prefix self, causal or cross gives the kind. `tokens`, or `queries` and `keys`, in the file name rows and columns:
     arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError for what does not fit.
     """
-    file = open_arrays(data, name)
+    if len(data) > MOST_BYTES:
+        raise PretrainedError(
+            f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} MB are read."
+        )
+    file = _npz(data, name) if data[:2] == b"PK" else _safetensors(data, name)
     layers = [layer for key, values in file.weights.items() for layer in _layers(key, values)]
     if not layers:
         raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")

@@ -85,7 +85,12 @@ def card_text(
     """The card of a run's model at a step, with code that loads it and the output that this code prints."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    record, name, pipeline = record_at(run, step), " ".join(run.name.split()), PIPELINES[task.form]
+    exported = run.metadata().get("reached")  # of an exported folder: the figures in its run.json
+    records = [Record.from_json(exported)] if exported else run.records()
+    record = next(
+        (record for record in reversed(records) if (record.best or record.step) == step), None
+    )
+    name, pipeline = " ".join(run.name.split()), PIPELINES[task.form]
     data = ModelCardData(
         library_name="transformers",
         license=license,
@@ -98,10 +103,40 @@ def card_text(
         ],
     )
     code = code_of(task, hf_model, tokenizer)
+    entry, params = task_entry(task.key), dict(run.config().task.params)
+    own = params.pop("data", None) is not None
+    given = ", ".join(f"{name} = {value}" for name, value in params.items() if value != "")
+    sentences = [
+        f"Task: **{entry.name}**.",
+        entry.meaning,
+        *(
+            ["The data is a person's own; the example below is one of its held-out items."]
+            if own
+            else []
+        ),
+        *([f"Parameters of the task: {given}."] if given else []),
+    ]
+    model = run.config().model
+    rows: list[tuple[str, Any]] = [
+        ("class", type(hf_model).__name__),
+        ("parameters", f"{hf_model.num_parameters():,}"),
+        ("layers", model.layers),
+        ("heads", model.num_heads),
+        ("d_model", model.d_model),
+        ("d_ff", model.d_ff),
+        ("norm", model.norm),
+        ("activation", model.activation),
+        ("dropout", model.dropout),
+    ]
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {name}",
-        purpose(run, task),
+        (
+            " ".join(sentences)
+            + "\n\nA small model that was trained in Attention Lab so that its attention can be "
+            "looked into. It knows this one task and its vocabulary. It was tested on held-out items of the same data "
+            "alone."
+        ),
         "## How to use it",
         f"```python\n{code}```",
         "## What it reached",
@@ -109,7 +144,13 @@ def card_text(
         "## How it was trained",
         table(training(run, step, record)),
         "## What it is",
-        table(model_rows(run, hf_model)),
+        table(
+            rows
+            + [
+                (axis, getattr(model.attention, axis).key)
+                for axis in ("projection", "score", "position", "mask", "normalizer")
+            ]
+        ),
         "`run.json` holds the whole config. With Attention Lab, `python -m core.training train run.json` trains "
         "it again; the same numbers come out with the same version of PyTorch on the same type of CPU.",
     ]
@@ -127,15 +168,6 @@ def write_card(folder: Path, license: str = LICENSE) -> None:
     )
 
 
-def record_at(run: Run, step: int) -> Record | None:
-    """The last measurement of the weights of a step; of an exported folder, the figures in its run.json."""
-    exported = run.metadata().get("reached")
-    records = [Record.from_json(exported)] if exported else run.records()
-    return next(
-        (record for record in reversed(records) if (record.best or record.step) == step), None
-    )
-
-
 def metrics(record: Record | None) -> list[tuple[str, str, float]]:
     """Type, name and value of each figure that a record has."""
     return [
@@ -143,29 +175,6 @@ def metrics(record: Record | None) -> list[tuple[str, str, float]]:
         for field, (metric, label) in METRICS.items()
         if record is not None and (value := getattr(record, field)) is not None
     ]
-
-
-def purpose(run: Run, task: Task) -> str:
-    """What the model was trained for, and what it is not for."""
-    entry, params = task_entry(task.key), dict(run.config().task.params)
-    own = params.pop("data", None) is not None
-    given = ", ".join(f"{name} = {value}" for name, value in params.items() if value != "")
-    sentences = [
-        f"Task: **{entry.name}**.",
-        entry.meaning,
-        *(
-            ["The data is a person's own; the example below is one of its held-out items."]
-            if own
-            else []
-        ),
-        *([f"Parameters of the task: {given}."] if given else []),
-    ]
-    return (
-        " ".join(sentences)
-        + "\n\nA small model that was trained in Attention Lab so that its attention can be "
-        "looked into. It knows this one task and its vocabulary. It was tested on held-out items of the same data "
-        "alone."
-    )
 
 
 def reached(record: Record | None) -> str:
@@ -188,10 +197,14 @@ def training(run: Run, step: int, record: Record | None) -> list[tuple[str, Any]
     if record is not None and record.train_loss is not None:
         rows.append(("training loss", f"{record.train_loss:.4g}"))
     rows += [(name.replace("_", " "), getattr(config, name)) for name in TRAINING]
+    at = seconds_of(metadata.get("created"))
     rows += [
         ("seed of the data", config.task.seed),
         ("trained on", line(metadata.get("machines"))),
-        ("begun", _day(metadata.get("created"))),
+        (
+            "begun",
+            datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat() if at else "",
+        ),
         (
             "card written with",
             f"transformers {version('transformers')}, PyTorch "
@@ -199,26 +212,6 @@ def training(run: Run, step: int, record: Record | None) -> list[tuple[str, Any]
         ),
     ]
     return [row for row in rows if row[1] != ""]
-
-
-def model_rows(run: Run, hf_model: Any) -> list[tuple[str, Any]]:
-    """Class, size and the choices of the attention."""
-    model = run.config().model
-    rows: list[tuple[str, Any]] = [
-        ("class", type(hf_model).__name__),
-        ("parameters", f"{hf_model.num_parameters():,}"),
-        ("layers", model.layers),
-        ("heads", model.num_heads),
-        ("d_model", model.d_model),
-        ("d_ff", model.d_ff),
-        ("norm", model.norm),
-        ("activation", model.activation),
-        ("dropout", model.dropout),
-    ]
-    return rows + [
-        (axis, getattr(model.attention, axis).key)
-        for axis in ("projection", "score", "position", "mask", "normalizer")
-    ]
 
 
 def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
@@ -270,11 +263,6 @@ def table(rows: Sequence[tuple[str, Any]]) -> str:
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
 
 
-def _day(seconds: object) -> str:
-    at = seconds_of(seconds)
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat() if at else ""
-
-
 CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
 CHECK_EXAMPLES = 16
 
@@ -294,7 +282,22 @@ def export(run: Run, folder: Path, step: int | None = None, license: str = LICEN
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = None
     if task.shape.input == "patches":
-        write(folder / "preprocessor_config.json", image_processor_config(task))
+        # The preprocessor file of a model that reads pixels from 0 (paper) to 1 (ink).
+        rows, columns = task.shape.grid
+        side = int(task.shape.source**0.5)
+        write(
+            folder / "preprocessor_config.json",
+            {
+                "image_processor_type": "ViTImageProcessor",
+                "do_resize": True,
+                "do_rescale": True,
+                "do_normalize": False,
+                "rescale_factor": 1 / 255,
+                "image_mean": [0.0],
+                "image_std": [1.0],
+                "size": {"height": rows * side, "width": columns * side},
+            },
+        )
     else:
         tokenizer = word_tokenizer(task, vocabulary, hf_model.config.max_position_embeddings)
         tokenizer.save_pretrained(folder)
@@ -346,7 +349,12 @@ def _max_difference(
             **hf_inputs(batch, task, vocabulary, hf_model.config.is_encoder_decoder)
         ).logits
     if task.form != "label":
-        their, own = _on_words(their[:, -own.shape[1] :], own, batch, task, vocabulary)
+        # Both logits on the words that the model has, without padding.
+        real = batch.source_mask if batch.target_in is None else batch.target_out != 0
+        their, own = (
+            their[:, -own.shape[1] :][..., vocabulary.encode(task.target_vocab.tokens)][real],
+            own[real],
+        )
     return float((their - own).abs().max())
 
 
@@ -373,14 +381,6 @@ def hf_inputs(
         if two
         else {"input_ids": torch.cat((source, target), dim=1)}
     )
-
-
-def _on_words(
-    their: Tensor, own: Tensor, batch: Batch, task: Task, vocabulary: Vocabulary
-) -> tuple[Tensor, Tensor]:
-    """Both logits on the words that the model has, without padding."""
-    real = batch.source_mask if batch.target_in is None else batch.target_out != 0
-    return their[..., vocabulary.encode(task.target_vocab.tokens)][real], own[real]
 
 
 def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
@@ -426,22 +426,6 @@ def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
         model_max_length=longest,
         model_input_names=["input_ids", "attention_mask"],
     )
-
-
-def image_processor_config(task: Task) -> dict[str, Any]:
-    """The preprocessor file of a model that reads pixels from 0 (paper) to 1 (ink)."""
-    rows, columns = task.shape.grid
-    side = int(task.shape.source**0.5)
-    return {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "do_rescale": True,
-        "do_normalize": False,
-        "rescale_factor": 1 / 255,
-        "image_mean": [0.0],
-        "image_std": [1.0],
-        "size": {"height": rows * side, "width": columns * side},
-    }
 
 
 def final_metrics(run: Run) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -182,7 +182,15 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         )
     if tuple(cell.casefold() for cell in rows[0].cells) == columns:
         rows = rows[1:]
-    _check_cells(rows, columns)
+    if len(rows) > MOST_ROWS:
+        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are allowed.")
+    for column, name in enumerate(columns):
+        if empty := [row.line for row in rows if not row.cells[column]]:
+            raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
+        if long := [row.line for row in rows if len(row.cells[column]) > LONGEST]:
+            raise ConfigError(
+                f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}."
+            )
     once = _once(rows)
     pairs = [Pair(*row.cells) for row in once]
     if len(pairs) < FEWEST_ROWS:
@@ -193,18 +201,6 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
     labels = _labels(once) if task == "classify" else ()
     learned, held_out = _split(pairs, labels, seed)
     return Rows(tuple(learned), tuple(held_out[:MOST_HELD_OUT]), labels, len(rows) - len(pairs))
-
-
-def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
-    if len(rows) > MOST_ROWS:
-        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are allowed.")
-    for column, name in enumerate(columns):
-        if empty := [row.line for row in rows if not row.cells[column]]:
-            raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
-        if long := [row.line for row in rows if len(row.cells[column]) > LONGEST]:
-            raise ConfigError(
-                f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}."
-            )
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
@@ -389,9 +385,6 @@ def check_words(tokenizer: Any, model: str, rows: Rows) -> None:
         )
 
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
 WRITING_HEAD = ("lm_head", "final_logits_bias")
 MOST_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
@@ -503,7 +496,13 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
     """
     import transformers
 
-    order = own_order(transformers.AutoConfig.from_pretrained(folder, **SAFE), labels)
+    # The labels in the order of a classifier's config if it has exactly these; else None.
+    config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
+    classifies = any(
+        name.endswith("ForSequenceClassification") for name in config.architectures or ()
+    )
+    own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
+    order = own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
     names = dict(enumerate(order or labels))
     # The config may say regression or multi-label; these rows have one label each.
     model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -526,15 +525,6 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
     if order is None:
         reset_head(model, initialised)
     return model, tuple(names.values()), order is None or initialised >= set(head)
-
-
-def own_order(config: PreTrainedConfig, labels: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The labels in the order of a classifier's config if it has exactly these; else None."""
-    classifies = any(
-        name.endswith("ForSequenceClassification") for name in config.architectures or ()
-    )
-    own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
-    return own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
 
 
 def reset_head(model: Any, initialised: Set[str]) -> None:

@@ -263,7 +263,19 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         "lm_head.weight": state["output.weight"],
     }
     if not config.d_ff:
-        weights |= no_feed_forward(config.layers, config.d_model)
+        # A Llama's feed-forward networks of width 0, which add nothing, and the norms
+        # before them.
+        shapes = {
+            "mlp.gate_proj": (0, config.d_model),
+            "mlp.up_proj": (0, config.d_model),
+            "mlp.down_proj": (config.d_model, 0),
+            "post_attention_layernorm": (config.d_model,),
+        }
+        weights |= {
+            f"model.layers.{i}.{name}.weight": torch.ones(shape)
+            for i in range(config.layers)
+            for name, shape in shapes.items()
+        }
     hf_config = LlamaConfig(
         vocab_size=len(vocabulary),
         hidden_size=config.d_model,
@@ -283,21 +295,6 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         eos_token_id=EOS,
     )
     return _load_weights(LlamaForCausalLM(hf_config), weights)
-
-
-def no_feed_forward(layers: int, size: int) -> Weights:
-    """A Llama's feed-forward networks of width 0, which add nothing, and the norms before them."""
-    shapes = {
-        "mlp.gate_proj": (0, size),
-        "mlp.up_proj": (0, size),
-        "mlp.down_proj": (size, 0),
-        "post_attention_layernorm": (size,),
-    }
-    return {
-        f"model.layers.{i}.{name}.weight": torch.ones(shape)
-        for i in range(layers)
-        for name, shape in shapes.items()
-    }
 
 
 def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:

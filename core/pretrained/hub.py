@@ -192,11 +192,6 @@ def storage_folder() -> Path:
     return Path(home).expanduser() / "attention-lab"
 
 
-def storage_limit() -> int:
-    """The size limit of the folder in bytes, `models_mb` of ATTENTION_LAB_LIMITS."""
-    return int(limits().models_mb * 1e6)
-
-
 def model_folder(repo: str, commit: str) -> Path:
     """The folder of one commit of one model, whether it exists or not."""
     return storage_folder() / repo.replace("/", "--") / commit
@@ -215,7 +210,7 @@ def downloaded_commits(repo: str) -> tuple[str, ...]:
 
 def make_room(need: int) -> None:
     """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
-    most = storage_limit()
+    most = int(limits().models_mb * 1e6)
     if need > most:
         raise PretrainedError(
             f"The model has {format_bytes(need)} and the folder for downloads holds at most "
@@ -401,22 +396,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
     plan = DownloadPlan(
         repo, commit, str(config["model_type"]), files, _memory(info, config, files)
     )
-    _refuse_size(plan, most_bytes())
-    return plan
-
-
-def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
-    """Bytes of the weights in fp32: 4 a parameter, where the hub counts them, or by the type that the config names."""
-    counted = getattr(info.safetensors, "parameters", None)
-    if counted:
-        return 4 * sum(int(count) for count in counted.values())
-    stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
-    kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-    return stored * (2 if kind.endswith("float16") else 1)
-
-
-def _refuse_size(plan: DownloadPlan, limit: int) -> None:
-    """PretrainedError for more than `limit` to fetch, or more than 4 × that, or than there is, to hold in memory."""
+    limit = most_bytes()
     if plan.size > limit:
         raise PretrainedError(
             f"{plan.repo} is {format_bytes(plan.size)}; this page downloads at most "
@@ -430,6 +410,17 @@ def _refuse_size(plan: DownloadPlan, limit: int) -> None:
             f"{plan.repo} needs {format_bytes(plan.memory)} of memory in fp32, and "
             f"{format_bytes(room)} is free. Take a smaller model."
         )
+    return plan
+
+
+def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
+    """Bytes of the weights in fp32: 4 a parameter, where the hub counts them, or by the type that the config names."""
+    counted = getattr(info.safetensors, "parameters", None)
+    if counted:
+        return 4 * sum(int(count) for count in counted.values())
+    stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
+    kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+    return stored * (2 if kind.endswith("float16") else 1)
 
 
 def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,

@@ -161,24 +161,6 @@ def no_maps(pretrained: Pretrained, shapes: Sequence[tuple[int, ...]]) -> str:
     return f"{pretrained.name} has no attention to draw: {why}. {_take(pretrained)}"
 
 
-def other_size(pretrained: Pretrained, size: tuple[int, ...], lines: tuple[int, int]) -> str:
-    """Why maps of one size do not stand for the tokens of another."""
-    family = str(pretrained.model.config.model_type)
-    why = NO_MATRIX.get(family, "they are not between the tokens that it was given")
-    return (
-        f"{pretrained.name} returned maps of {size[0]} × {size[1]} for {lines[0]} × {lines[1]} tokens: {why}, so "
-        f"they are not drawn. {_take(pretrained)}"
-    )
-
-
-def no_weights(pretrained: Pretrained) -> str:
-    """Why numbers that are no weights are not drawn as such."""
-    return (
-        f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "
-        "Take a model that returns the output of its softmax, such as BERT."
-    )
-
-
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
 SINK = "sink"
 MOST_SUM = 1.01  # of a row of weights, with what rounding adds
@@ -233,13 +215,20 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
          mask: Tensor | None) -> AttentionMap:  # fmt: skip
     rows, columns = reading.lines(kind)
     if weights.shape[-2:] != (len(rows), len(columns)):
+        height, width = weights.shape[-2:]
+        family = str(pretrained.model.config.model_type)
+        why = NO_MATRIX.get(family, "they are not between the tokens that it was given")
         raise PretrainedError(
-            other_size(pretrained, tuple(weights.shape[-2:]), (len(rows), len(columns)))
+            f"{pretrained.name} returned maps of {height} × {width} for {len(rows)} × {len(columns)} tokens: {why}, so "
+            f"they are not drawn. {_take(pretrained)}"
         )
     if not pretrained.recordable and (
         bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM
     ):
-        raise PretrainedError(no_weights(pretrained))
+        raise PretrainedError(
+            f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "
+            "Take a model that returns the output of its softmax, such as BERT."
+        )
     allowed = allowed_of(mask, weights.shape[-1])
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()

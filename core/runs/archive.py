@@ -336,20 +336,7 @@ def _adopt(draft: Run, root: Path | None) -> Run:
         if status.state in ENDED
         else ("stopped", "It was still training when it was copied.")
     )
-    with new_run(config, root, uploaded=time.time(), **_valid_metadata(metadata)) as run:
-        for path in [
-            *map(draft.frame_path, draft.frame_steps()),
-            *map(draft.checkpoint_path, draft.checkpoint_steps()),
-        ]:
-            path.rename(run.path / path.parent.name / path.name)
-        for record in records:
-            run.append(record)
-        run.set_status(*ended)
-    return Run((root or runs_folder()) / run.id)
-
-
-def _valid_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The valid values beside the config in a run.json."""
+    # The valid values beside the config in a run.json.
     result: dict[str, Any] = {}
     if isinstance(metadata.get("name"), str):
         result["name"] = metadata["name"][:LONGEST_NAME]
@@ -362,4 +349,13 @@ def _valid_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
         result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
     if machines := valid(metadata.get("machines")):
         result["machines"] = machines
-    return result
+    with new_run(config, root, uploaded=time.time(), **result) as run:
+        for path in [
+            *map(draft.frame_path, draft.frame_steps()),
+            *map(draft.checkpoint_path, draft.checkpoint_steps()),
+        ]:
+            path.rename(run.path / path.parent.name / path.name)
+        for record in records:
+            run.append(record)
+        run.set_status(*ended)
+    return Run((root or runs_folder()) / run.id)

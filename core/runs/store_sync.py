@@ -270,7 +270,13 @@ class Copier:
         own = item.read_manifest().server in ("", self.place.server)
         try:
             with FileLock(self.root / LOCK):
-                self._take_lease(item)  # first: what follows reads what its last owner left
+                # The lease first: what follows reads what its last owner left.
+                if (lease := self.place.take(item.id)) is not None:
+                    raise InUse(
+                        f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
+                        f"{max(0.0, lease.until - time.time()):.0f} s after it was last heard of; or fork it now."
+                    )
+                self._renewed[item.id] = time.time()
                 self.read_rows()
                 own = self._owns(item, self.newest())
                 if self.newer(item):
@@ -287,15 +293,6 @@ class Copier:
                     f"{error} So it is not known whether another server trains this run; fork it to train "
                     "it here."
                 ) from error
-
-    def _take_lease(self, item: Item) -> None:
-        """InUse where another server has it."""
-        if (lease := self.place.take(item.id)) is not None:
-            raise InUse(
-                f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
-                f"{max(0.0, lease.until - time.time()):.0f} s after it was last heard of; or fork it now."
-            )
-        self._renewed[item.id] = time.time()
 
 
 class InUse(StoreError):

@@ -68,7 +68,19 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
         )
     start, frames = seconds_of(run.metadata().get("created")), set(run.frame_steps())
     with SummaryWriter(str(folder)) as writer:
-        writer.add_text("run", _about(run), walltime=start)
+        config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
+        machine = line(run.metadata().get("machines"))
+        writer.add_text(
+            "run",
+            "\n\n".join(
+                [
+                    run.name,
+                    *([f"Trained on {machine}"] if machine else []),
+                    f"```json\n{config}\n```",
+                ]
+            ),
+            walltime=start,
+        )
         for record in records:
             at = {"global_step": record.step, "walltime": start + record.elapsed}
             for tag, value in scalars(record).items():
@@ -147,12 +159,3 @@ def _records(run: Run) -> list[Record]:
     if not records:
         raise ValueError("This run has no measurements yet.")
     return records
-
-
-def _about(run: Run) -> str:
-    """Name, machine and config as Markdown."""
-    config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
-    machine = line(run.metadata().get("machines"))
-    return "\n\n".join(
-        [run.name, *([f"Trained on {machine}"] if machine else []), f"```json\n{config}\n```"]
-    )

@@ -84,7 +84,12 @@ def mean_interval(
         return None
     values = [min(max(value, scale.low), scale.high) for value in values]
     if unit == "seeds":
-        return _of_seeds(sum(values), count, level)
+        from scipy.special import betaincinv
+
+        held = sum(values)
+        low = betaincinv(held, count - held + 1, level / 2) if held else 0.0
+        high = betaincinv(held + 1, count - held, 1 - level / 2) if held < count else 1.0
+        return Interval(held / count, float(low), float(high))
     if unit == "times":
         measured = (
             mean_interval([math.log(value) for value in values], "number", level)
@@ -108,14 +113,6 @@ def around(mean: float, half: float, scale: Scale, resolution: float = 0.0) -> I
         min(mean, scale.back(centre - half * slope)),
         max(mean, scale.back(centre + half * slope)),
     )
-
-
-def _of_seeds(held: float, count: int, level: float) -> Interval:
-    from scipy.special import betaincinv
-
-    low = betaincinv(held, count - held + 1, level / 2) if held else 0.0
-    high = betaincinv(held + 1, count - held, 1 - level / 2) if held < count else 1.0
-    return Interval(held / count, float(low), float(high))
 
 
 def quantile(p: float, freedom: float) -> float:
