@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,9 +10,31 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import circuits as core_circuits
-from core.interpret.circuits import CompositionKind, HeadMatrices, fold_gain, thin_svd
+from core.interpret.circuits import Composer, CompositionKind, HeadMatrices, fold_gain, thin_svd
 from core.interpret.trace import Kind, to_numpy
 from core.pretrained import PretrainedError
+from core.studies.circuits import (
+    PAIR,
+    PAIRED_MODELS,
+    STREAMS,
+    AttentionMeasures,
+    Carrier,
+    Circuits,
+    Direction,
+    Edge,
+    Extremes,
+    Head,
+    InductionCircuit,
+    carriers,
+    default_head,
+    default_token,
+    directions,
+    extremes,
+    induction_circuit,
+    measure_attention,
+    singular_values,
+    token_of,
+)
 from dashboard.draw.formats import latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.palette import Ink, Theme
@@ -20,7 +42,9 @@ from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.runtime.link_values import fragment, link_value, one_of, write_link
 from dashboard.runtime.page_pictures import add_script
-from dashboard.ui.heads import weights_of
+from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import measurements
+from dashboard.ui.heads import study_of_weights, weights_of
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -36,22 +60,20 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.tables import table
-from dashboard.views.circuits import compute, induction, names, tokens
-from dashboard.views.circuits.compute import (
-    STREAMS,
-    Circuits,
-    Edge,
-    Head,
-    default_head,
-    singular_values,
+from dashboard.widgets.model_picker import (
+    ModelRef,
+    choose_weights,
+    input_errors,
+    load_model,
+    study_of,
 )
-from dashboard.views.circuits.induction import PAIR, InductionCircuit, induction_circuit
-from dashboard.views.circuits.names import Carrier
-from dashboard.views.circuits.tokens import Direction, Extremes, default_token, token_of
-from dashboard.widgets.model_picker import ModelRef, choose_weights, input_errors, load_model
 from dashboard.widgets.model_picker.code import model_cell
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
+from dashboard.widgets.model_picker.models import is_small
 from dashboard.widgets.params import BOUND, KEEP
+
+# The attentions that were measured, by their index, for all sessions.
+MEASURED = "circuits:measured"
 
 # Composition as a graph over layers × heads, grids of measures, and singular values: arrays to Vega-Lite.
 
@@ -326,7 +348,7 @@ def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, st
     """The token that is followed; the usual one where nothing was typed, and after an error, which is written below."""
     if not circuits.has_tokens(head[0]):
         return 0, ""
-    token, word = default_token(ref, circuits.heads[head[0]].reads)
+    token, word = study_of_weights(default_token, ref, circuits.heads[head[0]].reads)
     with st.container(width=room(190)):
         typed = st.text_input(
             "Example token",
@@ -382,7 +404,7 @@ def script(controls: Controls, circuits: Circuits) -> Script:
         results["[score for score, *_ in pairs]"] = np.array([edge.score for edge in pairs])
     more, values = _head(controls, circuits)
     cells.append(Cell(SCRIPT_HEAD, more))
-    if (circuit := induction_circuit(controls.ref)) is not None:
+    if (circuit := _induction(controls.ref, circuits)) is not None:
         cells.append(Cell(PATCHED, _patched()))
         results["shares"] = np.array(circuit.effects)
     return Script(tuple(cells), results | values)
@@ -419,7 +441,7 @@ for score, source, target in pairs[:{controls.edges}]:
 def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
     row, head = controls.head
     one, tables = circuits.heads[row], circuits.vocabularies
-    singular = singular_values(controls.ref, controls.head)
+    singular = study_of_weights(singular_values, controls.ref, controls.head)
     lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
     results = {"ov": singular["OV"]}
     if "QK" in singular:
@@ -547,10 +569,10 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
     )
 
 
-def carried(circuits: Circuits, carriers: Sequence[Carrier]) -> str:
+def carried(circuits: Circuits, heads: Sequence[Carrier]) -> str:
     """Which head carries each answer by patching, where it attends, and what it writes in both texts."""
     lines = ["**A head for each answer, by patching.**"]
-    for one in carriers:
+    for one in heads:
         answers = f"the logit of “{plain(one.answer)}” minus that of “{plain(one.other)}”"
         lines.append(
             f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
@@ -625,8 +647,8 @@ def extreme_rows(values: Extremes) -> list[list[str]]:
     ]
 
 
-def direction_rows(directions: Sequence[Direction]) -> list[list[str]]:
-    return [[number(one.value), ", ".join(one.first), ", ".join(one.second)] for one in directions]
+def direction_rows(rows: Sequence[Direction]) -> list[list[str]]:
+    return [[number(one.value), ", ".join(one.first), ", ".join(one.second)] for one in rows]
 
 
 def equations(
@@ -718,12 +740,39 @@ def page() -> None:
 def _measured(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
         rows = range(len(weights_of(ref).heads))
-    measured = measure_with_progress(
-        compute.MEASURED, ref, rows, compute.measures_of(ref), "layers", UNASKED
-    )
+    measured = measure_with_progress(MEASURED, ref, rows, measures_of(ref), "layers", UNASKED)
     if len(measured) < len(rows):
         return
     _circuits(ref)  # Stop cannot interrupt a fragment
+
+
+def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
+    """A function that measures one attention, by its index, and keeps what the next ones need of it."""
+    weights, small = weights_of(ref), is_small(load_model(ref))
+    composer = Composer(weights.heads)
+
+    def measure(row: int) -> AttentionMeasures:
+        with one_thread(small):
+            return measure_attention(weights, composer, row)
+
+    return measure
+
+
+def circuits_of(ref: ModelRef) -> Circuits:
+    """The circuits of a model; what was not measured yet is measured now. PretrainedError as in `read_heads`."""
+    weights, values, measure = weights_of(ref), measurements(MEASURED, ref), measures_of(ref)
+    rows = range(len(weights.heads))
+    for row in rows:
+        if row not in values:
+            values[row] = measure(row)
+    return Circuits(weights.heads, weights.vocabularies, tuple(values[row] for row in rows))
+
+
+def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
+    """The induction circuit of the lab's repeating models; None for other models."""
+    if ref.source != "lab" or ref.name not in PAIRED_MODELS:
+        return None
+    return study_of(induction_circuit, ref, circuits.pairs("K")[0])
 
 
 @fragment
@@ -734,15 +783,14 @@ def _circuits(ref: ModelRef) -> None:
 
 
 def _draw(ref: ModelRef) -> None:
-    circuits = compute.circuits_of(ref)
+    circuits = circuits_of(ref)
     controls = draw_controls(ref, circuits)
     add_script(partial(script, controls, circuits))
     _graph(controls, circuits)
-    circuit = induction.induction_circuit(ref)
-    if circuit is not None:
+    if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))
-    if carriers := names.carriers(ref):
-        paragraph(carried(circuits, carriers))
+    if ref == ModelRef("lab", "names"):
+        paragraph(carried(circuits, study_of(carriers, ref)))
     _grids(controls, circuits)
     fact(head_fact(circuits, controls.head))
     _page_head(controls, circuits)
@@ -823,7 +871,7 @@ def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt:
 
 def _page_head(controls: Controls, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
-    values = compute.singular_values(controls.ref, controls.head)
+    values = study_of_weights(singular_values, controls.ref, controls.head)
     titles = {"OV": "What it moves", "QK": "What it looks for"}
     for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
         with column:
@@ -842,7 +890,7 @@ def _page_head(controls: Controls, circuits: Circuits) -> None:
 
 def _moves(controls: Controls, circuits: Circuits) -> None:
     """Draw the tokens that attending to the token raises and lowers."""
-    written = tokens.extremes(controls.ref, controls.head, "OV", controls.token)
+    written = study_of_weights(extremes, controls.ref, controls.head, "OV", controls.token)
     if written is None:
         st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
         return
@@ -858,7 +906,7 @@ def _moves(controls: Controls, circuits: Circuits) -> None:
 
 def _matches(controls: Controls, circuits: Circuits) -> None:
     """Draw the keys that the token's query matches most and least."""
-    scores = tokens.extremes(controls.ref, controls.head, "QK", controls.token)
+    scores = study_of_weights(extremes, controls.ref, controls.head, "QK", controls.token)
     if scores is None:
         st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
         return
@@ -874,7 +922,7 @@ def _matches(controls: Controls, circuits: Circuits) -> None:
 
 def _directions(controls: Controls, name: str) -> None:
     ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
-    rows = direction_rows(tokens.directions(controls.ref, controls.head, name))
+    rows = direction_rows(study_of_weights(directions, controls.ref, controls.head, name))
     chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
     table(
         ["value", *ends],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
 from html import escape
+from typing import Concatenate, TypeVar
 
 import streamlit as st
-import torch
 
-from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.interpret.roles import (
     ROLES,
     Example,
@@ -21,20 +20,27 @@ from core.interpret.roles import (
     score_roles,
 )
 from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, Reading
+from core.pretrained import ModelInputs, Pretrained, Reading
+from core.studies.circuits import HeadWeights, head_weights
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import remembered, shared
 from dashboard.ui.panels import theme
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model, reading_of
+from dashboard.widgets.model_picker import (
+    ModelChoice,
+    ModelRef,
+    load_model,
+    reading_of,
+    study_of,
+)
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.model_picker.models import is_small
 
 # The roles of a model's heads, measured once and shared by every page and session.
 
-
+T = TypeVar("T")
 HeadRoles = dict[tuple[int, int], int]
 
 
@@ -147,23 +153,24 @@ def role_line(roles: HeadRoles, heads: int) -> None:
 # The matrices of a model's heads, which several pages read; cached by the model.
 
 
-@dataclass(frozen=True, eq=False)
-class HeadWeights:
-    """The matrices of all heads, in the order in which they run, and the vocabularies at both ends."""
-
-    heads: tuple[HeadMatrices, ...]
-    vocabularies: Vocabularies
-
-
 def weights_of(ref: ModelRef) -> HeadWeights:
     """The matrices of a model's heads. PretrainedError as in `read_heads`."""
-    return shared(_read, ref)
+    return study_of(head_weights, ref)
 
 
-def _read(ref: ModelRef) -> HeadWeights:
-    model = load_model(ref)
-    with one_thread(is_small(model)), torch.no_grad():
-        return HeadWeights(read_heads(model), read_vocabularies(model))
+def study_of_weights(
+    function: Callable[Concatenate[Pretrained, HeadWeights, ...], T], ref: ModelRef, *args: Hashable
+) -> T:
+    """function(model, weights of its heads, *args), cached and shared; never change it."""
+    return shared(_with_weights, function, ref, *args)
+
+
+def _with_weights(
+    function: Callable[Concatenate[Pretrained, HeadWeights, ...], T], ref: ModelRef, *args: Hashable
+) -> T:
+    model, weights = load_model(ref), weights_of(ref)
+    with one_thread(is_small(model)):
+        return function(model, weights, *args)
 
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link

@@ -8,8 +8,8 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError, load_lab_model
+from core.studies import circuits as study
 from dashboard.draw.formats import signed
-from dashboard.views.circuits import compute, induction, names, tokens
 from dashboard.widgets.model_picker import ModelRef
 from pages import circuits as charts
 from pages import circuits as text
@@ -67,7 +67,7 @@ def test_the_model_of_names_has_a_head_for_each_answer():
         "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”"
         in said
     )
-    for one in names.carriers(ModelRef("lab", "names")):
+    for one in study.carriers(load_lab_model("names")):
         assert one.adds[0] > 1 and one.adds[1] < -1, "each raises the answer of its own text"
 
 
@@ -98,7 +98,7 @@ def test_a_large_model_waits_for_a_press(tmp_path, folders, monkeypatch):
     monkeypatch.setattr("pages.circuits.UNASKED", 0)  # as on a slow machine
     app = app_at("circuits", **{"inside:model": str(save("t5", tmp_path))}).run()
     assert "3 of 6 layers measured" in captions(app) and not figures(app)
-    app.button(key=f"{compute.MEASURED}:go").click().run()
+    app.button(key=f"{charts.MEASURED}:go").click().run()
     assert not app.exception and len(figures(app)) == 6
     again = app_at("circuits", **{"inside:model": str(tmp_path)}).run()
     assert len(figures(again)) == 6 and not again.button, (
@@ -119,7 +119,7 @@ def test_the_translators_decoder_starts_with_a_german_word():
 
 
 def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
-    circuits = compute.circuits_of(ATTENTION)
+    circuits = charts.circuits_of(ATTENTION)
     edges = circuits.edges("K")
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
     assert circuits.edges("V") == [] and len(circuits.pairs("V")) == 16
@@ -132,7 +132,7 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
 
 def test_no_line_is_drawn_that_random_matrices_would_reach():
     app = open_at("circuits", **{"inside:model": "digits", KIND: "Q: queries", EDGES: "40"})
-    circuits = compute.circuits_of(ModelRef("lab", "digits"))
+    circuits = charts.circuits_of(ModelRef("lab", "digits"))
     most, count = circuits.chance("Q")
     strong = [edge for edge in circuits.pairs("Q") if edge.score > most]
     positive = [edge for edge in circuits.pairs("Q") if edge.score > 0]
@@ -159,8 +159,10 @@ def test_a_graph_without_lines_says_why_and_its_heads_are_still_picked():
 
 
 def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
-    circuits, circuit = compute.circuits_of(ATTENTION), induction.induction_circuit(ATTENTION)
-    other = induction.InductionCircuit(
+    circuits = charts.circuits_of(ATTENTION)
+    model = load_lab_model("only-attention")
+    circuit = study.induction_circuit(model, circuits.pairs("K")[0])
+    other = study.InductionCircuit(
         ((0, 1), (1, 2)), circuit.effects, circuit.composed, 0.5, 0.5, "river"
     )
     assert "several heads share" in text.twice(circuits, other)
@@ -168,7 +170,7 @@ def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
 
 
 def test_the_equations_hold_the_heads_own_numbers():
-    circuits = compute.circuits_of(ATTENTION)
+    circuits = charts.circuits_of(ATTENTION)
     lines = text.equations(circuits, (1, 2), circuits.best_into((1, 2)))
     assert len(lines) == 3 and "= 0.25, " in lines[2] and "= 0.13" in lines[2]
     assert len(text.equations(circuits, (0, 0), {})) == 2
@@ -179,16 +181,16 @@ def test_special_tokens_have_no_rank():
     size, specials = len(model.tokenizer), model.tokenizer.all_special_ids
     values = torch.arange(size, dtype=torch.float32)
     values[specials] = 1e9
-    token = tokens.token_of(model, "river")[0]
-    assert tokens.rank_of(model, values, token) == (size - token, size - len(specials))
-    [(best, _)] = tokens.top_tokens(model, values, 1)
+    token = study.token_of(model, "river")[0]
+    assert study.rank_of(model, values, token) == (size - token, size - len(specials))
+    [(best, _)] = study.top_tokens(model, values, 1)
     assert best == model.tokenizer.convert_ids_to_tokens(size - 1)
 
 
 def test_tokens_are_found_by_their_words():
     model = load_lab_model("only-attention")
-    token, pieces = tokens.token_of(model, " River ")
+    token, pieces = study.token_of(model, " River ")
     assert (model.tokenizer.convert_ids_to_tokens(token), pieces) == ("river", 1)
-    assert tokens.token_of(model, "river stone")[1] == 2
+    assert study.token_of(model, "river stone")[1] == 2
     with pytest.raises(PretrainedError, match="has no token"):
-        tokens.token_of(model, "qwertz")
+        study.token_of(model, "qwertz")

@@ -103,7 +103,9 @@ def study_of(function: Callable[..., T], ref: ModelRef, *args: Hashable) -> T:
 
 
 def _with_model(function: Callable[..., T], ref: ModelRef, *args: Hashable) -> T:
-    return function(load_model(ref), *args)
+    pretrained = load_model(ref)
+    with one_thread(is_small(pretrained)):
+        return function(pretrained, *args)
 
 
 def is_loaded(ref: ModelRef) -> bool:

@@ -1,0 +1,379 @@
+"""What a model's weights say of its heads: circuits, their strongest compositions, and what they make of tokens.
+
+Also two circuits of the lab's own models, found by patching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.interpret.attribution import attribute_logit
+from core.interpret.circuits import (
+    Composer,
+    CompositionKind,
+    Compositions,
+    HeadMatrices,
+    Vocabularies,
+    copying_scores,
+    effective_rank,
+    ov_factors,
+    qk_factors,
+    random_composition,
+    read_heads,
+    read_vocabularies,
+)
+from core.interpret.evidence import Baseline
+from core.interpret.patching import LayerKey, pair_of, patch, ranked
+from core.interpret.trace import Kind, to_numpy
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, read
+from core.pretrained.base import display_tokens
+from core.pretrained.reading import tokenized, tokenizer_of
+
+Head = tuple[int, int]  # (index of its attention in the order in which they run, head)
+STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
+# The first that a stream reads as one token is its default.
+WORDS = ("river", "seven", "sieben", "the")
+TOP, DIRECTIONS, ENDS = 8, 4, 3
+# Which word stood before which is all that differs, so a head that tells it and one that looks for it must do it.
+PAIR = (
+    ModelInputs("the dark river and the cold house . we saw the dark"),
+    ModelInputs("the cold river and the dark house . we saw the dark"),
+)
+PAIRED_MODELS = ("only-attention", "induction")
+# Only who gives differs, and only the number of the subject.
+NAME_PAIRS = (
+    (
+        "when ann and ben went to the shop , ben gave the book to",
+        "when ann and ben went to the shop , ann gave the book to",
+    ),
+    ("the dogs near the tree", "the dog near the tree"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadWeights:
+    """The matrices of all heads, in the order in which they run, and the vocabularies at both ends."""
+
+    heads: tuple[HeadMatrices, ...]
+    vocabularies: Vocabularies
+
+
+def head_weights(model: Pretrained) -> HeadWeights:
+    """The weights of a model's heads. PretrainedError as in `read_heads`."""
+    with torch.no_grad():
+        return HeadWeights(read_heads(model), read_vocabularies(model))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A composition of two heads, less the mean of random matrices."""
+
+    kind: CompositionKind
+    source: Head
+    target: Head
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMeasures:
+    """The measures of the heads of one attention: copying (None without tokens) and effective rank, arrays (H,)."""
+
+    copying: np.ndarray | None
+    ranks: np.ndarray
+    compositions: Compositions
+
+
+@dataclass(frozen=True, eq=False)
+class Circuits:
+    """The matrices of all heads and the measures of each attention."""
+
+    heads: tuple[HeadMatrices, ...]
+    vocabularies: Vocabularies
+    measures: tuple[AttentionMeasures, ...]
+    _pairs: dict[CompositionKind, list[Edge]] = field(default_factory=dict, repr=False)
+
+    def all(self) -> Iterator[Head]:
+        return ((row, head) for row, one in enumerate(self.heads) for head in range(len(one.w_v)))
+
+    def layer_name(self, row: int) -> str:
+        one = self.heads[row]
+        several = len({each.kind for each in self.heads}) > 1
+        return f"{STREAMS[one.kind]} L{one.number}" if several else f"L{one.number}"
+
+    def name(self, head: Head) -> str:
+        return f"{self.layer_name(head[0])}·H{head[1]}"
+
+    def has_tokens(self, row: int) -> bool:
+        return self.vocabularies.serves(self.heads[row])
+
+    @property
+    def random_level(self) -> float:
+        return random_composition(self.heads[0].w_o.shape[-1])
+
+    @cached_property
+    def kinds(self) -> list[CompositionKind]:
+        """The kinds of which there is a composition, K first."""
+        present = {kind for one in self.measures for kind in one.compositions.highest}
+        return [kind for kind in ("K", "Q", "V") if kind in present]
+
+    def chance(self, kind: CompositionKind) -> tuple[float, int]:
+        """The most that random matrices reach, and in how many pairs."""
+        parts = [one.compositions for one in self.measures if kind in one.compositions.highest]
+        return max(one.highest[kind] for one in parts), sum(one.pairs[kind] for one in parts)
+
+    def pairs(self, kind: CompositionKind) -> list[Edge]:
+        """All compositions of a kind, the strongest first."""
+        if kind not in self._pairs:
+            edges = [
+                Edge(kind, (earlier, a), (later, b), float(score))
+                for later, one in enumerate(self.measures)
+                for (of, earlier), scores in one.compositions.scores.items()
+                if of == kind
+                for (a, b), score in np.ndenumerate(to_numpy(scores))
+            ]
+            self._pairs[kind] = sorted(edges, key=lambda edge: -edge.score)
+        return self._pairs[kind]
+
+    def edges(self, kind: CompositionKind) -> list[Edge]:
+        """Those that are above all random ones."""
+        most, _ = self.chance(kind)
+        return [edge for edge in self.pairs(kind) if edge.score > most]
+
+    def best_into(self, head: Head) -> dict[CompositionKind, Edge]:
+        """Of each kind the strongest composition of a head with an earlier one."""
+        best: dict[CompositionKind, Edge] = {}
+        for (kind, earlier), scores in self.measures[head[0]].compositions.scores.items():
+            source = int(scores[:, head[1]].argmax())
+            edge = Edge(kind, (earlier, source), head, float(scores[source, head[1]]))
+            best[kind] = max(best.get(kind, edge), edge, key=lambda one: one.score)
+        return best
+
+
+def measure_attention(weights: HeadWeights, composer: Composer, row: int) -> AttentionMeasures:
+    """Measure one attention, by its index; the composer keeps what the next ones need of it."""
+    one = weights.heads[row]
+    with torch.no_grad():
+        score = copying_scores(one, weights.vocabularies)
+        return AttentionMeasures(
+            None if score is None else to_numpy(score),
+            to_numpy(effective_rank(ov_factors(one)[1])),
+            composer.into(row),
+        )
+
+
+def default_head(circuits: Circuits) -> Head:
+    """The later head of the strongest composition; the first head where there is none."""
+    return circuits.pairs(circuits.kinds[0])[0].target if circuits.kinds else (0, 0)
+
+
+def singular_values(model: Pretrained, weights: HeadWeights, head: Head) -> dict[str, np.ndarray]:
+    """Those of W_V W_O, and of W_Q W_Kᵀ where there is one, arrays (D,)."""
+    one = weights.heads[head[0]]
+    factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
+    return {name: to_numpy(each[1][head[1]]) for name, each in factors.items() if each is not None}
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The tokens with the largest and with the smallest values, and the rank of one token among `count`."""
+
+    most: list[tuple[str, float]]
+    least: list[tuple[str, float]]
+    rank: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One singular direction: its value, and the tokens furthest along it at both ends."""
+
+    value: float
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+
+def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
+    """The id of the first token of a typed word, and of how many it consists. PretrainedError for an unknown one."""
+    ids = tokenized(model, f" {typed.strip()}", add_special_tokens=False)["input_ids"]
+    ids = [one for one in ids if model_spells(model, one)]
+    if not ids or ids[0] == tokenizer_of(model).unk_token_id:
+        raise PretrainedError(
+            f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word."
+        )
+    return ids[0], len(ids)
+
+
+def model_spells(model: Pretrained, token: int) -> bool:
+    """Whether a token has any letters: SentencePiece spells a space before some words as a token of its own."""
+    return bool(display_tokens(tokenizer_of(model), [token])[0].strip("▁ "))
+
+
+def default_token(model: Pretrained, weights: HeadWeights, stream: Kind) -> tuple[int, str]:
+    """The first of WORDS that is one token which a stream embeds, else a token in the middle of the vocabulary."""
+    embeddings = weights.vocabularies.embeddings[stream]
+    for word in WORDS:
+        try:
+            token, pieces = token_of(model, word)
+        except PretrainedError:
+            continue
+        if pieces == 1 and embeddings[token].any():
+            return token, word
+    token = len(tokenizer_of(model)) // 2
+    return token, display_tokens(tokenizer_of(model), [token])[0]
+
+
+def extremes(
+    model: Pretrained, weights: HeadWeights, head: Head, circuit: str, token: int
+) -> Extremes | None:
+    """What a circuit (OV, QK) of a head gives all tokens for one: the logits added, or the scores with its query.
+
+    None where the token has no embedding.
+    """
+    tables, one = weights.vocabularies, weights.heads[head[0]]
+    values = (tables.written if circuit == "OV" else tables.attended)(one, head[1], token)
+    if values is None or not values.any():
+        return None
+    most, least = (top_tokens(model, sign * values) for sign in (1, -1))
+    return Extremes(most, [(name, -value) for name, value in least], *rank_of(model, values, token))
+
+
+def top_tokens(model: Pretrained, values: Tensor, count: int = TOP) -> list[tuple[str, float]]:
+    """The tokens with the largest values, without special ones."""
+    ids = _ordinary(model, len(values))
+    best = values[ids].topk(min(count, len(ids)))
+    best_ids = ids[best.indices.cpu()].tolist()
+    return list(
+        zip(display_tokens(tokenizer_of(model), best_ids), best.values.tolist(), strict=True)
+    )
+
+
+def rank_of(model: Pretrained, values: Tensor, token: int) -> tuple[int, int]:
+    """The rank of a token's value, 1 for the largest, and of how many tokens, without special ones."""
+    ids = _ordinary(model, len(values))
+    return 1 + int((values[ids] > values[token]).sum()), len(ids)
+
+
+def _ordinary(model: Pretrained, size: int) -> Tensor:
+    """The ids of all tokens with a value that are not special."""
+    tokenizer = tokenizer_of(model)
+    ids = torch.arange(min(size, len(tokenizer)))
+    return ids[~torch.isin(ids, torch.tensor(tokenizer.all_special_ids, dtype=torch.long))]
+
+
+def directions(
+    model: Pretrained, weights: HeadWeights, head: Head, circuit: str
+) -> list[Direction]:
+    """The largest singular directions of a circuit (OV, QK) as tokens: of the key and the output, of query and key.
+
+    A direction and its opposite are the same, so each is turned to where its first end is longest.
+    """
+    one, tables = weights.heads[head[0]], weights.vocabularies
+    factors = ov_factors(one) if circuit == "OV" else qk_factors(one)
+    assert factors is not None
+    u, values, vh = (each[head[1]] for each in factors)
+    keys = tables.embeddings[one.reads]
+    ends = (
+        (keys, tables.unembeddings[one.writes].T)
+        if circuit == "OV"
+        else (tables.embeddings[one.writes], keys)
+    )
+    first, second = ends[0] @ u[:, :DIRECTIONS], ends[1] @ vh[:DIRECTIONS].T
+    rows = []
+    for index in range(first.shape[1]):
+        turn = 1.0 if float(first[:, index].max()) >= -float(first[:, index].min()) else -1.0
+        names = [
+            tuple(name for name, _ in top_tokens(model, turn * side[:, index], ENDS))
+            for side in (first, second)
+        ]
+        rows.append(Direction(float(values[index]), names[0], names[1]))
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class InductionCircuit:
+    """The two heads of a circuit by patching, with what each recovers, and by composition; and where they attend.
+
+    `previous` is the mean weight of the first head on the token before, `answer` the weight of the second one's last
+    row on the token that the model then predicts.
+    """
+
+    patched: tuple[Head, Head]
+    effects: tuple[float, float]
+    composed: Edge
+    previous: float
+    answer: float
+    word: str
+
+
+def induction_circuit(model: Pretrained, composed: Edge) -> InductionCircuit:
+    """The induction circuit of one of PAIRED_MODELS by patching, beside its strongest K-composition."""
+    pair = pair_of(model, *PAIR)
+    best = ranked(patch(pair), "denoise")
+    reading = read(model, PAIR[0])
+    heads = [
+        next(((layer, head), value) for (_, layer), head, value in best if layer == number)
+        for number in (0, 1)
+    ]
+    (first, gained), (second, regained) = heads
+    earlier, later = (item.weights for item in reading.trace.maps)
+    word = str(pair.clean.word)
+    answer = float(later[second[1], -1, reading.source.tokens.index(word)])
+    previous = float(earlier[first[1]].diagonal(-1).mean())
+    return InductionCircuit((first, second), (gained, regained), composed, previous, answer, word)
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """The head that brings back most of the difference between two texts, with the answers to both.
+
+    `weight` is that of its last query in the first text on `key`, where it attends most; `adds` what it writes directly
+    to the logit of the answer minus that of the other one, in both texts.
+    """
+
+    texts: tuple[str, str]
+    answer: str
+    other: str
+    head: Head
+    effect: float
+    key: str
+    weight: float
+    adds: tuple[float, float]
+
+
+def carriers(model: Pretrained) -> tuple[Carrier, ...]:
+    """The head that carries each of NAME_PAIRS in the lab's model of names."""
+    return tuple(_carrier(model, texts) for texts in NAME_PAIRS)
+
+
+def _carrier(model: Pretrained, texts: tuple[str, str]) -> Carrier:
+    clean, corrupted = map(ModelInputs, texts)
+    pair, reading = pair_of(model, clean, corrupted), read(model, clean)
+    (kind, layer), head, effect = ranked(patch(pair), "denoise")[0]
+    weights = reading.trace.maps[layer].weights[head, -1]
+    key = int(weights.argmax())
+    first, second = (_adds(one, (kind, layer), head) for one in (pair.clean, pair.corrupted))
+    return Carrier(
+        texts,
+        str(pair.clean.word),
+        str(pair.clean.other),
+        (layer, head),
+        effect,
+        reading.source.tokens[key],
+        float(weights[key]),
+        (first, second),
+    )
+
+
+def _adds(baseline: Baseline, key: LayerKey, head: int) -> float:
+    """What a head writes directly to the difference of the two answers' logits."""
+    assert baseline.id is not None
+    parts = attribute_logit(baseline, baseline.id, baseline.contrast).parts
+    return next(
+        part.value for part in parts if part.role == "head" and (part.key, part.head) == (key, head)
+    )
