@@ -140,7 +140,7 @@ cache: $(VENV)/.installed
 	$(BIN)/python -m core.studies.cache
 
 heads: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.heads.example
+	$(BIN)/python -m core.studies.heads
 
 claims: $(VENV)/.installed
 	for name in $$($(BIN)/python -m core.claims list --names); do \

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import ConfigError, entry
+from core.attention import AttentionConfig, ConfigError, entry, heads_that_divide
 from core.attention.basics import MultiHead
 from core.attention.projections.combined import Differential
 from core.attention.projections.low_rank import Latent
@@ -23,16 +23,18 @@ from core.interpret.trace import overlap
 from core.pretrained import PretrainedError
 from core.studies import heads
 from core.studies.heads import CacheSize, Split, TwoMaps
+from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
 from dashboard.draw.formats import MINUS, byte_size, number, plain
 from dashboard.draw.multiples import MARKS, Tile, multiples
 from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_start import read_start, write_start
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.link_values import fragment, link_value, one_of, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.threads import one_thread
+from dashboard.server.cache import cached
+from dashboard.server.cache import shared as shared_result
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.panels import (
     Move,
@@ -41,9 +43,9 @@ from dashboard.ui.panels import (
     details,
     entries_panel,
     fact,
-    in_picture,
     next_page,
     paragraph,
+    picture,
     predict,
     source_panel,
     theme,
@@ -51,23 +53,337 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.tables import table
-from dashboard.views.heads import layers, minilm
-from dashboard.views.heads.controls import (
-    D_MODEL,
-    FIRST,
-    IDEAS,
-    LAYER,
-    LENGTH,
-    LENGTHS,
-    MAX_HEADS,
-    SIZES,
-    WEIGHTS,
-    Controls,
-    draw_controls,
-    first_weights,
-    key,
-    read_controls,
-)
+from dashboard.widgets.model_picker import EMBEDDED, study_of
+from dashboard.widgets.params import BOUND, D_MODELS, KEEP, keep_heads, note_heads
+
+# The page's controls: an idea, the weights, the words, and the sizes of the layer.
+
+
+T = TypeVar("T")
+IDEAS = {
+    "split": "One head or many",
+    "shared": "Shared keys and values",
+    "subtract": "Two maps, subtracted",
+}
+FIRST = "split"
+WEIGHTS = {"minilm": "MiniLM", "random": "Random"}
+LAYER, HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
+SIZES = [size for size in D_MODELS if 4 <= size <= 256]
+LENGTHS = [128, 512, 1024, 2048, 4096, 8192, 16384]
+D_MODEL, HEADS, SEED, LENGTH, DEPTH = 64, 4, 126, 4096, 4
+MAX_HEADS, MAX_TOKENS, DEEPEST, LARGEST_SEED = 8, 32, 48, 999_999
+LARGEST_LATENT = 512
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The values of the controls; `kv_heads`, `latent` and `length` belong to shared keys, `depth` to two maps.
+
+    With `layer`, that layer of MiniLM reads `text`; else weights are random and `tokens` are the words.
+    """
+
+    idea: str
+    tokens: tuple[str, ...]
+    notes: tuple[str, ...]
+    d_model: int
+    heads: int
+    seed: int
+    head: int = 0
+    kv_heads: int = 1
+    latent: int = 1
+    length: int = LENGTH
+    depth: int = DEPTH
+    layer: int | None = None
+    text: str = ""
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.heads
+
+
+key = "heads:{}".format  # a widget's key, which is also its name in the link
+
+
+def draw_controls() -> Controls:
+    """Draw the controls: seed, head and latent size in a popover, the rest in two rows."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        idea = (
+            st.segmented_control(
+                "Idea",
+                list(IDEAS),
+                default=FIRST,
+                required=True,
+                format_func=IDEAS.__getitem__,
+                key=key("idea"),
+                wrap=True,
+                **BOUND,
+                help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
+            )
+            or FIRST
+        )
+        weights = st.segmented_control(
+            "Weights",
+            list(WEIGHTS),
+            default=first_weights(),
+            required=True,
+            format_func=WEIGHTS.__getitem__,
+            key=key("weights"),
+            help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
+            "Random: a layer of any size before training.",
+            **BOUND,
+        )
+        corner = st.container(width="content")
+    real, row = (weights or first_weights()) == "minilm", st.grid(6, min_column_width=120)
+    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[
+        idea
+    ]  # what the other controls leave
+    text = row.cell(column_span=span).text_input(
+        "Sentence",
+        heads.MINILM_TEXT if first_weights() == "minilm" else SENTENCE,
+        key=key("tokens"),
+        **BOUND,
+        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
+    )
+    layer = None
+    with row:
+        if real:
+            d_model, num_heads = heads.MINILM_WIDTH, heads.MINILM_HEADS
+            layer = st.select_slider(
+                "MiniLM's layer",
+                range(heads.MINILM_LAYERS),
+                LAYER,
+                key=key("layer"),
+                **BOUND,
+                help="Layers are counted from 0, the first",
+            )
+        else:
+            d_model, num_heads = _draw_sizes(idea)
+        kv_heads, length, depth = _draw_idea(idea, num_heads)
+    head, latent, seed = _draw_more(corner, idea, real, d_model, num_heads)
+    cut = tokenize(text)
+    notes = list(cut.notes)
+    if len(cut.tokens) > MAX_TOKENS:
+        notes.append(f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.")
+        text = " ".join(cut.tokens[:MAX_TOKENS])
+    return Controls(
+        idea,
+        labels(cut.tokens[:MAX_TOKENS]),
+        tuple(notes),
+        d_model,
+        num_heads,
+        seed,
+        head,
+        kv_heads,
+        latent,
+        length,
+        depth,
+        layer,
+        text,
+    )
+
+
+def _draw_sizes(idea: str) -> tuple[int, int]:
+    """Draw d_model, and the numbers of heads that divide it; returns both."""
+    d_model = st.select_slider(
+        "d_model",
+        SIZES,
+        D_MODEL,
+        key=key("d_model"),
+        **BOUND,
+        **keep_heads(
+            key("d_model"),
+            lambda width: heads_key(idea, width),
+            lambda width: heads_that_fit(idea, width),
+        ),
+        help="How many numbers each word's vector has",
+    )
+    fits = heads_that_fit(idea, d_model)
+    if len(fits) == 1:  # a slider needs two places
+        return d_model, fits[0]
+    usual = max(heads for heads in fits if heads <= HEADS)
+    link_value(heads_key(idea, d_model), usual, one_of(fits))
+    num_heads = st.select_slider(
+        "Heads",
+        fits,
+        usual,
+        key=heads_key(idea, d_model),
+        **KEEP,
+        help="Into how many heads the d_model numbers are divided",
+    )
+    note_heads(key("d_model"), d_model, num_heads)
+    return d_model, num_heads
+
+
+def _draw_idea(idea: str, num_heads: int) -> tuple[int, int, int]:
+    """Draw the controls that one idea alone has; returns the heads of keys, the cached tokens, and the layer of λ."""
+    length, depth = LENGTH, DEPTH
+    kv_heads = heads_that_divide(num_heads)[-2:][0]  # the most that are fewer than the heads
+    if idea == "shared":
+        if num_heads > 1:
+            kv_heads = st.select_slider(
+                "KV heads, G",
+                heads_that_divide(num_heads),
+                kv_heads,
+                key=key(f"kv:{num_heads}"),
+                help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
+                **BOUND,
+            )
+        length = st.select_slider(
+            "Cached tokens",
+            LENGTHS,
+            LENGTH,
+            key=key("length"),
+            **BOUND,
+            format_func="{:,}".format,
+            help="The number of tokens whose keys and values a decoder has stored",
+        )
+    elif idea == "subtract":
+        depth = st.slider(
+            "Layer for λ",
+            1,
+            DEEPEST,
+            DEPTH,
+            1,
+            key=key("depth"),
+            **BOUND,
+            help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
+            "the last",
+        )
+    return kv_heads, length, depth
+
+
+def _draw_more(
+    corner: DeltaGenerator, idea: str, real: bool, d_model: int, num_heads: int
+) -> tuple[int, int, int]:
+    """Draw the popover, where it has a control; returns the head shown, the latent size and the seed."""
+    head, latent, seed = 0, min(4 * d_model // num_heads, d_model // 2), SEED
+    if not real or idea != "split":
+        with corner.popover(
+            "More", icon=":material/tune:", help="The head shown, the latent size, the seed"
+        ):
+            if idea != "split" and num_heads > 1:
+                head = st.select_slider(
+                    "Head shown",
+                    range(num_heads),
+                    HEAD if real else 0,
+                    key=key(f"head:{num_heads}"),
+                    **BOUND,
+                    help="Heads are counted from 0",
+                )
+            if idea == "shared":
+                latent = st.number_input(
+                    "Latent size, R",
+                    1,
+                    LARGEST_LATENT,
+                    latent,
+                    1,
+                    key=key(f"latent:{d_model}:{num_heads}"),
+                    **BOUND,
+                    help="How many numbers latent attention stores for the content of a token",
+                )
+            if not real:
+                seed = st.number_input(
+                    "Seed",
+                    0,
+                    LARGEST_SEED,
+                    SEED,
+                    1,
+                    key=key("seed"),
+                    **BOUND,
+                    help="The random weights and word vectors are drawn from this number",
+                )
+    return head, latent, seed
+
+
+def first_weights() -> str:
+    """The weights of a link that does not name them."""
+    return get("start", "minilm")
+
+
+def get(name: str, default: Any = None) -> Any:
+    return st.session_state.get(key(name), default)
+
+
+def heads_key(idea: str, d_model: int) -> str:
+    return key(f"heads:{idea == 'subtract'}:{d_model}")
+
+
+def heads_that_fit(idea: str, d_model: int) -> list[int]:
+    """The numbers of heads that divide d_model; for two maps a head, those whose heads have two whole halves."""
+    fits = [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS]
+    even = [heads for heads in fits if d_model // heads % 2 == 0]
+    return even or fits if idea == "subtract" else fits
+
+
+def qkv_of(text: str, layer: int) -> heads.QKV:
+    """MiniLM's queries, keys and values: saved ones of its sentence, else by running the model.
+
+    PretrainedError when the model cannot be loaded or read the text.
+    """
+    if text == heads.MINILM_TEXT:
+        return shared_result(heads.saved_qkv, layer)
+    return study_of(heads.read_qkv, EMBEDDED, text, layer)
+
+
+def of_trained(study: Callable[..., T], text: str, layer: int, *args: Any) -> T:
+    """A study of MiniLM's queries, keys and values."""
+    return study(qkv_of(text, layer), *args)
+
+
+def split_of(controls: Controls, num_heads: int) -> Split:
+    """The layer as that many heads."""
+    if controls.layer is not None:
+        return cached(of_trained, heads.split_trained, controls.text, controls.layer, num_heads)
+    return cached(heads.split, controls.tokens, controls.d_model, num_heads, controls.seed)
+
+
+def lengths_of(controls: Controls) -> np.ndarray:
+    """The length of what each head adds to each word's new vector, (H, T)."""
+    if controls.layer is None:
+        return cached(
+            heads.lengths, controls.tokens, controls.d_model, controls.heads, controls.seed
+        )
+    if controls.text == heads.MINILM_TEXT:
+        return cached(heads.saved_lengths, controls.layer)
+    return study_of(heads.read_lengths, EMBEDDED, controls.text, controls.layer)
+
+
+def cache_of(controls: Controls, config: AttentionConfig) -> CacheSize:
+    """The maps and the cache of one way to store keys and values."""
+    if controls.layer is None:
+        return cached(heads.cache_size, config, controls.tokens, controls.seed, controls.length)
+    return cached(
+        of_trained,
+        heads.share_trained,
+        controls.text,
+        controls.layer,
+        config,
+        controls.seed,
+        controls.length,
+    )
+
+
+def two_maps_of(controls: Controls) -> TwoMaps:
+    """The two maps of the head that is shown."""
+    if controls.layer is not None:
+        return cached(
+            of_trained,
+            heads.two_maps_trained,
+            controls.text,
+            controls.layer,
+            controls.head,
+            controls.depth,
+        )
+    return cached(
+        heads.two_maps,
+        controls.tokens,
+        controls.d_model,
+        controls.heads,
+        controls.seed,
+        controls.head,
+        controls.depth,
+    )
+
 
 # Sentences, numbers in equations, and tables of the page Heads.
 
@@ -94,7 +410,7 @@ SHARED_SYMBOLS = (
 )
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
-    f"{minilm.LAYERS} layers: each is one attention with {minilm.HEADS} heads and a feed-forward network, "
+    f"{heads.MINILM_LAYERS} layers: each is one attention with {heads.MINILM_HEADS} heads and a feed-forward network, "
     "and reads the vectors that the layer before it put out."
 )
 
@@ -116,10 +432,10 @@ def conditions(controls: Controls) -> str:
     """Where the weights come from."""
     if controls.layer is None:
         return RANDOM.format(controls.seed)
-    saved = f", saved on {minilm.saved_on()}" if controls.text == minilm.TEXT else ""
+    saved = f", saved on {heads.saved_on()}" if controls.text == heads.MINILM_TEXT else ""
     return (
         f"Queries, keys and values are those of layer {controls.layer} of all-MiniLM-L6-v2, a trained model with "
-        f"{minilm.HEADS} heads{saved}."
+        f"{heads.MINILM_HEADS} heads{saved}."
     )
 
 
@@ -142,7 +458,7 @@ def split_fact(controls: Controls, one: Split, many: Split, cell: TextCell) -> s
     trained = (
         ""
         if controls.layer is None
-        else f" (MiniLM was trained with {minilm.HEADS} heads, not with one)"
+        else f" (MiniLM was trained with {heads.MINILM_HEADS} heads, not with one)"
     )
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
@@ -573,9 +889,9 @@ tokens, q, k, v = qkv.tokens, qkv.q, qkv.k, qkv.v  # (1, H, T, D)
 
 def _split(controls: Controls) -> Mapping[str, np.ndarray]:
     return {
-        "one": layers.split(controls, 1).weights,
-        "many": layers.split(controls, controls.heads).weights,
-        "lengths": layers.lengths(controls),
+        "one": split_of(controls, 1).weights,
+        "many": split_of(controls, controls.heads).weights,
+        "lengths": lengths_of(controls),
     }
 
 
@@ -583,7 +899,7 @@ def _shared(controls: Controls) -> Mapping[str, np.ndarray]:
     configs = heads.projections(
         controls.d_model, controls.heads, controls.kv_heads, controls.latent
     )
-    caches = [layers.cache_size(controls, config) for config in configs]
+    caches = [cache_of(controls, config) for config in configs]
     return {
         "torch.stack(list(weights.values()))": np.stack([each.weights for each in caches]),
         "stored": np.array([each.bytes for each in caches]),
@@ -591,7 +907,7 @@ def _shared(controls: Controls) -> Mapping[str, np.ndarray]:
 
 
 def _subtract(controls: Controls) -> Mapping[str, np.ndarray]:
-    two = layers.two_maps(controls)
+    two = two_maps_of(controls)
     return {
         "first": two.first,
         "second": two.second,
@@ -599,9 +915,6 @@ def _subtract(controls: Controls) -> Mapping[str, np.ndarray]:
         "difference": two.difference,
         "scale * second": two.weight * two.second,
     }
-
-
-# The page: the maps of one idea (heads split, keys shared, maps subtracted), a question, and what it means.
 
 
 CELL = 28  # pixels, which two digits fill at the smallest size
@@ -653,9 +966,14 @@ def page() -> None:
 def explore() -> None:
     """Draw title, controls, maps, question and meaning, which rerun alone."""
     begin_before_title()
-    controls, shown = render_before_widgets(
-        key("ready"), read_controls, header, in_picture("heads", show)
+    title(
+        "Heads",
+        "You will understand why attention is divided into heads, and what heads can share.",
+        first=False,
     )
+    controls = draw_controls()
+    with picture("heads"):
+        shown = show(controls)
     if shown is not None:
         question, draw_rest = shown
         if question is not None:
@@ -665,16 +983,6 @@ def explore() -> None:
         draw_rest()
         details("Equation, paper and code", partial(sources, controls), key("source"))
     write_start("heads")
-
-
-def header() -> Controls:
-    """Draw the title and the controls below it; returns the controls."""
-    title(
-        "Heads",
-        "You will understand why attention is divided into heads, and what heads can share.",
-        first=False,
-    )
-    return draw_controls()
 
 
 def show(controls: Controls) -> Shown | None:
@@ -698,15 +1006,15 @@ def show(controls: Controls) -> Shown | None:
 
 def read_tokens(words: str, layer: int) -> tuple[str, ...]:
     """MiniLM's tokens of the words; words of the reader's own need the model."""
-    if words == minilm.TEXT:
-        return minilm.read_qkv(words, layer).tokens
+    if words == heads.MINILM_TEXT:
+        return qkv_of(words, layer).tokens
     with st.spinner("MiniLM (91\u00a0MB) reads the words."):
-        return minilm.read_qkv(words, layer).tokens
+        return qkv_of(words, layer).tokens
 
 
 def split(controls: Controls) -> Shown:
     """Draw one head and several side by side."""
-    one, many = (layers.split(controls, heads) for heads in (1, controls.heads))
+    one, many = (split_of(controls, heads) for heads in (1, controls.heads))
     cell, place = draw_split(controls, one, many)
     with place:  # below the map of one head, which is the smaller picture
         fact(split_fact(controls, one, many, cell))
@@ -720,7 +1028,7 @@ def below_split(controls: Controls, many: Split, word: int) -> None:
     """Draw the equations, and what each head adds to a word; one click further how the heads differ."""
     equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
     equation(JOIN_LATEX, "")
-    lengths = layers.lengths(controls)[:, word]
+    lengths = lengths_of(controls)[:, word]
     st.html(head_bars(controls.tokens[word], lengths, theme()))
     paragraph(joined(lengths, controls.tokens[word]))
     details(
@@ -740,7 +1048,7 @@ def differences(controls: Controls, many: Split) -> None:
         counts = sorted({heads for heads in every if controls.d_model % heads == 0})
         table(
             SPLIT_HEAD,
-            split_rows(controls, [layers.split(controls, heads) for heads in counts]),
+            split_rows(controls, [split_of(controls, heads) for heads in counts]),
             markers=False,
             caption="The same layer as one head and as several",
         )
@@ -754,10 +1062,10 @@ def shared(controls: Controls) -> Shown:
     configs = heads.projections(
         controls.d_model, controls.heads, controls.kv_heads, controls.latent
     )
-    caches = [layers.cache_size(controls, config) for config in configs]
+    caches = [cache_of(controls, config) for config in configs]
     draw_shared(controls, caches)
     fact(shared_fact(controls, caches))
-    half = layers.cache_size(replace(controls, length=controls.length // 2), configs[0])
+    half = cache_of(replace(controls, length=controls.length // 2), configs[0])
     return shared_question(controls, half, caches[0]), partial(below_shared, controls, caches)
 
 
@@ -781,7 +1089,7 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
 
 def subtract(controls: Controls) -> Shown:
     """Draw a differential head's two maps and their difference."""
-    two = layers.two_maps(controls)
+    two = two_maps_of(controls)
     cell = draw_two_maps(controls, two)
     fact(subtract_fact(controls, two, cell))
     return subtract_question(two), partial(below_subtract, controls, two, cell)
@@ -920,7 +1228,7 @@ def link_errors() -> list[str]:
     allowed = {
         "idea": (list(IDEAS.values()), IDEAS[FIRST]),
         "weights": (list(WEIGHTS.values()), WEIGHTS[first_weights()]),
-        "layer": (list(map(str, range(minilm.LAYERS))), str(LAYER)),
+        "layer": (list(map(str, range(heads.MINILM_LAYERS))), str(LAYER)),
         "d_model": (list(map(str, SIZES)), str(D_MODEL)),
         "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}"),
     }

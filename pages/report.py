@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from functools import partial
+from html import escape
+from urllib.parse import urlencode
 
 import streamlit as st
 
-from dashboard.draw.formats import plain
-from dashboard.draw.pictures import DrawnPicture
+from core.files import hosted
+from core.tokens import token_text
+from core.training.evaluate import best_head
+from dashboard.draw.attention_view import READS
+from dashboard.draw.formats import byte_size, number, plain
+from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
+from dashboard.draw.maps import PictureMap
+from dashboard.draw.picture_files import PICTURE_FONT as FONT
+from dashboard.draw.picture_files import Entry, report_pdf
+from dashboard.draw.pictures import DrawnPicture, MapsPicture, with_own_ids
 from dashboard.draw.pictures import size_of as size_of_svg
 from dashboard.navigation import step_of
+from dashboard.runtime.attention_frames import head_over_time, steps_with_maps, tokens
 from dashboard.runtime.link_values import write_link
 from dashboard.runtime.page_pictures import add
 from dashboard.runtime.reports import (
     ID,
+    MOST_BYTES,
+    MOST_REPORTS,
+    MOST_VIEWS,
     REPORT,
     Report,
     ReportFull,
@@ -24,23 +39,158 @@ from dashboard.runtime.reports import (
     save,
     size_of,
 )
+from dashboard.runtime.run_data import EXAMPLE_RUNS, load_run
 from dashboard.ui.panels import caption, fact, next_page, paragraph, title
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.tables import table
-from dashboard.views.report import compute, text
-from dashboard.views.report.text import TITLE
 
-# The page Report: the views that were added, in order, and the report as one file.
-
-
+LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."
+EMPTY = (
+    "Your report is empty. Press **Export** beside the title of any page, pick a picture, and press "
+    "**Add to report**. A view in a report looks like this:"
+)
+TITLE = "A report from Attention Lab"
+MARGIN = 12  # pixels of paper around a drawing
 MOST_TITLE, MOST_TEXT = 200, 1_000  # letters
-
 MOST_SHOWN = 50  # rows of a table
+
+
+def room(report: Report) -> str:
+    """How full the report is, and where it is stored."""
+    count = len(report.views)
+    whose = (
+        "only you can open and change it"
+        if hosted()
+        else "this browser and whoever has the link of this page can open and change it"
+    )
+    return (
+        f"{count} of at most {MOST_VIEWS} view{'' if count == 1 else 's'}, {byte_size(size_of(report))} of at most "
+        f"{byte_size(MOST_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
+        f"{MOST_REPORTS} reports and deletes the oldest, so take the file, too."
+    )
+
+
+def address(view: ReportView, base: str) -> str:
+    """The link that opens a view again."""
+    step = step_of(view.page)
+    query = urlencode(view.query, doseq=True)
+    return f"{base.rstrip('/')}/{'' if step.default else step.key}{'?' if query else ''}{query}"
+
+
+def heading(report: Report) -> str:
+    """The title of a report's files."""
+    return report.title or TITLE
+
+
+def line() -> str:
+    """What stands under the title, or at the end."""
+    return f"Attention Lab · {datetime.date.today().isoformat()}"
+
+
+def html_file(report: Report, base: str) -> bytes:
+    """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
+    parts = []
+    for at, view in enumerate(report.views):
+        below = _below(view, address(view, base))
+        if view.part is not None:
+            name, root, data = view.part
+            parts.append(Part(view.title, name, root, data, below=below))
+        else:
+            shown = (
+                scrolled(on_paper(view.svg, f"v{at}-"))
+                if view.svg
+                else table_html(view.head, view.rows)
+            )
+            parts.append(Part(view.title, html=shown, below=below))
+    return page_html(parts, title=heading(report), source=line()).encode()
+
+
+def _below(view: ReportView, link: str) -> str:
+    """What stands below a view in the HTML file."""
+    texts = [
+        f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>'
+    ] * bool(view.sentence)
+    texts += [f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()]
+    return "".join(
+        [
+            *texts,
+            f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · '
+            f'<a style="color:inherit" href="{escape(link)}">Open this view live</a></p>',
+        ]
+    )
+
+
+def pdf_file(report: Report, base: str) -> bytes:
+    """The report as a PDF of A4 sheets."""
+    return report_pdf(
+        heading(report),
+        line(),
+        [
+            Entry(
+                view.title,
+                view.svg,
+                view.head,
+                [list(map(cell_text, row)) for row in view.rows],
+                view.sentence,
+                view.note,
+                view.source,
+                address(view, base),
+            )
+            for view in report.views
+        ],
+    )
+
+
+def on_paper(svg: str, start: str = "") -> str:
+    """A drawing on white with a margin; `start` before its ids makes them differ from those of other drawings."""
+    width, height = size_of_svg(svg)
+    inner = with_own_ids(svg, start).replace(
+        "<svg", f'<svg x="{MARGIN}" y="{MARGIN}" overflow="visible"', 1
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * MARGIN:g}" height="{height + 2 * MARGIN:g}" '
+        f'style="background:#FFFFFF" font-family="{FONT}">{inner}</svg>'
+    )
+
+
+def example() -> ReportView:
+    """The attention of an example run before and after its training, from its saved frames."""
+    data = load_run(EXAMPLE_RUNS[0])
+    steps = steps_with_maps(data)
+    first, last = (
+        next(record for record in data.records if record.step == step)
+        for step in (steps[0], steps[-1])
+    )
+    layer, head = best_head(last)
+    frames = dict(head_over_time(data.run, [steps[0], steps[-1]], 0, "cross", layer, head))
+    names = [tuple(map(token_text, line)) for line in tokens(data, 0, "cross")]
+    maps = tuple(
+        PictureMap(f"Step {step:,}", frames[step], names[0], names[1], noun="weight")
+        for step in frames
+    )
+    picture = MapsPicture(
+        f"Attention of L{layer}·H{head} before and after training", maps, reads=READS["cross"]
+    )
+    before, after = (record.expected[layer][head] for record in (first, last) if record.expected)
+    head_row, rows = picture.table()
+    return ReportView(
+        "example",
+        picture.title,
+        "train",
+        {"run": [data.run.id]},
+        f"After {last.step:,} steps of training, this head puts {number(after)} of its weight on the letter that "
+        f"the output copies, and {number(before)} before; even attention would give it {number(last.even or 0.0)}.",
+        "Your own note stands here.",
+        f"Attention Lab · Train and watch · {data.run.id}",
+        picture.svg(),
+        head_row,
+        rows,
+    )
 
 
 def page() -> None:
     """Draw the report, or what one looks like."""
-    title("Report", text.LEAD)
+    title("Report", LEAD)
     lost = unknown_link()
     report = take_report()
     if message := pop_flash(REPORT):
@@ -48,8 +198,8 @@ def page() -> None:
     if lost:
         st.warning("The report of this link is not on this server, or was deleted.")
     if report is None or not report.views:
-        st.info(text.EMPTY, icon=":material/playlist_add:")
-        _draw_view(compute.example(), 1)
+        st.info(EMPTY, icon=":material/playlist_add:")
+        _draw_view(example(), 1)
     else:
         base = (st.context.url or "").partition("?")[0].rpartition("/")[0]
         left, right = st.columns([0.5, 0.5], gap="medium", vertical_alignment="bottom")
@@ -58,7 +208,7 @@ def page() -> None:
         with right, st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.download_button(
                 "HTML",
-                partial(compute.html_file, report, base),
+                partial(html_file, report, base),
                 "report.html",
                 "text/html",
                 icon=":material/download:",
@@ -68,7 +218,7 @@ def page() -> None:
             )
             st.download_button(
                 "PDF",
-                partial(compute.pdf_file, report, base),
+                partial(pdf_file, report, base),
                 "report.pdf",
                 "application/pdf",
                 icon=":material/download:",
@@ -77,7 +227,7 @@ def page() -> None:
                 help="Vector pictures and text on A4 sheets; each view has a link that opens it live.",
             )
             draw_new()
-        caption(text.room(report, size_of(report)))
+        caption(room(report))
         for at, view in enumerate(report.views):
             _draw_view(view, at + 1, len(report.views))
     next_page("report")
@@ -121,7 +271,7 @@ def _draw_picture(view: ReportView) -> None:
         if len(view.rows) > MOST_SHOWN:
             st.caption(f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all.")
         return
-    paper = compute.on_paper(view.svg)
+    paper = on_paper(view.svg)
     st.image(paper, width=round(size_of_svg(paper)[0]), alt=view.title)
     add(
         f"{REPORT}:{view.id}",
@@ -154,7 +304,7 @@ def draw_title(report: Report) -> None:
         "Title of the report",
         report.title,
         f"{REPORT}:title",
-        lambda now, text: _with_title(now, text),
+        lambda now, text: Report(now.id, text, now.views),
         MOST_TITLE,
         "Stands above the views in the file.",
         placeholder=TITLE,
@@ -265,10 +415,6 @@ def _field(
             help=help_text,
             placeholder=placeholder,
         )
-
-
-def _with_title(report: Report, title: str) -> Report:
-    return Report(report.id, title, report.views)
 
 
 def _change(change: Callable[[Report], Report]) -> None:

@@ -1,19 +1,37 @@
-"""The same parameters split into heads, the key-value cache of four projections, and two maps with their λ."""
+"""The same parameters split into heads, the key-value cache of four projections, and two maps with their λ.
+
+Each of a random layer, and of the queries, keys and values of a layer of MiniLM; those on MINILM_TEXT are saved.
+`python -m core.studies.heads` saves them again.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import torch
 from einops import rearrange
+from jaxtyping import Float
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice, LayerSteps
+from core.attention import attend as attend_heads
 from core.attention.basics import MultiHead
-from core.attention.projections.combined import Differential
+from core.attention.projections.combined import Differential, lambda_init
 from core.interpret import trace as analysis
+from core.pretrained import Pretrained, layer_qkv, load_minilm
+from core.pretrained.load import MINILM, MINILM_SHA256
 from core.seeding import pooled_layer, seeded_layer, seeded_normal
 from core.tokens import embed
+
+MINILM_LAYERS, MINILM_HEADS, MINILM_WIDTH = 6, 12, 384
+MINILM_TEXT = "The animal didn't cross the street because it was too tired."
+SAVED = Path(__file__).with_name("data") / "heads" / "minilm.safetensors"  # of MINILM_TEXT
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,3 +176,118 @@ def two_maps(
     assert steps.normalized is not None
     first, second = steps.normalized[0, 2 * head].numpy(), steps.normalized[0, 2 * head + 1].numpy()
     return TwoMaps(first, second, float(layer.projection.weight()), layer.projection.start)
+
+
+@dataclass(frozen=True, eq=False)
+class QKV:
+    """The queries, keys and values of one layer by head, and the tokens, with [CLS] first and [SEP] last."""
+
+    tokens: tuple[str, ...]
+    q: Float[Tensor, "H T D"]
+    k: Float[Tensor, "H T D"]
+    v: Float[Tensor, "H T D"]
+
+    @property
+    def batch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Each as (1, H, T, D)."""
+        return self.q[None], self.k[None], self.v[None]
+
+
+def saved_qkv(layer: int) -> QKV:
+    """The queries, keys and values of a layer of MiniLM on MINILM_TEXT."""
+    with safe_open(SAVED, "pt") as file:
+        tokens = tuple(json.loads(file.metadata()["tokens"]))
+        return QKV(tokens, *(file.get_slice(name)[layer] for name in "qkv"))
+
+
+def read_qkv(model: Pretrained, text: str, layer: int) -> QKV:
+    """The same on any text, by running the model; PretrainedError when it cannot read the text."""
+    result = layer_qkv(model, text, layer)
+    return QKV(result.tokens, result.q[0], result.k[0], result.v[0])
+
+
+def saved_on() -> str:
+    """The date on which the saved arrays were made."""
+    with safe_open(SAVED, "pt") as file:
+        return str(file.metadata()["date"])
+
+
+@torch.inference_mode()
+def split_trained(qkv: QKV, heads: int) -> Split:
+    """MiniLM's queries and keys as that many heads; 12 are what the model was trained with."""
+    parts = (rearrange(part, "1 h t d -> t (h d)") for part in qkv.batch)
+    q, k, v = (rearrange(part, "t (h d) -> 1 h t d", h=heads) for part in parts)
+    weights = attend_heads(q, k, v).weights[0].numpy()
+    return Split(
+        heads,
+        4 * (MINILM_WIDTH * MINILM_WIDTH + MINILM_WIDTH),
+        weights,
+        float(analysis.entropy(weights).mean()),
+        float(analysis.mean_distance(weights).mean()),
+        mean_overlap(weights),
+    )
+
+
+def saved_lengths(layer: int) -> np.ndarray:
+    """The length of what each head of MiniLM adds to each new vector of a token of MINILM_TEXT, (H, T)."""
+    with safe_open(SAVED, "pt") as file:
+        return file.get_slice("lengths")[layer].numpy()
+
+
+@torch.inference_mode()
+def read_lengths(model: Pretrained, text: str, layer: int) -> np.ndarray:
+    """The same on any text, from the model's own queries, keys, values and W_o."""
+    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
+    out = attend_heads(*read_qkv(model, text, layer).batch).out[0]
+    return head_parts(out, w_o).norm(dim=-1).numpy()
+
+
+@torch.inference_mode()
+def share_trained(qkv: QKV, config: AttentionConfig, seed: int, length: int) -> CacheSize:
+    """The cache of a layer of MiniLM's size, and its maps: groups of heads share the mean of their keys.
+
+    Latent attention has weights of its own, which are random here.
+    """
+    result = cache_size(config, qkv.tokens, seed, length)
+    if config.projection.key == "latent":
+        return result
+    q, k, v = qkv.batch
+    groups = config.kv_heads
+    k, v = (rearrange(part, "b (g n) t d -> b g n t d", g=groups).mean(2) for part in (k, v))
+    weights = attend_heads(q, k, v).weights[0].numpy()
+    return replace(result, weights=weights, overlap=mean_overlap(weights))
+
+
+@torch.inference_mode()
+def two_maps_trained(qkv: QKV, head: int, depth: int) -> TwoMaps:
+    """One head's map from the first half of its query and key, and one from the second; λ as training starts it."""
+    q, k, v = (part[:, head : head + 1] for part in qkv.batch)
+    first, second = (
+        attend_heads(*halves, v).weights[0, 0].numpy()
+        for halves in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True)
+    )
+    start = lambda_init(depth)
+    return TwoMaps(first, second, start, start)
+
+
+def main() -> None:
+    """Save q, k and v, each (layers, heads, tokens, head size), what each head adds, and where they come from."""
+    model = load_minilm()
+    layers = [read_qkv(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
+    tensors = {
+        name: torch.stack([getattr(layer, name) for layer in layers]).contiguous() for name in "qkv"
+    }
+    lengths = [read_lengths(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
+    tensors["lengths"] = torch.from_numpy(np.stack(lengths))
+    metadata = {
+        "tokens": json.dumps(layers[0].tokens),
+        "text": MINILM_TEXT,
+        "model": MINILM,
+        "sha256": MINILM_SHA256,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    save_file(tensors, SAVED, metadata=metadata)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,10 +13,8 @@ from core.seeding import pooled_layer
 from core.studies import heads as compute
 from core.tokens import SENTENCE
 from dashboard.draw.formats import byte_size, number
-from dashboard.views.heads import minilm
-from dashboard.views.heads.controls import IDEAS, WEIGHTS, Controls
 from pages import heads
-from pages.heads import overlap_square
+from pages.heads import IDEAS, WEIGHTS, Controls, overlap_square
 from tests.cases import each
 from tests.pages.app import captions, html_text, open_at, query_value, set_control, without_terms
 
@@ -185,9 +183,9 @@ def test_the_parts_of_the_heads_add_up_to_the_layers_output():
 
 def test_the_bars_are_those_of_the_word_in_the_sentence_and_of_minilms_own_matrix():
     at = open_page(start="minilm")
-    saved = minilm.lengths(minilm.TEXT, 3)
-    word = minilm.read_qkv(minilm.TEXT, 3).tokens.index("it")
-    computed = minilm.computed_lengths(minilm.read_qkv(minilm.TEXT, 3), load_minilm(), 3)
+    saved = compute.saved_lengths(3)
+    word = compute.saved_qkv(3).tokens.index("it")
+    computed = compute.read_lengths(load_minilm(), compute.MINILM_TEXT, 3)
     np.testing.assert_allclose(saved, computed, rtol=1e-4)
     assert "adds to “it”" in html_text(at)
     assert f"Head {saved[:, word].argmax()} adds most, {number(saved[:, word].max())}" in page_text(
@@ -200,8 +198,8 @@ def test_the_heads_with_another_task_are_named_by_their_weights():
         (0, "Head 2 attends to the token before (0.9999)"),
         (3, "The first column is [CLS]"),
     ):
-        many = minilm.split(minilm.TEXT, layer, minilm.HEADS)
-        tokens = minilm.read_qkv(minilm.TEXT, layer).tokens
+        many = compute.split_trained(compute.saved_qkv(layer), 12)
+        tokens = compute.saved_qkv(layer).tokens
         sentence = heads.jobs(many, tokens).replace("\\", "")
         assert named in sentence
         first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
@@ -224,7 +222,7 @@ def model():
 
 @each("layer", range(6))
 def test_the_saved_queries_keys_and_values_are_the_model_s(model, layer):
-    saved, own = minilm.read_qkv(minilm.TEXT, layer), layer_qkv(model, minilm.TEXT, layer)
+    saved, own = compute.saved_qkv(layer), layer_qkv(model, compute.MINILM_TEXT, layer)
     assert saved.tokens == own.tokens
     for name in "qkv":
         torch.testing.assert_close(
@@ -233,11 +231,11 @@ def test_the_saved_queries_keys_and_values_are_the_model_s(model, layer):
 
 
 def test_twelve_heads_are_those_that_the_model_was_trained_with():
-    qkv = minilm.read_qkv(minilm.TEXT, 3)
-    many = minilm.split(minilm.TEXT, 3, 12)
+    qkv = compute.saved_qkv(3)
+    many = compute.split_trained(qkv, 12)
     row, column = qkv.tokens.index("it"), qkv.tokens.index("animal")
     assert many.weights[1, row, column] == pytest.approx(0.677, abs=0.002)
-    one = minilm.split(minilm.TEXT, 3, 1)
+    one = compute.split_trained(qkv, 1)
     scores = sum(qkv.q[head] @ qkv.k[head].T for head in range(12)) / 384**0.5
     np.testing.assert_allclose(one.weights[0], scores.softmax(-1).numpy(), atol=1e-5)
 
@@ -256,8 +254,8 @@ def test_it_attends_to_animal_on_opening():
         ({"seed": "5"}, "random", SENTENCE),
         ({"idea": IDEAS["shared"]}, "random", SENTENCE),
         ({"tokens": "red green"}, "random", "red green"),
-        ({"start": "minilm", "layer": "2"}, "minilm", minilm.TEXT),
-        ({}, "minilm", minilm.TEXT),
+        ({"start": "minilm", "layer": "2"}, "minilm", compute.MINILM_TEXT),
+        ({}, "minilm", compute.MINILM_TEXT),
     ],
 )
 def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, words):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dashboard.navigation import STEPS
-from dashboard.views.questions import compute
+from pages import questions
 from pages.questions import ANSWERS
 from tests.pages.app import app_at, html_text, without_terms
 
@@ -38,7 +38,7 @@ def test_pages_that_are_named_exist():
 
 
 def test_scores_grow_with_the_root_of_d_and_scaling_keeps_the_weights_even():
-    rows = compute.scaling().rows
+    rows = questions.scaling().rows
     for d, std, *_ in rows:
         assert float(std) == pytest.approx(int(d) ** 0.5, rel=0.15)
     assert float(rows[-1][2]) > 0.9 > 0.5 > float(rows[-1][3])
@@ -46,25 +46,26 @@ def test_scores_grow_with_the_root_of_d_and_scaling_keeps_the_weights_even():
 
 def test_only_the_causal_mask_keeps_earlier_outputs():
     assert (
-        "5 of the 5" in compute.causality().sentence and "mask 0 do" in compute.causality().sentence
+        "5 of the 5" in questions.causality().sentence
+        and "mask 0 do" in questions.causality().sentence
     )
 
 
 def test_the_wrong_view_mixes_tokens():
     x = torch.arange(3).repeat_interleave(4).view(1, 3, 4)
     wrong = (x.view(1, 2, 3, 2) != x.view(1, 3, 2, 2).transpose(1, 2)).any(-1).sum()
-    assert compute.reshaping().sentence.startswith(
+    assert questions.reshaping().sentence.startswith(
         f"view(B, H, T, D) puts the wrong token into {wrong} of 6"
     )
 
 
 def test_a_masked_padded_key_changes_no_real_output():
-    rows = compute.padding().rows
+    rows = questions.padding().rows
     assert float(rows[0][1]) > 0.01 and float(rows[1][1]) < 1e-6 and float(rows[2][2]) == 0
 
 
 def test_families_have_the_attentions_of_their_papers():
-    assert [row[1:] for row in compute.families().rows] == [
+    assert [row[1:] for row in questions.families().rows] == [
         ("2", "0", "0"),
         ("0", "2", "0"),
         ("2", "2", "2"),

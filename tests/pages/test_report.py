@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime.reports import Report, new_id, read_report, save
 from dashboard.runtime.run_data import EXAMPLE_RUNS
-from dashboard.views.report import compute
+from pages import report
 from tests.dashboard.test_reports import VIEW
 from tests.draw.test_components import data_of
 from tests.pages.app import open_at, page_text, query_value
@@ -28,7 +28,7 @@ def open_page(report: Report) -> AppTest:
 
 def test_first_sight_shows_a_view_of_an_example_run():
     app = open_at("report")
-    text, view, run = page_text(app), compute.example(), EXAMPLE_RUNS[0]
+    text, view, run = page_text(app), report.example(), EXAMPLE_RUNS[0]
     assert (
         "Your report is empty" in text and view.title in text and "report" not in app.query_params
     )
@@ -84,7 +84,7 @@ def test_the_html_file_has_live_parts_drawings_tables_and_links():
     live = replace(
         VIEW, id="c", part=["tree_view", "tv", {"svg": "<svg></svg>", "fact": "", "follow": False}]
     )
-    html = compute.html_file(Report("x", "A <title>", (VIEW, TABLE, live)), "http://host").decode()
+    html = report.html_file(Report("x", "A <title>", (VIEW, TABLE, live)), "http://host").decode()
     parts = data_of(html)["parts"]
     assert [part["name"] for part in parts] == ["", "", "tree_view"]
     assert (
@@ -103,11 +103,11 @@ def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
     long = replace(TABLE, rows=[[f"row {at}", at] for at in range(60)])
     text = page_text(open_page(stored(long)))
     assert "row 49" in text and "row 50" not in text and "The first 50 of 60 rows" in text
-    assert b"row 59" in compute.html_file(Report("x", "", (long,)), "")
+    assert b"row 59" in report.html_file(Report("x", "", (long,)), "")
 
 
 def test_a_page_that_is_the_first_has_no_name_in_its_link():
     assert (
-        compute.address(replace(VIEW, page="start", query={}), "http://host/app/")
+        report.address(replace(VIEW, page="start", query={}), "http://host/app/")
         == "http://host/app/"
     )

@@ -12,11 +12,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import attend
 from core.pretrained import load_lab_model, load_minilm, read
+from core.studies import heads
 from core.studies import start as example
 from core.studies.start import look_up
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import tour
-from dashboard.views.heads import minilm
 from dashboard.views.why import bottleneck
 from dashboard.views.why.trained_models import by_length, models
 from pages import start
@@ -139,7 +139,7 @@ def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
         for lengths in [by_length(bottleneck.load().learned, model, "exact")]
     }
     assert min(exact.values()) > 90
-    item = read(load_minilm(), minilm.TEXT).trace.map(example.MINILM_LAYER)
+    item = read(load_minilm(), heads.MINILM_TEXT).trace.map(example.MINILM_LAYER)
     row = item.weights[1][item.queries.index("it")]
     assert item.keys[row.argmax()] == "animal"
 

@@ -1,1 +1,0 @@
-"""The page Glossary: every word of the field that the pages use, and where to see it."""

@@ -1,1 +1,0 @@
-"""The page Heads: one head or many, keys and values shared, and two maps subtracted."""

@@ -1,1 +1,0 @@
-"""Lessons: to work through, to make, and the codes that students hand in."""

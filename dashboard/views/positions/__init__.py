@@ -1,1 +1,0 @@
-"""Positions: one encoding at a time, seen as order, as a picture, by distance and under a shift."""
