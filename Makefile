@@ -158,7 +158,7 @@ corpus: $(VENV)/.installed
 	rm -f $(CORPORA)/*/lock
 
 bottleneck: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.why.bottleneck
+	$(BIN)/python -m core.studies.why
 
 translation: $(VENV)/.installed
 	$(BIN)/python -m core.studies.start

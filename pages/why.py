@@ -12,9 +12,33 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.attention import ConfigError
 from core.attention.config import entry
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
+from core.runs.folder import Status
+from core.runs.runs import Run
+from core.studies import why
+from core.studies.why import (
+    EVERY,
+    FEW,
+    FEW_STEPS,
+    LONGEST,
+    METRICS,
+    SCORES,
+    SECONDS,
+    SIZES,
+    Controls,
+    Model,
+    Result,
+    Sentence,
+    TrainedModel,
+    by_length,
+    models,
+    over_time,
+    sentence,
+    training_label,
+)
 from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
 from dashboard.draw.attention_view import attention_view
@@ -35,7 +59,10 @@ from dashboard.runtime import jobs
 from dashboard.runtime.link_values import read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import path_code
+from dashboard.runtime.run_data import path_code, records_of
+from dashboard.server import people
+from dashboard.server.cache import shared
+from dashboard.server.limits import most_seconds
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -54,31 +81,214 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.progress import pop_flash
+from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.tables import table
-from dashboard.views.why.bottleneck import Result
-from dashboard.views.why.compute import Comparison, PairedRun, load_comparison, saved_measurement
-from dashboard.views.why.controls import (
-    EVERY,
-    FEW,
-    FEW_STEPS,
-    PAGE,
-    SCORES,
-    Controls,
-    Model,
-    controls,
-    forget_pair,
-    linked_pair,
-)
-from dashboard.views.why.trained_models import (
-    METRICS,
-    Sentence,
-    TrainedModel,
-    by_length,
-    models,
-    over_time,
-)
-from dashboard.widgets.run_controls import limits_line, show_progress
+from dashboard.widgets.params import BOUND
+from dashboard.widgets.run_controls import limits_line, show_progress, start_button, stop_button
+
+# The controls, and the two runs that they start.
+
+
+PAGE, RUNS, LAST = "why", "runs", "why:last"
+Pair = tuple[Run, Run]
+
+
+def controls(live_pair: Pair | None) -> Controls:
+    """Draw one row: the settings of the next two runs, and the button that starts or stops them."""
+    offered = [seconds for seconds in SECONDS if seconds <= most_seconds()]
+    usual = offered.index(min(int(Controls.seconds), offered[-1]))
+    if st.session_state.get("why:seconds") not in (None, *offered):
+        del st.session_state["why:seconds"]
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with grid:
+        values = Controls(
+            d_model=st.selectbox(
+                "Size of the vector",
+                SIZES,
+                SIZES.index(Controls.d_model),
+                key="why:d_model",
+                **BOUND,
+                help="How many numbers the encoder has for the sentence",
+                format_func=lambda size: f"{size} numbers",
+            ),
+            longest=st.selectbox(
+                "Longest source",
+                LONGEST,
+                LONGEST.index(Controls.longest),
+                key="why:longest",
+                **BOUND,
+                help="The longest English sentence of the training data",
+                format_func=lambda length: f"{length} words",
+            ),
+            score=st.selectbox(
+                "Score",
+                SCORES,
+                key="why:score",
+                **BOUND,
+                help="How the model with attention compares a query with a key",
+                format_func=lambda score: entry("score", score).name,
+            ),
+            seconds=st.selectbox(
+                "Training each",
+                offered,
+                usual,
+                key="why:seconds",
+                **BOUND,
+                help="Seconds of training for each of the two models, or a few steps",
+                format_func=training_label,
+            ),
+            seed=st.number_input(
+                "Seed",
+                0,
+                2**31 - 1,
+                0,
+                key="why:seed",
+                **BOUND,
+                help="Another seed gives other random parameters and sentences",
+            ),
+        )
+        if live_pair and people.mine(live_pair[0]):
+            stop_button(st, PAGE, _stop, live_pair)
+        else:
+            start_button(
+                st,
+                "Run it",
+                key="why:run",
+                on_click=_start,
+                args=(values,),
+                help="Trains two models on this machine at the same time: one without attention, one with it.",
+            )
+    return values
+
+
+def _start(values: Controls) -> None:
+    """Start both runs, and put them into the link."""
+    configs = [
+        (
+            values.config(model),
+            {"name": f"Why attention: {'with ' * bool(model.score)}{model.name()}"},
+        )
+        for model in values.pair
+    ]
+
+    def start() -> None:
+        st.query_params[RUNS] = ".".join(run.id for run in jobs.start_all(configs))
+
+    flash_errors(PAGE, "The runs could not be started: ", start, jobs.QueueFull, OSError)
+
+
+def _stop(pair: Pair) -> None:
+    for run in filter(people.mine, pair):
+        jobs.stop(run)
+
+
+def linked_pair() -> tuple[Pair | None, str]:
+    """The runs of the link, else of the session; and a warning when the link's are not here."""
+    ids, last = st.query_params.get(RUNS), st.session_state.get(LAST)
+    if ids is None and last is not None and _pair(last) is not None:
+        st.query_params[RUNS] = ids = last
+    st.session_state[LAST] = ids
+    pair = None if ids is None else _pair(ids)
+    if ids is None or pair is not None:
+        return pair, ""
+    return None, (
+        "The link names runs that are not on this machine, or are no such pair. Below is the saved "
+        "measurement."
+    )
+
+
+def _pair(text: str) -> Pair | None:
+    runs = [run for name in text.split(".") if (run := people.find_run(name)) is not None]
+    if len(runs) != 2 or text.count(".") != 1:
+        return None
+    try:
+        configs = [run.config() for run in runs]
+    except (ConfigError, TypeError, ValueError, KeyError):
+        return None
+    kinds = [
+        (config.task.key, config.model.kind, config.model.attention is None) for config in configs
+    ]
+    return (
+        (runs[0], runs[1])
+        if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)]
+        else None
+    )
+
+
+def forget_pair() -> None:
+    """Back to the saved measurement."""
+    st.query_params.pop(RUNS, None)
+    st.session_state.pop(LAST, None)
+
+
+# The data of the page: the saved measurement, or the two runs of the link, read from their folders.
+
+
+@dataclass(frozen=True)
+class PairedRun:
+    """One of the two runs: its status and results, its last step, and its seconds of training."""
+
+    run: Run
+    status: Status
+    learned: TrainedModel
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The setting, the trained models and their sentence; without parts it is the saved measurement."""
+
+    setting: Controls
+    learned: tuple[TrainedModel, ...]
+    sentence: Sentence | None
+    parts: tuple[PairedRun, ...] = ()
+
+    @property
+    def live(self) -> bool:
+        return any(not part.status.ended for part in self.parts)
+
+    @property
+    def measured(self) -> bool:
+        """Whether each model has a result."""
+        return all(one.points for one in self.learned)
+
+    @property
+    def name(self) -> str:
+        return ".".join(part.run.id for part in self.parts) or "kept"
+
+
+def saved_measurement() -> why.Result:
+    """The measurement of `make bottleneck`; shared by all sessions."""
+    return shared(why.load)
+
+
+def load_comparison(pair: Pair | None) -> Comparison:
+    """Read the runs' folders as they are now."""
+    if pair is None:
+        result = saved_measurement()
+        return Comparison(result.setting, result.learned, result.sentence)
+    parts, records = [], {}
+    for run in pair:
+        config, run_records = run.config(), records_of(run)
+        learned = TrainedModel.of(config, run_records)
+        records[learned.model] = (run, run_records)
+        parts.append(
+            PairedRun(
+                run,
+                run.status(),
+                learned,
+                run_records[-1].step if run_records else 0,
+                run_records[-1].trained if run_records else 0.0,
+            )
+        )
+    return Comparison(
+        Controls.of(pair[1].config()),
+        tuple(part.learned for part in parts),
+        sentence(records),
+        tuple(parts),
+    )
+
 
 # What the page computes as Python.
 
@@ -92,7 +302,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
-saved = lab_path("dashboard/views/why/kept")  # `make bottleneck` trains all of these models again
+saved = lab_path("core/studies/data/why")  # `make bottleneck` trains all of these models again
 data = json.loads((saved / "result.json").read_text("utf-8"))
 rows = pd.DataFrame([
     {"model": f"{score or 'one vector'} {size}", "words": bucket["lengths"], "exact": 100 * bucket["exact"]}
@@ -100,7 +310,7 @@ rows = pd.DataFrame([
 exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
 print(exact.round(1))
 """
-RUNS = """
+LIVE_PAIR = """
 import pandas as pd
 
 from core.runs.runs import open_run
@@ -149,7 +359,7 @@ def script(data: Comparison) -> Script:
     cells = [
         Cell(
             EXACT,
-            RUNS.format(paths=", ".join(path_code(part.run.path) for part in data.parts))
+            LIVE_PAIR.format(paths=", ".join(path_code(part.run.path) for part in data.parts))
             if data.parts
             else SAVED,
             DRAW_EXACT,

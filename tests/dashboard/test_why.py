@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from core.runs.runs import create_run
-from core.training import Record
-from core.training.record import Bucket, Prediction
-from dashboard.views.why import bottleneck
-from dashboard.views.why.compute import Comparison
-from dashboard.views.why.controls import SCORES, SIZES, Controls, Model
-from dashboard.views.why.trained_models import (
+from core.studies import why as study
+from core.studies.why import (
+    SCORES,
+    SIZES,
+    Controls,
+    Model,
     Point,
     Sentence,
     TrainedModel,
@@ -19,8 +19,10 @@ from dashboard.views.why.trained_models import (
     sentence,
     thinned,
 )
+from core.training import Record
+from core.training.record import Bucket, Prediction
 from pages import why
-from pages.why import Line, rows
+from pages.why import Comparison, Line, rows
 from tests.cases import each
 
 NONE, DOT = Model(None, 8), Model("dot", 8)
@@ -192,8 +194,8 @@ def test_as_frames_come_the_kept_ones_stay(count, frames):
 
 def test_the_kept_measurement_is_whole():
     """Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one."""
-    saved = bottleneck.load()
-    assert set(models(saved.learned)) == set(bottleneck.MODELS) == set(saved.seconds), (
+    saved = study.load()
+    assert set(models(saved.learned)) == set(study.MODELS) == set(saved.seconds), (
         "run make bottleneck"
     )
     assert all(
@@ -222,12 +224,12 @@ def test_the_kept_measurement_is_whole():
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
     small = Controls(d_model=8, longest=20)
-    monkeypatch.setattr(bottleneck, "MODELS", small.pair)
-    monkeypatch.setattr(bottleneck, "SAVED", tmp_path)
-    monkeypatch.setattr(bottleneck, "ProcessPoolExecutor", _Here)
-    result = bottleneck.measure(small, 1, 1, tmp_path)
-    bottleneck.save(result, tmp_path)
-    saved = bottleneck.load()
+    monkeypatch.setattr(study, "MODELS", small.pair)
+    monkeypatch.setattr(study, "SAVED", tmp_path)
+    monkeypatch.setattr(study, "ProcessPoolExecutor", _Here)
+    result = study.measure(small, 1, 1, tmp_path)
+    study.save(result, tmp_path)
+    saved = study.load()
     assert [one.model for one in saved.learned] == list(saved.seconds) == list(small.pair)
     assert all(one.held_out == 20 and one.points[-1].step == 1 for one in saved.learned)
     assert saved.sentence.outputs == result.sentence.outputs and all(

@@ -12,13 +12,12 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import attend
 from core.pretrained import load_lab_model, load_minilm, read
-from core.studies import heads
+from core.studies import heads, why
 from core.studies import start as example
 from core.studies.start import look_up
+from core.studies.why import by_length, models
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import tour
-from dashboard.views.why import bottleneck
-from dashboard.views.why.trained_models import by_length, models
 from pages import start
 from tests.pages.app import APP, html_text, page_text, query_value
 
@@ -135,8 +134,8 @@ def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
     assert tuple(stop.page for stop in tour.STOPS) == PATH
     exact = {
         model: lengths["1–10"].mean
-        for model in models(bottleneck.load().learned)
-        for lengths in [by_length(bottleneck.load().learned, model, "exact")]
+        for model in models(why.load().learned)
+        for lengths in [by_length(why.load().learned, model, "exact")]
     }
     assert min(exact.values()) > 90
     item = read(load_minilm(), heads.MINILM_TEXT).trace.map(example.MINILM_LAYER)

@@ -9,16 +9,16 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from core.runs.runs import create_run, list_runs
+from core.studies import why as study
+from core.studies.why import FEW, FEW_STEPS, Controls
 from core.training import Record
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.ui.panels import SHOW
-from dashboard.views.why import bottleneck
-from dashboard.views.why.controls import FEW, FEW_STEPS, Controls
 from pages import why
 from tests.pages.app import APP, html_text, page_text, query_value
 
-SAVED = bottleneck.load().learned
+SAVED = study.load().learned
 
 
 def open_page(runs: str | None = None) -> AppTest:
@@ -73,7 +73,7 @@ def pair(state: str = "running", decoded: bool = True, **setting):
 
 
 def test_the_page_opens_with_the_kept_measurement():
-    app, saved = open_page(), bottleneck.load()
+    app, saved = open_page(), study.load()
     shown = plain_text(app)
     assert "# Why attention" in shown and not app.warning
     assert "the model with attention translates" in shown and "51–60" not in html_text(app)
@@ -95,9 +95,7 @@ def test_the_sentence_and_all_numbers_are_one_click_away():
     app = opened(open_page(), "numbers")
     shown = plain_text(app)
     assert "make bottleneck" in shown and "1,000 held-out" in shown and "BLEU" in shown
-    assert {row["model"] for row in drawn(app, 1)} == set(
-        why.names(bottleneck.load().learned).values()
-    )
+    assert {row["model"] for row in drawn(app, 1)} == set(why.names(study.load().learned).values())
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
@@ -215,7 +213,7 @@ def test_a_quick_run_without_an_advantage_says_why(monkeypatch):
     """The made-up records of both models have equal BLEU at step 25."""
     _, link = pair("finished")
     info = open_page(link).info[0].value
-    clear = why.clear_lead(bottleneck.load().learned)
+    clear = why.clear_lead(study.load().learned)
     assert "too few steps" in info and "trained for 25" in info and f"from step {clear}" in info
     assert not open_page().info, "the saved measurement needs no excuse"
 
@@ -242,11 +240,11 @@ def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
-    question = why.question(bottleneck.load().learned)
+    question = why.question(study.load().learned)
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
     swapped = [
         replace(one, model=why.Controls().pair[one.model.score is None])
-        for one in bottleneck.load().learned
+        for one in study.load().learned
         if one.model in why.Controls().pair
     ]
     assert why.question(swapped).answer == 1

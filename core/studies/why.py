@@ -1,0 +1,411 @@
+"""One translation model without attention and with it: settings, results by training, and the saved measurement.
+
+`make bottleneck` measures again what is saved: quality by the source's length, and the alignment of one long sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+
+from core.attention.config import entry
+from core.models import ModelConfig
+from core.runs.runs import Run, create_run
+from core.runs.worker import work
+from core.studies.racing import machine
+from core.tasks import TaskConfig
+from core.training import Record, RunConfig
+from core.training.config import BOUNDS
+from core.training.record import Bucket
+from core.training.seed_stats import SeedStats
+
+# The same translation model without attention and with it: its settings, its results, and the saved measurement.
+
+
+SIZES = (16, 32, 64, 96, 128, 192, 256)
+LONGEST = (20, 30, 40, 50, 60, 70, 80)
+FEW_STEPS = 0  # the option of SECONDS that trains for FEW steps instead, the same on a slow machine
+SECONDS = (FEW_STEPS, 5, 10, 20, 45, 90, 180)
+SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
+EVERY, DECODE_EVERY = (
+    25,
+    2,
+)  # steps between two records, and records between two translations of held-out sentences
+FEW = EVERY * DECODE_EVERY  # steps: up to the first translation, before attention has a clear lead
+MEASURING = 3.0  # limit of a run's seconds, with measuring, as a multiple of its training: the machine may be busy
+
+
+class Model(NamedTuple):
+    """The score of a model's attention (None: no attention), and the size of its state."""
+
+    score: str | None
+    d_model: int
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Model:
+        attention = config.model.attention
+        return cls(None if attention is None else attention.score.key, config.model.d_model)
+
+    def name(self, with_size: bool = False) -> str:
+        """The name beside its line."""
+        name = "one vector" if self.score is None else "attention"
+        if self.score not in (None, "dot"):
+            name += f", {entry('score', self.score).name.lower()}"
+        return f"{name}, {self.d_model}" if with_size else name
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The vector's size, the longest source in words, the score, the seconds of training each, and the seed."""
+
+    d_model: int = 128
+    longest: int = 60
+    score: str = "dot"
+    seconds: float = 45.0
+    seed: int = 0
+
+    @property
+    def planned(self) -> str:
+        """How long each model trains: 45 s, or 50 steps."""
+        return training_label(self.seconds)
+
+    @property
+    def pair(self) -> tuple[Model, Model]:
+        return Model(None, self.d_model), Model(self.score, self.d_model)
+
+    def config(self, model: Model) -> RunConfig:
+        """Number words from English to German, with equal seconds of training for all models, or a few steps.
+
+        The rate falls as 1/√step, which needs no known last step, and no run ends early.
+        """
+        if self.seconds == FEW_STEPS:
+            return replace(
+                replace(self, seconds=SECONDS[-1]).config(model),
+                steps=FEW,
+                seconds=BOUNDS["seconds"][1],
+                trained=BOUNDS["trained"][1],
+            )
+        return RunConfig(
+            TaskConfig.of("numbers", max_source=self.longest),
+            ModelConfig.recurrent(model.d_model, model.score),
+            steps=int(BOUNDS["steps"][1]),
+            batch_size=64,
+            learning_rate=4e-3,
+            warmup=50,
+            schedule="inverse_sqrt",
+            seed=self.seed,
+            seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds),
+            trained=self.seconds,
+            record_every=EVERY,
+            decode_every=DECODE_EVERY,
+            held_out=120,
+            watch=8,
+            finish_early=False,
+        )
+
+    def counted(self, model: Model, steps: int) -> RunConfig:
+        """The same for a number of steps, which gives the same numbers on any machine; the rate falls as a cosine."""
+        return replace(
+            self.config(model),
+            steps=steps,
+            trained=BOUNDS["trained"][1],
+            seconds=BOUNDS["seconds"][1],
+            record_every=max(1, steps // 18),
+            decode_every=1,
+            schedule="cosine",
+        )
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Controls:
+        """The setting of the run with attention."""
+        model, seconds = Model.of(config), FEW_STEPS if config.steps == FEW else config.trained
+        return cls(
+            model.d_model,
+            int(config.task["max_source"]),
+            model.score or cls.score,
+            seconds,
+            config.seed,
+        )
+
+
+def training_label(seconds: float) -> str:
+    """An option of SECONDS in words."""
+    return f"{FEW} steps" if seconds == FEW_STEPS else f"{seconds:g} s"
+
+
+# The results of a trained model, of this session or saved: curves, scores by length, and one sentence.
+
+
+METRICS = ("bleu", "exact")
+FRAMES = 10  # of the alignment over training, and the last one
+
+
+@dataclass(frozen=True)
+class Point:
+    """A free decode at one step: seconds of training, BLEU (0 to 100) and exact match (0 to 1)."""
+
+    step: int
+    seconds: float
+    bleu: float
+    exact: float
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One trained model; `buckets` are of its latest decode, over `held_out` sentences."""
+
+    model: Model
+    seed: int
+    points: tuple[Point, ...]
+    buckets: tuple[Bucket, ...]
+    held_out: int
+
+    @classmethod
+    def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
+        points: dict[int, Point] = {}
+        buckets: tuple[Bucket, ...] = ()
+        held_out = 0
+        for r in records:
+            if r.exact is not None and r.bleu is not None:
+                points[r.step] = Point(r.step, r.trained, r.bleu, r.exact)
+                buckets, held_out = r.buckets, r.held_out
+        return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
+
+    def to_json(self) -> dict[str, Any]:
+        points = [[p.step, round(p.seconds, 2), round(p.bleu, 3), p.exact] for p in self.points]
+        return asdict(self) | {"points": points}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainedModel:
+        points = tuple(Point(*point) for point in data["points"])
+        buckets = tuple(Bucket(**bucket) for bucket in data["buckets"])
+        return cls(Model(*data["model"]), data["seed"], points, buckets, data["held_out"])
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A long held-out sentence: the output of each model, and the attention of the one that has it.
+
+    `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    outputs: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
+    frames: tuple[tuple[int, np.ndarray], ...] = ()
+
+
+def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
+    """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
+    outputs, weights, first = {}, [], None
+    for model, (run, records) in runs.items():
+        decoded = [r.examples for r in records if r.examples]
+        if not decoded:
+            continue
+        index = max(range(len(decoded[0])), key=lambda i: len(decoded[0][i].source))
+        first, outputs[model] = decoded[0][index], decoded[-1][index].predicted
+        if model.score is not None:
+            recorded = {r.step for r in records}
+            steps = thinned([step for step in run.frame_steps() if step in recorded], FRAMES)
+            weights = [(step, run.frame(step).get(f"{index}:cross")) for step in steps]
+    if first is None:
+        return None
+    return Sentence(
+        first.source,
+        first.target,
+        outputs,
+        tuple((step, w[-1, 0]) for step, w in weights if w is not None),
+    )
+
+
+def thinned(items: Sequence[Any], most: int) -> list[Any]:
+    """Every second, fourth, … item, at most `most`, and the last: the items that stay do not change as more come."""
+    stride = 1
+    while len(items) > most * stride:
+        stride *= 2
+    return [item for i, item in enumerate(items) if i % stride == 0 or i == len(items) - 1]
+
+
+def models(learned: Iterable[TrainedModel]) -> list[Model]:
+    """The models, the smallest first, and of one size the one without attention first."""
+    return sorted(
+        {one.model for one in learned},
+        key=lambda m: (m.d_model, m.score is not None, m.score != "dot", m),
+    )
+
+
+def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dict[str, SeedStats]:
+    """BLEU or exact match in percent, by the source's length, over the seeds of one model."""
+    values: dict[str, list[float]] = {}
+    for one in learned:
+        for bucket in one.buckets if one.model == model else ():
+            values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
+    return {lengths: SeedStats(tuple(scores)) for lengths, scores in values.items()}
+
+
+def over_time(
+    learned: Sequence[TrainedModel], model: Model, metric: str, clock: str
+) -> list[tuple[float, SeedStats]]:
+    """(x, BLEU or exact match in percent) at each step that all seeds of one model have reached.
+
+    `clock` names x: "step", or "seconds", the mean time of training.
+    """
+    seeds = [{point.step: point for point in one.points} for one in learned if one.model == model]
+    steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
+    return [
+        (
+            statistics.fmean(getattr(points[step], clock) for points in seeds),
+            SeedStats(tuple(_percent(points[step], metric) for points in seeds)),
+        )
+        for step in steps
+    ]
+
+
+def _percent(item: Bucket | Point, metric: str) -> float:
+    return 100 * item.exact if metric == "exact" else float(item.bleu or 0.0)
+
+
+SAVED = Path(__file__).with_name("data") / "why"
+STEPS, SEEDS, AT_ONCE = 900, 3, 2
+CONTROLS = Controls()
+MODELS = (
+    Model(None, 2 * CONTROLS.d_model),
+    *CONTROLS.pair,
+    Model("general", CONTROLS.d_model),
+)  # the slowest first
+
+
+@dataclass(frozen=True)
+class Result:
+    """The setting, the trained models, their sentence, the seconds of processor time a run, and the machine."""
+
+    setting: Controls
+    learned: tuple[TrainedModel, ...]
+    sentence: Sentence
+    seconds: dict[Model, float]
+    machine: str
+
+
+def load() -> Result:
+    """The saved measurement."""
+    data = json.loads((SAVED / "result.json").read_text("utf-8"))
+    saved, frames = data["sentence"], load_file(SAVED / "alignment.safetensors")
+    sentence = Sentence(
+        tuple(saved["source"]),
+        tuple(saved["target"]),
+        {Model(*model): tuple(words) for model, words in saved["said"]},
+        tuple((int(step), frames[step].astype(np.float32)) for step in sorted(frames, key=int)),
+    )
+    return Result(
+        Controls(**data["setting"]),
+        tuple(map(TrainedModel.from_json, data["learned"])),
+        sentence,
+        {Model(*model): value for model, value in data["seconds"]},
+        data["machine"],
+    )
+
+
+def save(result: Result, folder: Path = SAVED) -> None:
+    folder.mkdir(exist_ok=True)
+    sentence = result.sentence
+    data: dict[str, Any] = {
+        "machine": result.machine,
+        "setting": vars(result.setting),
+        "seconds": list(result.seconds.items()),
+        "sentence": {
+            "source": sentence.source,
+            "target": sentence.target,
+            "said": list(sentence.outputs.items()),
+        },
+        "learned": [one.to_json() for one in result.learned],
+    }
+    (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
+    alignment = folder / "alignment.safetensors"
+    save_file(
+        {str(step): weights.astype(np.float16) for step, weights in sentence.frames}, alignment
+    )
+    alignment.chmod(0o644)
+
+
+def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
+    """Measure the models of the page again, from several seeds each, two at a time in processes of their own.
+
+    One vector, Luong's dot, Luong's general and one vector of twice the size, equal otherwise. The result has quality
+    by the source's length, and the alignment of one long sentence, that of the first seed.
+    """
+    runs = {
+        (model, seed): create_run(replace(setting, seed=seed).counted(model, steps), folder)
+        for model in MODELS
+        for seed in range(seeds)
+    }
+    spent: dict[Model, float] = dict.fromkeys(MODELS, 0.0)
+    processes = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(AT_ONCE, processes, torch.set_num_threads, (1,)) as pool:
+        for (model, seed), seconds in zip(
+            runs, pool.map(train, [run.path for run in runs.values()]), strict=True
+        ):
+            spent[model] += seconds / seeds
+            scores = "; ".join(
+                f"{bucket.lengths} {bucket.bleu:.0f}/{100 * bucket.exact:.0f}"
+                for bucket in runs[model, seed].records()[-1].buckets
+            )
+            print(
+                f"{model.score or 'one vector'} {model.d_model}, seed {seed}: {scores}", flush=True
+            )
+    learned = tuple(TrainedModel.of(run.config(), run.records()) for run in runs.values())
+    longest = sentence(
+        {
+            m: (runs[m, 0], runs[m, 0].records())
+            for m in models(learned)
+            if m in (*setting.pair, MODELS[0])
+        }
+    )
+    assert longest is not None  # every run has finished
+    return Result(
+        setting,
+        learned,
+        longest,
+        {m: round(spent[m], 1) for m in models(learned)},
+        machine(threads=1),
+    )
+
+
+def train(path: Path) -> float:
+    """Train the run in this folder to its end; seconds of processor time, with measuring."""
+    before = time.process_time()
+    run = Run(path)
+    if work(path) != "finished" or run.records()[-1].step < run.config().steps:
+        raise RuntimeError(
+            f"{run.status().message} All models need equal steps; measure on a quieter machine."
+        )
+    return time.process_time() - before
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m core.studies.why",
+        description=measure.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        save(measure(CONTROLS, options.steps, options.seeds, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
