@@ -250,7 +250,7 @@ def test_what_changes_a_run_asks_whose_it_is():
     )
     wrong = {
         f"{name(path)}: {function.name}"
-        for folder in (VIEWS, DASHBOARD / "widgets", DASHBOARD / "ui")
+        for folder in (PAGES, VIEWS, DASHBOARD / "widgets", DASHBOARD / "ui")
         for path in sources(folder)
         for function in nodes(path)
         if isinstance(function, ast.FunctionDef)
@@ -267,7 +267,7 @@ def test_what_changes_a_run_asks_whose_it_is():
 def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
     wrong = [
         name(path)
-        for path in sources(DASHBOARD)
+        for path in (*sources(DASHBOARD), *sources(PAGES))
         if path.name != "panels.py"
         and any(isinstance(node, ast.Attribute) and node.attr == "expander" for node in nodes(path))
     ]
