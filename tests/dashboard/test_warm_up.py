@@ -1,6 +1,7 @@
 """What a page would wait for is done ahead: libraries at the start, the rest in idle seconds after the first visit."""
 
-from importlib.util import find_spec
+from importlib.util from functools import partial
+import find_spec
 
 import pytest
 
@@ -47,6 +48,6 @@ def test_nothing_is_done_where_memory_is_short(done, monkeypatch):
 def test_a_second_visit_begins_nothing(done, monkeypatch):
     monkeypatch.setattr(idle, "wait_until_idle", lambda: None)
     for name in ("first", "second"):
-        idle.after_a_visit(lambda name=name: done.append(name))
+        idle.after_a_visit(partial(done.append, name))
     idle._threads[0].join()
     assert done == ["first"]

@@ -157,9 +157,9 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
         model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned"),
     )
     both_sides = sides([summarize(made("cross")), summarize(decoder)])
-    maps = [compute.source_at(side, 4, 0)[1] for side in both_sides]
-    assert maps[0].weights.shape == maps[1].weights.shape == (1, 2, 7, 6)
-    np.testing.assert_allclose(maps[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
+    read = [compute.source_at(side, 4, 0)[1] for side in both_sides]
+    assert read[0].weights.shape == read[1].weights.shape == (1, 2, 7, 6)
+    np.testing.assert_allclose(read[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
     maps, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
     assert (
         [one.run.index for one in maps] == [0, 1]
