@@ -1,7 +1,7 @@
 """What a page would wait for is done ahead: libraries at the start, the rest in idle seconds after the first visit."""
 
-from importlib.util from functools import partial
-import find_spec
+from functools import partial
+from importlib.util import find_spec
 
 import pytest
 
