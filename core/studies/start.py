@@ -113,7 +113,7 @@ def order() -> dict[str, Any]:
 
 def bottleneck() -> dict[str, Any]:
     """The exact match by the length of the source without attention and with it, as Why attention measured it."""
-    (file,) = (DASHBOARD / "views" / "why").glob("*/result.json")
+    file = FILE.parent / "why" / "result.json"
     learned = json.loads(file.read_text("utf-8"))["learned"]
     size = min(one["model"][1] for one in learned)
     lengths = [bucket["lengths"] for bucket in learned[0]["buckets"]]
