@@ -16,8 +16,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from x_transformers import Decoder as XDecoder
-from x_transformers import Encoder as XEncoder
+from x_transformers import Decoder as XDecoder, Encoder as XEncoder
 
 from benchmarks.timing import Row, clock_of, median_ratio, rounds
 from core.attention.cost import CPU

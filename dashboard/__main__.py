@@ -47,8 +47,7 @@ def app() -> Typer:
     from core import command_line
     from core.claims import __main__ as claims
     from core.interpret import corpus_command as corpus
-    from core.pretrained import export
-    from core.pretrained import finetune_run as finetune
+    from core.pretrained import export, finetune_run as finetune
     from core.training import __main__ as training
 
     whole = command_line.new_app(f"{__doc__}\n")

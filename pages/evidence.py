@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from core.interpret import evidence
-from core.interpret import trace as flow
+from core.interpret import evidence, trace as flow
 from core.interpret.evidence import (
     Baseline,
     Effect,
@@ -66,8 +65,11 @@ from dashboard.views.evidence.compute import (
 from dashboard.views.evidence.controls import Controls, Head, draw_controls
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.model_picker.code import model_cell, question_code
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head
-from dashboard.widgets.model_picker.head_choice import head_field as draw_head_field
+from dashboard.widgets.model_picker.head_choice import (
+    choose_head,
+    current_head,
+    head_field as draw_head_field,
+)
 from dashboard.widgets.params import BOUND
 
 # The page's Vega-Lite figure of an answer with heads on and off.

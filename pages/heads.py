@@ -33,8 +33,7 @@ from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import fragment, link_value, one_of, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached
-from dashboard.server.cache import shared as shared_result
+from dashboard.server.cache import cached, shared as shared_result
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.panels import (
     Move,

@@ -21,11 +21,9 @@ from core.interpret.weight_breakdown import (
 from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import added, latex, name, number, plain
-from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.formats import added, latex, latex_signed as signed, name, number, plain
 from dashboard.draw.palette import Ink, Theme, colour_scale
-from dashboard.draw.scripts import Cell as Cell_of_scripts
-from dashboard.draw.scripts import Script
+from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.runtime.link_values import fragment, read_pair, write_pair
 from dashboard.runtime.page_pictures import add_script

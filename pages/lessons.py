@@ -19,9 +19,11 @@ from dashboard.ui.lessons import (
     MOST_FILE,
     MOST_HIDE,
     MOST_HINT,
+    MOST_LESSON_TEXT as MOST_TEXT,
     MOST_LINK,
     MOST_OPTIONS,
     MOST_QUESTIONS,
+    MOST_TEXT as MOST_QUESTION,
     MOST_TITLE,
     MOST_TRIES,
     TYPES,
@@ -38,8 +40,6 @@ from dashboard.ui.lessons import (
     read_code,
     to_json,
 )
-from dashboard.ui.lessons import MOST_LESSON_TEXT as MOST_TEXT
-from dashboard.ui.lessons import MOST_TEXT as MOST_QUESTION
 from dashboard.ui.panels import details, next_page, paragraph, title
 from dashboard.ui.tables import table
 

@@ -20,8 +20,7 @@ from core.studies import masks
 from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
-from dashboard.draw.formats import coloured, latex, number, percent, plain
-from dashboard.draw.formats import name as latex_name
+from dashboard.draw.formats import coloured, latex, name as latex_name, number, percent, plain
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink

@@ -20,8 +20,7 @@ from core.entries import Value
 from core.studies import normalizers
 from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
-from dashboard.draw.formats import coloured, latex, name, number, plain
-from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.formats import coloured, latex, latex_signed as signed, name, number, plain
 from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import fragment

@@ -32,9 +32,16 @@ from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.formats import added, coloured, latex, listed, number, plain
-from dashboard.draw.formats import latex_signed as signed
-from dashboard.draw.formats import name as latex_name
+from dashboard.draw.formats import (
+    added,
+    coloured,
+    latex,
+    latex_signed as signed,
+    listed,
+    name as latex_name,
+    number,
+    plain,
+)
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.step_view import (

@@ -22,12 +22,11 @@ from core.attention import (
     entry,
     heads_that_divide,
     properties,
+    properties as measure,
 )
-from core.attention import properties as measure
 from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
-from core.studies import positions
-from core.studies import positions as compute
+from core.studies import positions, positions as compute
 from core.studies.positions import GUIDE_SHIFT
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart

@@ -10,8 +10,7 @@ from typing import get_args
 import numpy as np
 import streamlit as st
 
-from core.interpret import map_transform
-from core.interpret import trace as analysis
+from core.interpret import map_transform, trace as analysis
 from core.interpret.map_transform import MapTransform, Sentences, token_transform
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, ModelInputs, Reading

@@ -21,8 +21,16 @@ from core.attention.properties import (
 from core.studies import scores as study
 from core.studies.scores import Measurement, ScoreMaps, Timing
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.formats import byte_size, coloured, duration, latex, name, number, plain
-from dashboard.draw.formats import latex_signed as signed
+from dashboard.draw.formats import (
+    byte_size,
+    coloured,
+    duration,
+    latex,
+    latex_signed as signed,
+    name,
+    number,
+    plain,
+)
 from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of

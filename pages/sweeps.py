@@ -13,8 +13,7 @@ import numpy as np
 import streamlit as st
 
 from core.attention import AXES, PRESETS, ConfigError
-from core.claims.sweep_claim import MEASURES as MEASURES_of_sweep_claim
-from core.claims.sweep_claim import SweepClaim
+from core.claims.sweep_claim import MEASURES as MEASURES_of_sweep_claim, SweepClaim
 from core.entries import quote
 from core.files import SWEEPS
 from core.models.cards import CARDS
@@ -47,13 +46,13 @@ from core.training.sweeps import (
     SAME,
     SEEDS,
     VALUES,
+    Cell as Cell_of_sweeps,
     SweepConfig,
     buildable,
     name_of,
     value_text,
     vary,
 )
-from core.training.sweeps import Cell as Cell_of_sweeps
 from dashboard.draw.curves import SeedRow, seed_marks
 from dashboard.draw.formats import about_duration, number, plain, score
 from dashboard.draw.palette import CATEGORIES, Ink, Theme

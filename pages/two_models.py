@@ -10,8 +10,7 @@ import numpy as np
 import streamlit as st
 
 from core.entries import ConfigError
-from core.interpret import map_transform as difference
-from core.interpret import patching
+from core.interpret import map_transform as difference, patching
 from core.interpret.map_transform import NOTHING, HeadChange
 from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair, ranked
 from core.interpret.trace import Kind

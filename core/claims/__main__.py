@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from core import command_line
-from core.claims import shipped
-from core.claims import shipped as shipping
+from core.claims import shipped, shipped as shipping
 from core.claims.base import Claim, ClaimSettings, Results, rule_lines, verdict, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from core.entries import ConfigError, Param, Value, quote
 from core.training.record import count, fits, list_of, maybe, number, text
-from core.training.seed_stats import LEVEL
-from core.training.seed_stats import mean_interval as interval
+from core.training.seed_stats import LEVEL, mean_interval as interval
 
 Key = tuple[str, str, float | None]  # condition, measure, x
 CELL_FIELDS = {

@@ -22,6 +22,7 @@ from core.pretrained.base import Pretrained, PretrainedError, first_line
 from core.pretrained.hub import COMMIT, check_folder, format_bytes, repo_of
 from core.pretrained.load import (
     LAB_MODELS,
+    MINILM as MINILM_NAME,
     SAFE,
     folder_weights,
     minilm_folder,
@@ -29,7 +30,6 @@ from core.pretrained.load import (
     refuse_config,
     refuse_missing,
 )
-from core.pretrained.load import MINILM as MINILM_NAME
 from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
 from core.training.config import DEVICES, check_number, resolve_device

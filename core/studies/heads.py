@@ -19,8 +19,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Choice, LayerSteps
-from core.attention import attend as attend_heads
+from core.attention import Attention, AttentionConfig, Choice, LayerSteps, attend as attend_heads
 from core.attention.basics import MultiHead
 from core.attention.projections.combined import Differential, lambda_init
 from core.interpret import trace as analysis

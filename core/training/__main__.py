@@ -25,8 +25,7 @@ import typer
 from core import command_line
 from core.attention import ConfigError
 from core.command_line import Encoding, Pairs, given, settings, text_of, value_of
-from core.models.cards import CARDS
-from core.models.cards import card as card_of
+from core.models.cards import CARDS, card as card_of
 from core.runs import archive, store_sync, sweeps
 from core.runs.executor import executor
 from core.runs.machine import line

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dashboard.draw import vega
-from dashboard.draw.formats import byte_size, number, percent, plain
-from dashboard.draw.formats import percent as as_percent
+from dashboard.draw.formats import byte_size, number, percent, percent as as_percent, plain
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.vega import (
     DASHES,

@@ -18,8 +18,7 @@ from core.attention.cost import ShapesOnly
 from core.entries import quote_name
 from core.files import hosted, runs_folder, seconds_of, text_of
 from core.models import ModelConfig, Shape, build_model
-from core.pretrained.finetune import FineTuneConfig
-from core.pretrained.finetune import name_of as pretrained_name
+from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of, is_fine_tune
 from core.runs.folder import Status
 from core.runs.index import Details, RunIndex, open_index, stamp_of

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
 from core.runs.folder import Status
 from core.runs.index import list_statuses, unfinished
-from core.runs.runs import Run, list_runs
-from core.runs.runs import find_run as find_run_in
+from core.runs.runs import Run, find_run as find_run_in, list_runs
 from core.runs.store_sync import bring_all
 from dashboard.server.visitors import ID
 

@@ -14,8 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw.components import COPY_LINK, page_actions
 from dashboard.draw.formats import plain
-from dashboard.draw.glossary import STYLE as TERM_STYLE
-from dashboard.draw.glossary import explain, explain_markdown, terms_help
+from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.palette import PAGE, PICK, Theme
 from dashboard.navigation import following
 from dashboard.runtime import page_pictures, reports

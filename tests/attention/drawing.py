@@ -1,8 +1,7 @@
 """Configs drawn from the entries themselves, so that a new entry is tested by every property without a word more."""
 
 import torch
-from hypothesis import assume
-from hypothesis import strategies as st
+from hypothesis import assume, strategies as st
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 

@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, why_not_fused
 from tests.attention.drawing import B, C, H, T, configs, plain, run

@@ -10,9 +10,9 @@ from core.claims.entries.why_attention import (
     ONE,
     PARAMETERS,
     RECURRENT,
+    STEP_SECONDS as SECONDS,
     step_seconds,
 )
-from core.claims.entries.why_attention import STEP_SECONDS as SECONDS
 from core.claims.experiment import session_of
 from core.models import ModelConfig
 from core.tasks import TaskConfig

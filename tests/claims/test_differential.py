@@ -9,11 +9,11 @@ from core.claims.entries.scores import (
     DIFFERENTIAL,
     NOISE,
     PAIRS,
+    RECALL_ACCURACY as ACCURACY,
     SOFTMAX,
     answer_and_noise,
     model_of,
 )
-from core.claims.entries.scores import RECALL_ACCURACY as ACCURACY
 from core.models import build_model
 from core.models.base import Shape
 from tests.claims.made_up import World, judge

@@ -5,16 +5,16 @@ import torch
 from core.claims.entries.cost import (
     EXACT,
     HYBRID,
+    HYBRID_FULL as FULL,
+    HYBRID_LOCAL as LOCAL,
     HYBRID_STACK,
+    LONG_CACHE as CACHE,
     ONE_IN_SIX,
     PATTERNS,
     SIX_FULL,
     cached,
     stack,
 )
-from core.claims.entries.cost import HYBRID_FULL as FULL
-from core.claims.entries.cost import HYBRID_LOCAL as LOCAL
-from core.claims.entries.cost import LONG_CACHE as CACHE
 from core.models import build_model
 from core.models.base import Shape
 from tests.claims.made_up import World, judge

@@ -2,8 +2,16 @@
 
 import pytest
 
-from core.claims.entries.heads import INDUCTION_CLAIM, LOSS, SCORE, TWO, at, crossing, on_repeated
-from core.claims.entries.heads import ONE_LAYER as ONE
+from core.claims.entries.heads import (
+    INDUCTION_CLAIM,
+    LOSS,
+    ONE_LAYER as ONE,
+    SCORE,
+    TWO,
+    at,
+    crossing,
+    on_repeated,
+)
 from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
 from tests.claims.made_up import World, judge

@@ -3,15 +3,15 @@
 from core.claims.entries.why_attention import (
     DIFFER,
     EPOCHS,
+    HELD_OUT_ACCURACY as ACCURACY,
     IRIS,
+    IRIS_PARAMETERS as PARAMETERS,
     LOGISTIC,
     ROW,
     SEPALS,
     TOKENS,
     tutorial_parameters,
 )
-from core.claims.entries.why_attention import HELD_OUT_ACCURACY as ACCURACY
-from core.claims.entries.why_attention import IRIS_PARAMETERS as PARAMETERS
 from tests.claims.made_up import World, judge
 
 

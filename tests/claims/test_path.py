@@ -11,6 +11,7 @@ from core.claims.entries.positions import (
     DISTANCES,
     GRADIENT,
     PATH,
+    PATH_LENGTHS as LENGTHS,
     RECURRENT,
     SECONDS,
     SIZE,
@@ -19,7 +20,6 @@ from core.claims.entries.positions import (
     flops,
     gradients,
 )
-from core.claims.entries.positions import PATH_LENGTHS as LENGTHS
 from tests.claims.made_up import World, judge
 
 

@@ -5,15 +5,15 @@ import torch
 
 from core.claims.entries.scores import (
     ACCURACY,
+    DIVIDED as SCALED,
     GRADIENT,
+    KEY_SIZES as SIZES,
     SCALING,
     TRAINED,
     UNSCALED,
     VARIANCE,
     jacobian_norm,
 )
-from core.claims.entries.scores import DIVIDED as SCALED
-from core.claims.entries.scores import KEY_SIZES as SIZES
 from tests.claims.made_up import World, judge
 
 

@@ -11,8 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from core.runs import folder, ray_driver, ray_queue
-from core.runs import ray_node as node_module
+from core.runs import folder, ray_driver, ray_node as node_module, ray_queue
 from core.runs.executor import ClusterWorker, Executor, RayExecutor, executor
 from core.runs.folder import Change, Changes, apply, list_files, pack, read_changes, unpack
 from core.runs.ray_node import NodeWorker, pack_plugins

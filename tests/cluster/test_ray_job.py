@@ -9,8 +9,7 @@ pytest.importorskip("ray")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RpcError
 
-from core.runs import ray_driver, ray_queue
-from core.runs import ray_job as job_module
+from core.runs import ray_driver, ray_job as job_module, ray_queue
 from core.runs.folder import Changes, RunFolder
 from core.runs.ray_job import ClusterJob
 from core.runs.ray_queue import code_version

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 
 from dashboard.ui.lesson_bar import teacher_markdown
@@ -32,9 +31,9 @@ from dashboard.ui.lessons import (
     make_question,
     page_query,
     parse_link,
+    read_code as read,
     to_json,
 )
-from dashboard.ui.lessons import read_code as read
 from dashboard.ui.lessons.exercises import LESSONS
 from tests.cases import each
 

@@ -18,8 +18,7 @@ from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import jobs, reports
-from dashboard.runtime.reports import Report, save
-from dashboard.runtime.reports import new_id as new_report_id
+from dashboard.runtime.reports import Report, new_id as new_report_id, save
 from dashboard.runtime.run_data import copy_run, path_code
 from dashboard.server import hosting, limits, people, visitors
 from dashboard.server.limits import NotYours

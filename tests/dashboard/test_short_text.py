@@ -1,8 +1,7 @@
 """A mechanism survives its link exactly, whatever is in it; a broken link gives a sentence."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
 from core.entries import Value, complete

@@ -12,8 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.show import show, show_maps
-from dashboard.draw import attention_view as payload
-from dashboard.draw import html_file
+from dashboard.draw import attention_view as payload, html_file
 from dashboard.draw.attention_view import (
     Blocks,
     Patches,

@@ -5,8 +5,7 @@ import json
 import nbformat
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.attention.presets import PRESETS

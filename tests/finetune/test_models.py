@@ -12,8 +12,14 @@ from safetensors.torch import load_file, save_file
 from transformers import BertForTokenClassification
 
 from core.entries import ConfigError
-from core.pretrained import ModelInputs, PretrainedError, answer, hub, load_folder
-from core.pretrained import finetune_run as shell
+from core.pretrained import (
+    ModelInputs,
+    PretrainedError,
+    answer,
+    finetune_run as shell,
+    hub,
+    load_folder,
+)
 from core.pretrained.finetune import (
     LAB,
     MINILM,

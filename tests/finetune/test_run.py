@@ -11,8 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from core.entries import ConfigError
-from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
-from core.pretrained import finetune_run as running
+from core.pretrained import (
+    ModelInputs,
+    PretrainedError,
+    answer,
+    finetune_run as running,
+    load_folder,
+    read,
+)
 from core.pretrained.finetune import FineTuneConfig, Pair, build, count, parse
 from core.pretrained.finetune_run import (
     Course,

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from core.attention.formula import MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaError, parse
 from tests.cases import each

@@ -16,8 +16,7 @@ from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
 from dashboard.runtime.reports import Report
 from dashboard.runtime.run_data import summarize
-from pages import report as report_compute
-from pages import sweeps
+from pages import report as report_compute, sweeps
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 

@@ -14,8 +14,7 @@ from core.attention import PRESETS, ConfigError
 from core.attention.formula import FormulaError, parse
 from core.entries import Choice
 from core.pretrained import PretrainedError
-from core.pretrained.hub import model_folder, storage_folder
-from core.pretrained.hub import parse as parse_hub
+from core.pretrained.hub import model_folder, parse as parse_hub, storage_folder
 from dashboard.runtime import mechanism_codec as codec
 from dashboard.ui.lessons import (
     LessonError,
@@ -26,9 +25,11 @@ from dashboard.ui.lessons import (
     parse_link,
     read_code,
 )
-from dashboard.views.one_query.matrices import MatrixError
-from dashboard.views.one_query.matrices import check as check_matrices
-from dashboard.views.one_query.matrices import parse as parse_matrices
+from dashboard.views.one_query.matrices import (
+    MatrixError,
+    check as check_matrices,
+    parse as parse_matrices,
+)
 from pages.compare import READERS, default_controls, from_query, to_query
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.door import Door, seeded

@@ -17,8 +17,7 @@ from PIL import Image
 from safetensors.numpy import save
 
 from core.entries import ConfigError
-from core.interpret.syntax import OWN as CONLLU
-from core.interpret.syntax import parse_conllu
+from core.interpret.syntax import OWN as CONLLU, parse_conllu
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav

@@ -3,8 +3,7 @@
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.interpret import trace as analysis
 from core.interpret.trace import (

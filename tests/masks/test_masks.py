@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.masks import COMPOSITIONS, MASKS, build_mask, make_mask

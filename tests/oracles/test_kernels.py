@@ -16,9 +16,14 @@ from transformers.models.nystromformer.modeling_nystromformer import Nystromform
 
 from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.kernels.approximate import EPSILON, key_features, query_features
-from core.attention.kernels.implied import causal_linear_attention as ours_causal
-from core.attention.kernels.implied import elu_features, lightning_slopes, retain, retnet_slopes
-from core.attention.kernels.implied import linear_attention as ours_linear
+from core.attention.kernels.implied import (
+    causal_linear_attention as ours_causal,
+    elu_features,
+    lightning_slopes,
+    linear_attention as ours_linear,
+    retain,
+    retnet_slopes,
+)
 from tests.cases import each
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5

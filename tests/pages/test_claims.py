@@ -8,8 +8,7 @@ import pytest
 
 from core.claims.base import CellResult, Claim, Pick, Sketch
 from core.claims.catalogue import CLAIMS, claim_of
-from core.claims.entries.cost import EXACT
-from core.claims.entries.cost import LONG_CACHE as CACHE
+from core.claims.entries.cost import EXACT, LONG_CACHE as CACHE
 from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.run import CELLS, find_group
 from core.claims.shipped import ship

@@ -21,8 +21,7 @@ from dashboard.views.corpus.compute import (
     read_measurement,
 )
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
-from pages import corpus
-from pages import corpus as charts
+from pages import corpus, corpus as charts
 from pages.corpus import key
 from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
 

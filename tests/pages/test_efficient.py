@@ -10,8 +10,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement, attention_cost, output_error
-from core.studies import efficient as study
-from core.studies import racing
+from core.studies import efficient as study, racing
 from core.studies.efficient import ENTRIES, Conditions, Result, start_race
 from pages import efficient
 from tests.pages.app import captions, html_text, open_at, set_control

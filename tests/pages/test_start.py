@@ -12,8 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import attend
 from core.pretrained import load_lab_model, load_minilm, read
-from core.studies import heads, why
-from core.studies import start as example
+from core.studies import heads, start as example, why
 from core.studies.start import look_up
 from core.studies.why import by_length, models
 from dashboard.navigation import PATH, STEPS, following

@@ -19,8 +19,7 @@ from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.runtime.run_data import load_run, summarize
 from pages.compare_runs import sides
-from pages.train import fits, of_model
-from pages.train import run_question as question
+from pages.train import fits, of_model, run_question as question
 
 TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.interpret.roles import MIN_SHARE, ROLES, Text, clearest_example, random_rows, score_roles
 from core.interpret.trace import Kind

@@ -2,8 +2,7 @@
 
 from datetime import date as calendar
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.tasks.tables import date, date_order, date_text, decimal_comma, number
 from tests.cases import each

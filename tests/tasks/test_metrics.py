@@ -5,8 +5,7 @@ import math
 import pytest
 import sacrebleu
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from core.tasks.metrics import (
     balanced_accuracy,

@@ -3,8 +3,7 @@
 import pytest
 import sacrebleu
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from core.entries import ConfigError
 from core.models import ModelConfig

@@ -4,8 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from core.entries import ConfigError
 from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, decode_text, read_rows

@@ -8,8 +8,7 @@ import torch
 
 from core.studies import train as study
 from core.tasks import TaskConfig, make_task
-from core.training import Record, RunConfig, recommended, train
-from core.training import diagnosis as estimating
+from core.training import Record, RunConfig, diagnosis as estimating, recommended, train
 from core.training.diagnosis import Pace, diagnose, duration, estimate, in_words, pace
 from tests.cases import each
 from tests.training.small import small_run

@@ -8,8 +8,7 @@ import subprocess
 import pytest
 import torch
 
-from core.runs import executor
-from core.runs import machine as machine_module
+from core.runs import executor, machine as machine_module
 from core.runs.archive import pack, unpack
 from core.runs.machine import line, machine, valid
 from core.runs.runs import Run, create_run
@@ -19,8 +18,7 @@ from core.training import RunConfig, recommended
 from core.training.__main__ import progress
 from dashboard.runtime import jobs
 from dashboard.runtime.run_data import summarize
-from pages import runs as runs_words
-from pages import train as train_words
+from pages import runs as runs_words, train as train_words
 from tests.cases import each
 from tests.training.small import small_run
 

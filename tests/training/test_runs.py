@@ -14,8 +14,7 @@ import torch
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save_file
 
-from core.runs import archive
-from core.runs import index as run_index
+from core.runs import archive, index as run_index
 from core.runs.archive import unpack
 from core.runs.folder import JOURNAL, RunFolder
 from core.runs.index import FILE, Details, list_statuses, open_index, unfinished

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime.link_values import as_text

@@ -11,6 +11,7 @@ from core.interpret.attribution import Attribution, Part, attribute_passes
 from core.interpret.evidence import Baseline, Question
 from core.interpret.lens import (
     LogitLens,
+    Part as LensPart,
     Stream,
     Trajectories,
     count_parts,
@@ -20,7 +21,6 @@ from core.interpret.lens import (
     read_part,
     read_stream,
 )
-from core.interpret.lens import Part as LensPart
 from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import ModelInputs
 from core.pretrained.base import display_tokens

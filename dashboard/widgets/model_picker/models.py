@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from core.interpret.evidence import Baseline, Question, ask
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, hub, read
-from core.pretrained import hub as model_storage
+from core.pretrained import (
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    hub,
+    hub as model_storage,
+    read,
+)
 from core.pretrained.base import wrap_errors
 from core.pretrained.load import (
     LAB_MODELS,

@@ -10,8 +10,7 @@ from typing import Any
 import streamlit as st
 
 from core.files import hosted, sentence_of, without_paths
-from core.pretrained import PretrainedError, hub
-from core.pretrained import hub as model_storage
+from core.pretrained import PretrainedError, hub, hub as model_storage
 from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download, format_bytes
 from core.settings import settings
 from dashboard.draw.formats import plain
