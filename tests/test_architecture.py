@@ -222,14 +222,14 @@ def test_pages_see_the_folder_of_one_person():
     """Of a public copy: what looks into the folders of all people stands in server, and asks whose page it is."""
     wrong = {
         f"{name(path)} uses {one}"
-        for path in sources(DASHBOARD)
+        for path in (*sources(DASHBOARD), *sources(PAGES))
         if path.parent not in (DASHBOARD / "runtime", DASHBOARD / "server")
         for one in imports(path)
         if one in ("core.files.server_folder", "core.files.PEOPLE")
     }
     wrong |= {
         f"{name(path)} uses people.{node.attr}"
-        for path in sources(DASHBOARD)
+        for path in (*sources(DASHBOARD), *sources(PAGES))
         for node in nodes(path)
         if path.parent not in (DASHBOARD / "runtime", DASHBOARD / "server")
         and isinstance(node, ast.Attribute)

@@ -14,25 +14,26 @@ HOLDS = {
     "slider": {NUMBER}, "number_input": {NUMBER}, "select_slider": {NUMBER, CHOICE}, "selectbox": {CHOICE},
     "segmented_control": {CHOICE}, "pills": {CHOICE}, "radio": {CHOICE}, "multiselect": {CHOICE},
     "text_input": {TEXT}, "text_area": {TEXT}, "toggle": {SWITCH}, "checkbox": {SWITCH},
+    "Number": {NUMBER}, "SelectSlider": {NUMBER, CHOICE}, "Select": {CHOICE}, "Segmented": {CHOICE},
+    "MultiSelect": {CHOICE}, "Text": {TEXT}, "Toggle": {SWITCH},
 }  # fmt: skip
 
 
 def test_no_label_names_values_of_different_types():
     """A label that is a number on one page is no text, choice or switch on another."""
     held: dict[str, set[str]] = {}
-    for path in DASHBOARD.rglob("*.py"):
+    for path in (*DASHBOARD.rglob("*.py"), *(DASHBOARD.parent / "pages").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if (
                 isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in HOLDS
+                and (kind := ast.unparse(node.func).rpartition(".")[2]) in HOLDS
                 and node.args
                 and isinstance(node.args[0], ast.Constant)
                 and isinstance(node.args[0].value, str)
             ):
                 held.setdefault(
                     node.args[0].value, {NUMBER, CHOICE, TEXT, SWITCH}
-                ).intersection_update(HOLDS[node.func.attr])
+                ).intersection_update(HOLDS[kind])
     assert len(held) > 50 and not {label for label, types in held.items() if not types}
 
 
