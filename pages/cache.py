@@ -44,7 +44,7 @@ from dashboard.draw.vega import Spec
 from dashboard.runtime.link_values import fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached, shared
+from dashboard.server.cache import cached, model as loaded_model, shared
 from dashboard.ui.fields import (
     HERE,
     Fields,
@@ -466,7 +466,7 @@ def draw_race() -> None:
         key=key("seconds"),
         alt="Milliseconds of each step with and without the cache",
     )
-    vocabulary = load_lab_decoder(TRAINED)[1].target_vocab  # both have it
+    vocabulary = loaded_model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
     caption(
         race_note(
             pair,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -475,7 +474,6 @@ SEED = 126
 LARGER = ModelConfig.transformer(512, 8, 4, 1024, kind="decoder", norm="pre", position="rope")
 
 
-@cache
 def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
     """The decoder of that name (TRAINED or SEEDED) in evaluation mode, and the task whose words it reads and writes."""
     config = RunConfig.from_json(json.loads((FOLDER / "run.json").read_text("utf-8"))["config"])

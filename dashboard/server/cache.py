@@ -89,11 +89,6 @@ class ByteLRUCache:
             self._entries.pop(key, None)
             self._budget.forget(self, key)
 
-    def clear(self) -> None:
-        """Forget all entries."""
-        for key in list(self._entries):
-            self.evict(key)
-
     @property
     def bytes(self) -> int:
         with self._lock:
@@ -186,12 +181,6 @@ def model(function: Callable[..., T], *args: Hashable) -> T:
 def has_model(function: Callable[..., Any], *args: Hashable) -> bool:
     """Whether `model` has this one already."""
     return (_name(function), repr(args)) in _models()
-
-
-def forget_results() -> None:
-    """Empty the caches of this server, but for its models."""
-    _copied().clear()
-    _results().clear()
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -211,7 +211,7 @@ def test_caches_that_share_a_budget_evict_what_was_used_longest_ago_in_any():
     for cache_, key in ((models, "a"), (results, "b"), (models, "a"), (results, "c")):
         cache_.get(key, lambda: np.zeros(40, np.uint8))
     assert "a" in models and "b" not in results and "c" in results and budget.bytes == 80
-    results.clear()
+    results.evict("c")
     assert budget.bytes == 40 and results.bytes == 0
 
 
