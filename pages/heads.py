@@ -342,9 +342,7 @@ def lengths_of(controls: Controls) -> np.ndarray:
         return cached(
             heads.lengths, controls.tokens, controls.d_model, controls.heads, controls.seed
         )
-    if controls.text == heads.MINILM_TEXT:
-        return cached(heads.saved_lengths, controls.layer)
-    return study_of(heads.read_lengths, EMBEDDED, controls.text, controls.layer)
+    return qkv_of(controls.text, controls.layer).lengths
 
 
 def cache_of(controls: Controls, config: AttentionConfig) -> CacheSize:

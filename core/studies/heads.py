@@ -185,6 +185,7 @@ class QKV:
     q: Float[Tensor, "H T D"]
     k: Float[Tensor, "H T D"]
     v: Float[Tensor, "H T D"]
+    lengths: Float[np.ndarray, "H T"]  # of what each head adds to each token's new vector
 
     @property
     def batch(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,13 +197,18 @@ def saved_qkv(layer: int) -> QKV:
     """The queries, keys and values of a layer of MiniLM on MINILM_TEXT."""
     with safe_open(SAVED, "pt") as file:
         tokens = tuple(json.loads(file.metadata()["tokens"]))
-        return QKV(tokens, *(file.get_slice(name)[layer] for name in "qkv"))
+        q, k, v, lengths = (file.get_slice(name)[layer] for name in ("q", "k", "v", "lengths"))
+        return QKV(tokens, q, k, v, lengths.numpy())
 
 
+@torch.inference_mode()
 def read_qkv(model: Pretrained, text: str, layer: int) -> QKV:
     """The same on any text, by running the model; PretrainedError when it cannot read the text."""
     result = layer_qkv(model, text, layer)
-    return QKV(result.tokens, result.q[0], result.k[0], result.v[0])
+    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
+    out = attend_heads(result.q, result.k, result.v).out[0]
+    lengths = head_parts(out, w_o).norm(dim=-1).numpy()
+    return QKV(result.tokens, result.q[0], result.k[0], result.v[0], lengths)
 
 
 def saved_on() -> str:
@@ -225,20 +231,6 @@ def split_trained(qkv: QKV, heads: int) -> Split:
         float(analysis.mean_distance(weights).mean()),
         mean_overlap(weights),
     )
-
-
-def saved_lengths(layer: int) -> np.ndarray:
-    """The length of what each head of MiniLM adds to each new vector of a token of MINILM_TEXT, (H, T)."""
-    with safe_open(SAVED, "pt") as file:
-        return file.get_slice("lengths")[layer].numpy()
-
-
-@torch.inference_mode()
-def read_lengths(model: Pretrained, text: str, layer: int) -> np.ndarray:
-    """The same on any text, from the model's own queries, keys, values and W_o."""
-    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
-    out = attend_heads(*read_qkv(model, text, layer).batch).out[0]
-    return head_parts(out, w_o).norm(dim=-1).numpy()
 
 
 @torch.inference_mode()
@@ -276,8 +268,7 @@ def main() -> None:
     tensors = {
         name: torch.stack([getattr(layer, name) for layer in layers]).contiguous() for name in "qkv"
     }
-    lengths = [read_lengths(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
-    tensors["lengths"] = torch.from_numpy(np.stack(lengths))
+    tensors["lengths"] = torch.from_numpy(np.stack([layer.lengths for layer in layers]))
     metadata = {
         "tokens": json.dumps(layers[0].tokens),
         "text": MINILM_TEXT,

@@ -183,9 +183,9 @@ def test_the_parts_of_the_heads_add_up_to_the_layers_output():
 
 def test_the_bars_are_those_of_the_word_in_the_sentence_and_of_minilms_own_matrix():
     at = open_page(start="minilm")
-    saved = compute.saved_lengths(3)
+    saved = compute.saved_qkv(3).lengths
     word = compute.saved_qkv(3).tokens.index("it")
-    computed = compute.read_lengths(load_minilm(), compute.MINILM_TEXT, 3)
+    computed = compute.read_qkv(load_minilm(), compute.MINILM_TEXT, 3).lengths
     np.testing.assert_allclose(saved, computed, rtol=1e-4)
     assert "adds to “it”" in html_text(at)
     assert f"Head {saved[:, word].argmax()} adds most, {number(saved[:, word].max())}" in page_text(
