@@ -56,6 +56,7 @@ from dashboard.draw.vega import (
     axis_style,
     figure,
     layer,
+    literal,
     right_margin,
     split_data,
     text_tip,
@@ -126,7 +127,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
     at = {"x": _value("x", _title(x.measure), ink), "y": _value("y", _title(y.measure), ink)}
-    whisker = {"color": _literal("fill")}
+    whisker = {"color": literal("fill")}
     tips = [
         text_tip("name", "head"),
         text_tip("role", "role"),
@@ -158,7 +159,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
             rows,
             {
                 **at,
-                "color": _literal("fill"),
+                "color": literal("fill"),
                 "tooltip": tips,
                 "description": {"field": "says", "type": "nominal"},
             },
@@ -380,10 +381,6 @@ def _value(name: str, title: str, ink: Ink) -> Spec:
         "scale": {"zero": False},
         "axis": {**axis_style(ink), "gridColor": ink.hairline, "tickCount": 6},
     }
-
-
-def _literal(field: str) -> Spec:
-    return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
 # The controls: the model, the texts, two measures for the axes, and the head with what is shown of it.

@@ -218,6 +218,11 @@ def field(
     return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
 
 
+def literal(field: str) -> Spec:
+    """The encoding by a field that holds colours."""
+    return {"field": field, "type": "nominal", "scale": None, "legend": None}
+
+
 def series_encoding(name: str, domain: Sequence[str], values: Sequence[Any]) -> Spec:
     """A colour, shape or dash for each value of a field, without a legend."""
     return {

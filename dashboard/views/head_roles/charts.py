@@ -10,7 +10,7 @@ from core.interpret.roles import ROLES, RoleScores
 from core.interpret.trace import Head, NumberedHeads
 from dashboard.draw.formats import cell, number
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
-from dashboard.draw.vega import Spec, axis_style, figure, layer, names
+from dashboard.draw.vega import Spec, axis_style, figure, layer, literal, names
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)
@@ -102,7 +102,7 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
         layer(
             "bar",
             rows,
-            {**at, "tooltip": tips, "color": _literal("fill"), "opacity": _faint(0.35)},
+            {**at, "tooltip": tips, "color": literal("fill"), "opacity": _faint(0.35)},
             cornerRadius=2,
             height={"band": 0.62},
         ),
@@ -170,10 +170,6 @@ def _figure(scores: RoleScores, index: int, head: Head) -> str:
     return f"{ROLES[index].name} {score}, chance {chance} ± {spread}"
 
 
-def _literal(field: str) -> Spec:
-    return {"field": field, "type": "nominal", "scale": None, "legend": None}
-
-
 def _faint(opacity: float) -> Spec:
     return {"condition": {"test": "datum.faint", "value": opacity}, "value": 1}
 
@@ -236,7 +232,7 @@ def head_grid(
         layer(
             "rect",
             rows,
-            {**at, **description, "color": _literal("fill"), "tooltip": tips},
+            {**at, **description, "color": literal("fill"), "tooltip": tips},
             cornerRadius=2,
             stroke=ink.hairline,
             strokeWidth=1,
@@ -261,7 +257,7 @@ def head_grid(
                 {
                     **at,
                     "text": {"field": "mark"},
-                    "color": _literal("ink"),
+                    "color": literal("ink"),
                     "opacity": _faint(0.62),
                 },
                 fontSize=11,

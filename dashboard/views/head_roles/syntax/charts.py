@@ -11,7 +11,7 @@ from core.interpret.syntax import Parse, RelationScore
 from core.interpret.trace import Head
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import BAR, PICK, Ink, Theme, shade, text_on
-from dashboard.draw.vega import Spec, axis_style, figure, layer, text_tip
+from dashboard.draw.vega import Spec, axis_style, figure, layer, literal, text_tip
 from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.syntax.compute import NAMES, Interval, Query, SyntaxResult
 
@@ -93,7 +93,7 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
         text_tip("within", "95 % interval"),
         text_tip("by", "best offset"),
     ]
-    colour = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+    colour = literal("colour")
     at = {"y": y, "tooltip": tips}
     return figure([
         layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": colour},
