@@ -39,7 +39,7 @@ def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_
     page.get_by_text("Two maps, subtracted", exact=True).click()
     wait_ready(page)
     fact = page.locator(FACT)
-    before = fact.inner_text()
+    before = fact.text_content()
     canvas = page.locator(".mu canvas.over").first
     box = box_of(canvas)
     canvas.click(position={"x": box["width"] * 0.92, "y": box["height"] * 0.92})

@@ -89,7 +89,7 @@ def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_on
     open_page(
         page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green"
     )
-    first = fact(page).inner_text()
+    first = fact(page).text_content()
     assert "green" in first
     page.reload()
     expect(fact(page)).to_have_text(first)
@@ -104,7 +104,7 @@ def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
     )
     expect(fact(page)).to_contain_text("The first map gives it")
     expect(page.locator(f"{VIEW} svg text", has_text="weights −1 … 1")).to_have_count(1)
-    first = fact(page).inner_text()
+    first = fact(page).text_content()
     click(page.get_by_role("button", name="Back", exact=True))
     expect(fact(page)).to_contain_text("The mask removes 4 of 6 keys")
     click(page.get_by_role("button", name="Next", exact=True))
@@ -114,7 +114,7 @@ def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
 
 def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
     open_layer(page)
-    first = fact(page).inner_text()
+    first = fact(page).text_content()
     page.get_by_role("button", name="More").click()
     mask = page.get_by_role("combobox", name="Mask")
     mask.scroll_into_view_if_needed()  # a list closes when what is around it scrolls
@@ -136,12 +136,12 @@ def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
 
 def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page):
     open_page(page, "?one:position=formula&one:stage=3+Scale+%2B+bias")
-    before = fact(page).inner_text()
+    before = fact(page).text_content()
     page.get_by_role("button", name="More").click()
     box = page.get_by_label("Formula", exact=True).last
     box.fill("score - 5*abs(i-j)")
     expect(fact(page)).not_to_have_text(before)
-    after = fact(page).inner_text()
+    after = fact(page).text_content()
     box.fill("score - 5*abs(i-")
     expect(page.locator("code", has_text="^")).to_be_visible()
     expect(fact(page)).to_have_text(after)
@@ -159,7 +159,7 @@ def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_
     expect(page.locator(f"{VIEW} svg text", has_text="weight")).to_have_count(0)
     below = page.get_by_role("heading", name="What √D does")
     below.evaluate("node => { node.dataset.kept = 'yes' }")
-    before = fact(page).inner_text()
+    before = fact(page).text_content()
     page.get_by_role("button", name="More").click()
     slider = page.get_by_role("slider").first
     slider.focus()

@@ -15,7 +15,7 @@ def test_shuffling_again_draws_another_order_and_a_fact(page):
     expect(fact).to_contain_text("changes by")
     note = page.locator(".st-key-positions-maps .mu .note").nth(1)
     expect(note).to_be_visible()
-    before = note.inner_text()
+    before = note.text_content()
     page.get_by_role("button", name="Shuffle again").click()
     wait_ready(page)
     expect(note).not_to_have_text(before)

@@ -17,7 +17,7 @@ def test_a_pinned_cell_moves_the_equation(page):
     canvases = page.locator("canvas:visible")
     expect(canvases.first).to_be_visible()
     expect(page.locator(".lab-table tbody tr")).to_have_count(len(AXES["score"]))
-    before = equation(page).last.inner_text()
+    before = equation(page).last.text_content()
     wait_ready(page)
     board = page.locator("canvas:visible").nth(1)
     size = box_of(board)

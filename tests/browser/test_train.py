@@ -67,7 +67,7 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
     open_page(page)
     expect(page.get_by_text("uniform attention gives")).to_be_visible()
     expect(press(page, "train")).to_be_visible()
-    before = page.get_by_text("Examples at step").inner_text()
+    before = page.get_by_text("Examples at step").text_content()
     slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
     slider.focus()
     slider.press("ArrowLeft")
@@ -84,8 +84,8 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
 def test_back_and_forward_set_a_control_and_the_step(page):
     open_page(page)
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
-    expect(step).to_contain_text(re.compile(r"\d"))  # the text of an element that fades in is empty
-    last = step.inner_text()
+    expect(step).to_contain_text(re.compile(r"\d"))
+    last = step.text_content()
     page.locator(".st-key-train-seed").get_by_test_id("stNumberInputStepUp").click()
     page.wait_for_url("**train%3Aseed=1**")
     wait_ready(page)

@@ -80,7 +80,7 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     expect(page.get_by_text("16 of 17 rows are in both")).to_be_visible()
     expect(page.get_by_text("wide is absent.")).to_be_visible()
     first = page.locator(".mu .name span").first
-    before = first.inner_text()
+    before = first.text_content()
     assert before.startswith("Text A, L")
     wait_ready(page)
     grid = page.locator(
