@@ -194,7 +194,8 @@ def clear(page: Page) -> None:
 def pytest_runtest_makereport(item, call):
     """A test that fails leaves a picture of its page."""
     report = yield
-    item.failed = getattr(item, "failed", False) or report.failed
+    earlier = call.when != "setup" and getattr(item, "failed", False)  # not that of the run before
+    item.failed = earlier or report.failed
     return report
 
 
