@@ -57,7 +57,10 @@ def test_read() -> None:
         ({"pair": ["a"]}, "pair = ['a']; expected a list of a text, a number or none."),
         ({"table": {"a": None}}, "expected an object, each of its values a number or none."),
         ({"flag": 1}, "flag = 1; expected true or false."),
-        ({"other": 1}, "An outer has no other; it takes flag, inner, note, pair, rows."),
+        (
+            {"other": 1},
+            "An outer has no other; it takes flag, inner, note, pair, rows, table, word.",
+        ),
         ({"inner": {"size": 10**400}}, "expected a whole number from 1 to 2,000."),
     ],
 )
