@@ -251,13 +251,13 @@ class Attention(nn.Module):
         The config's mask, `mask` and `key_mask` are joined by and, True = may attend. `offset` is the position of
         x's first token among the keys (those of the cache come first). A recorded call returns every step, by the exact
         kernel where the chosen one has the same weights; without `record` the chosen kernel runs, and for exact the
-        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`), without other
-        masks, context or offset. `kv` are the context's `keys_values`, where they are computed already; `shared` is the
-        dict of a stack's forward pass, for a projection that `shares`. ValueError when shapes do not meet, or for an
-        argument that is not used.
+        fused one where it can. With a `cache`, x is only what comes after its tokens (see `step`), without another
+        mask, context or offset, and `key_mask` speaks of x alone. `kv` are the context's `keys_values`, where they are
+        computed already; `shared` is the dict of a stack's forward pass, for a projection that `shares`. ValueError
+        when shapes do not meet, or for an argument that is not used.
         """
         if cache is not None:
-            check_step(cache.length, offset, context=context, mask=mask, key_mask=key_mask)
+            check_step(cache.length, offset, context=context, mask=mask)
             offset = cache.length
         context = None if context is x else context
         mask = check_inputs(self.config.d_model, x, context, mask, key_mask)
@@ -265,7 +265,7 @@ class Attention(nn.Module):
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
         if cache is not None:
-            return self._extend(x, cache, record, kv, self._given(None, shared))
+            return self._extend(x, cache, record, kv, key_mask, shared)
         visible = visible_keys(mask, key_mask)
         keys = clear_padding(x if context is None else context, visible)
         queries = keys if context is None else x
@@ -342,6 +342,7 @@ class Attention(nn.Module):
         record: bool = False,
         kv: tuple[Tensor, ...] | None = None,
         shared: dict[str, Tensor] | None = None,
+        key_mask: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Steps, Cache]:
         """Attend from T new tokens to those of the cache and to themselves; returns the Steps and the longer cache.
 
@@ -350,9 +351,13 @@ class Attention(nn.Module):
         the length (ntk) takes the length so far. A kernel that sums all tokens up in one state stores it alone, unless
         `record`, whose weights are of every key; `why_no_state` has the reason of each that does not. A layer with
         `takes_kv` stores nothing and reads `kv`, the k and v of all tokens in another layer's cache (`Cache.heads`).
+        `key_mask` says which of the new tokens are real; the cache keeps it, so that padding to the left of a batch's
+        texts, given with them, is hidden from every later step.
         ValueError when shapes do not meet, or to record after steps that stored a state alone.
         """
-        steps = self(x, cache=cache or Cache(), record=record, kv=kv, shared=shared)
+        steps = self(
+            x, cache=cache or Cache(), record=record, kv=kv, shared=shared, key_mask=key_mask
+        )
         assert steps.cache is not None
         return steps, steps.cache
 
@@ -362,15 +367,18 @@ class Attention(nn.Module):
         cache: Cache,
         record: bool,
         kv: tuple[Tensor, ...] | None,
-        given: dict[str, Any],
+        key_mask: Tensor | None,
+        shared: dict[str, Tensor] | None,
     ) -> Steps:
         if kv is not None and (self.carries_state or self.reads_rows):
             raise ValueError(
                 f"kv is not used by kernel = {self.config.kernel.key} with position = "
                 f"{self.config.position.key}, which reads the tokens themselves; leave it out."
             )
+        real, x = cache.real_with(x, key_mask), clear_padding(x, key_mask)
+        given = self._given(key_mask, shared)
         if self.carries_state and not record and (cache.state is not None or not cache.length):
-            return self._carry(x, cache, given)
+            return self._carry(x, cache, key_mask, real, given)
         if cache.state is not None:
             raise ValueError(
                 "This cache holds a state and no keys to draw weights on; record from the first token on."
@@ -381,11 +389,13 @@ class Attention(nn.Module):
         if (
             self.reads_rows and inputs is not None
         ):  # all rows are computed again, so no heads are stored
-            whole = self(inputs, record=record, shared=given.get("shared"))
-            return replace(last_rows(whole, x.shape[1]), cache=Cache(length, (), inputs))
-        q, k, v, stored = self._heads_of_all(x, cache, kv, given)
+            whole = self(inputs, key_mask=real, record=record, shared=shared)
+            stored = Cache(length, (), inputs, real=real)
+            return replace(last_rows(whole, x.shape[1]), cache=stored)
+        q, k, v, heads = self._heads_of_all(x, cache, kv, given)
         if (
             self.fuses_tokens
+            and real is None
             and x.shape[1] == 1
             and not record
             and not (self.training and self.config.dropout)
@@ -402,11 +412,11 @@ class Attention(nn.Module):
             )
         else:
             steps = self._compute(
-                self._rotated_inputs(q, k, v, x, inputs, offset=cache.length), record
+                self._rotated_inputs(q, k, v, x, inputs, None, real, cache.length), record
             )
         return steps.with_(
             merged=self.projection.merge(self.projection.expand(steps.out), x),
-            cache=Cache(length, stored, inputs),
+            cache=Cache(length, heads, inputs, real=real),
         )
 
     def _heads_of_all(
@@ -432,10 +442,18 @@ class Attention(nn.Module):
         k, v = append(cache.heads, (k, v))
         return q, k, v, (k, v)
 
-    def _carry(self, x: Tensor, cache: Cache, given: dict[str, Any]) -> Steps:
+    def _carry(
+        self,
+        x: Tensor,
+        cache: Cache,
+        key_mask: Tensor | None,
+        real: Tensor | None,
+        given: dict[str, Any],
+    ) -> Steps:
         """The step of a kernel that carries a state: it sees the new tokens alone."""
         q, k, v, stored = self.projection.carry(x, cache.heads, cache.length, **given)
-        inputs = self.kernel_inputs(q, k, v, x, x, offset=cache.length, first_key=cache.length)
+        start = cache.length
+        inputs = self.kernel_inputs(q, k, v, x, x, None, key_mask, start, start)
         inputs = replace(inputs, carries=True, past=cache.state)
         steps = (
             replace(empty_steps(inputs), state=cache.state) if inputs.empty else self.kernel(inputs)
@@ -443,7 +461,7 @@ class Attention(nn.Module):
         return replace(
             steps,
             merged=self.projection.merge(steps.out, x),
-            cache=Cache(cache.length + x.shape[1], stored, state=steps.state),
+            cache=Cache(start + x.shape[1], stored, state=steps.state, real=real),
         )
 
     def attend_heads(

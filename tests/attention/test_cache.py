@@ -28,10 +28,11 @@ STORED = {
 STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
 
 
-def read_in_parts(layer, x, parts=PARTS):
+def read_in_parts(layer, x, parts=PARTS, key_mask=None, record=False):
     cache, outs = None, []
-    for part in x.split(parts, dim=1):
-        steps, cache = layer.step(part, cache)
+    masks = [None] * len(parts) if key_mask is None else key_mask.split(parts, dim=1)
+    for part, real in zip(x.split(parts, dim=1), masks, strict=True):
+        steps, cache = layer.step(part, cache, record, key_mask=real)
         outs.append(steps.merged)
     return torch.cat(outs, 1), cache
 
@@ -43,7 +44,25 @@ def test_parts_give_what_the_whole_text_gives(axis, key):
     x = torch.randn(B, T, C)
     in_parts, cache = read_in_parts(layer, x)
     torch.testing.assert_close(in_parts, layer(x, record=False).merged, rtol=1e-4, atol=2e-5)
-    assert cache.length == T
+    assert cache.length == T and cache.real is None
+
+
+LEFT = torch.arange(T) >= torch.tensor([[0], [3]])  # the second text begins after three of padding
+
+
+@each("record", [False, True])
+@each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries])
+def test_parts_of_texts_with_padding_give_what_the_whole_texts_give(axis, key, record):
+    config = causal_config(config_with({axis: plain(axis, key)} | needs(axis, key), C, 3))
+    layer = perturbed(Attention(config, add_positions=True).eval())
+    x = torch.randn(B, T, C)
+    in_parts, cache = read_in_parts(layer, x, key_mask=LEFT, record=record)
+    whole = layer(x, key_mask=LEFT, record=record).merged
+    torch.testing.assert_close(in_parts[LEFT], whole[LEFT], rtol=1e-4, atol=2e-5)
+    assert torch.equal(cache.real, LEFT)
+    x[~LEFT] = torch.nan
+    unread = read_in_parts(layer, x, key_mask=LEFT, record=record)[0]
+    torch.testing.assert_close(unread[LEFT], whole[LEFT], rtol=1e-4, atol=2e-5)
 
 
 @each("key", STORED)
@@ -247,7 +266,7 @@ def test_the_last_token_sees_all_keys_of_a_causal_mask_without_a_mask_and_not_th
 
 
 WHOLE = torch.ones(B, T, dtype=torch.bool)
-UNUSED = {"context": torch.ones(B, T, C), "mask": WHOLE[:1], "key_mask": WHOLE, "offset": 3}
+UNUSED = {"context": torch.ones(B, T, C), "mask": WHOLE[:1], "offset": 3}
 
 
 @each("record", [True, False])
