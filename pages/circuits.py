@@ -40,7 +40,7 @@ from dashboard.draw.grids import effect_grid
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
-from dashboard.runtime.link_values import fragment, link_value, one_of, write_link
+from dashboard.runtime.link_values import BOUND, KEEP, fragment, link_value, one_of, write_link
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements
@@ -70,7 +70,6 @@ from dashboard.widgets.model_picker import (
 from dashboard.widgets.model_picker.code import model_cell
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.model_picker.models import is_small
-from dashboard.widgets.params import BOUND, KEEP
 
 # The attentions that were measured, by their index, for all sessions.
 MEASURED = "circuits:measured"

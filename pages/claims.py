@@ -50,7 +50,7 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import as_text, fragment, is_new, link_value, one_of
+from dashboard.runtime.link_values import BOUND, as_text, fragment, is_new, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.ui import panels
@@ -70,7 +70,7 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
 from dashboard.widgets import run_controls
-from dashboard.widgets.params import BOUND, param_widget
+from dashboard.widgets.params import param_widget
 
 # Sentences of the page Claims.
 

@@ -54,7 +54,7 @@ from dashboard.draw.formats import MINUS, byte_size, duration, number, operation
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.palette import SIGNED
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
+from dashboard.runtime.link_values import KEEP, fragment, read_linked, write_linked
 from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
@@ -73,7 +73,7 @@ from dashboard.ui.presentation import room
 from dashboard.ui.tables import table
 from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism, preset_of
 from dashboard.widgets.model_picker import EMBEDDED, study_of
-from dashboard.widgets.params import KEEP, keep_heads, note_heads
+from dashboard.widgets.params import keep_heads, note_heads
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 

@@ -31,7 +31,7 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import split_data
 from dashboard.runtime.attention_frames import steps_with_maps
-from dashboard.runtime.link_values import forget_other_runs, link_value, one_of
+from dashboard.runtime.link_values import KEEP, forget_other_runs, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import (
@@ -57,7 +57,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
-from dashboard.widgets.params import KEEP
 
 # One measure of every run, over steps and over seconds of training: the two may rank the runs differently.
 

@@ -64,7 +64,7 @@ from dashboard.draw.vega import (
 )
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import between, link_value, one_of
+from dashboard.runtime.link_values import BOUND, KEEP, between, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.rendering import reruns_alone
@@ -111,7 +111,6 @@ from dashboard.widgets.model_picker.head_choice import (
 from dashboard.widgets.model_picker.inputs import TEXT
 from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
-from dashboard.widgets.params import BOUND, KEEP
 
 # Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.
 

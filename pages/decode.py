@@ -49,6 +49,7 @@ from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.link_values import (
+    BOUND,
     between,
     forget_other_runs,
     fragment,
@@ -74,7 +75,6 @@ from dashboard.ui.export import begin_before_title
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
-from dashboard.widgets.params import BOUND
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure
-from dashboard.runtime.link_values import read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.link_values import BOUND, read_linked, read_pair, write_linked, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements
@@ -70,7 +70,6 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head,
     head_field as draw_head_field,
 )
-from dashboard.widgets.params import BOUND
 
 # The page's Vega-Lite figure of an answer with heads on and off.
 

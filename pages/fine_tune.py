@@ -55,7 +55,14 @@ from dashboard.runtime.fine_tune_data import (
     select_example,
     select_run,
 )
-from dashboard.runtime.link_values import between, forget_other_runs, link_value, one_of
+from dashboard.runtime.link_values import (
+    BOUND,
+    KEEP,
+    between,
+    forget_other_runs,
+    link_value,
+    one_of,
+)
 from dashboard.runtime.model_folders import folder_name
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
@@ -82,7 +89,6 @@ from dashboard.widgets.model_picker.code import import_block, model_lines
 from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, ModelRef
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
-from dashboard.widgets.params import BOUND, KEEP
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
 

@@ -24,6 +24,7 @@ from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.runtime.link_values import (
+    BOUND,
     Pair,
     fragment,
     read_linked,
@@ -52,7 +53,6 @@ from dashboard.widgets.model_picker import choose_model, input_errors
 from dashboard.widgets.model_picker.code import model_cell
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.models import is_small
-from dashboard.widgets.params import BOUND
 
 # What the page computes as Python.
 

@@ -7,9 +7,9 @@ import streamlit as st
 from dashboard.draw.formats import plain
 from dashboard.draw.glossary import TERMS, Term
 from dashboard.navigation import STEPS
+from dashboard.runtime.link_values import BOUND
 from dashboard.ui.panels import next_page, title
 from dashboard.ui.presentation import room
-from dashboard.widgets.params import BOUND
 
 # The page: a field to find a word, and under it every term with a link to a page that shows it.
 

@@ -30,7 +30,15 @@ from dashboard.draw.multiples import MARKS, Tile, multiples
 from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_start import read_start, write_start
-from dashboard.runtime.link_values import fragment, link_value, one_of, read_linked, write_linked
+from dashboard.runtime.link_values import (
+    BOUND,
+    KEEP,
+    fragment,
+    link_value,
+    one_of,
+    read_linked,
+    write_linked,
+)
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, shared as shared_result
@@ -53,7 +61,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.tables import table
 from dashboard.widgets.model_picker import EMBEDDED, study_of
-from dashboard.widgets.params import BOUND, D_MODELS, KEEP, keep_heads, note_heads
+from dashboard.widgets.params import D_MODELS, keep_heads, note_heads
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 

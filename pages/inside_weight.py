@@ -25,7 +25,7 @@ from dashboard.draw.formats import added, latex, latex_signed as signed, name, n
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
-from dashboard.runtime.link_values import fragment, read_pair, write_pair
+from dashboard.runtime.link_values import BOUND, fragment, read_pair, write_pair
 from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import KIND
 from dashboard.ui.panels import details, fact, next_page, source_panel, theme, title
@@ -39,7 +39,6 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head_of,
 )
 from dashboard.widgets.model_picker.models import study_of
-from dashboard.widgets.params import BOUND
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 

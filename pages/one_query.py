@@ -55,7 +55,7 @@ from dashboard.draw.step_view import (
 )
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.runtime.link_start import write_start
-from dashboard.runtime.link_values import fragment
+from dashboard.runtime.link_values import BOUND, KEEP, fragment
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.rendering import render_before_widgets
@@ -95,15 +95,7 @@ from dashboard.views.one_query.session import (
     write_choice,
 )
 from dashboard.widgets.mechanism_editor import preset_of, refusal, repairs
-from dashboard.widgets.params import (
-    BOUND,
-    D_MODELS,
-    KEEP,
-    joinable,
-    keep_heads,
-    note_heads,
-    params_from,
-)
+from dashboard.widgets.params import D_MODELS, joinable, keep_heads, note_heads, params_from
 
 # The page's controls, read from the session alone: the picture is drawn before its widgets.
 

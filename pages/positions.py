@@ -36,6 +36,8 @@ from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_values import (
+    BOUND,
+    KEEP,
     between,
     fragment,
     link_value,
@@ -66,9 +68,7 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.train_with import train_with
 from dashboard.widgets.params import (
-    BOUND,
     D_MODELS,
-    KEEP,
     is_text,
     keep_heads,
     note_heads,

@@ -32,6 +32,7 @@ from dashboard.draw.attention_view import Patches, ViewState, attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.scripts import Cell, Script
 from dashboard.runtime.link_values import (
+    BOUND,
     fragment,
     read_pair,
     read_pairs,
@@ -52,7 +53,6 @@ from dashboard.widgets.model_picker.head_choice import (
     current_head_of,
 )
 from dashboard.widgets.model_picker.models import study_of_reading
-from dashboard.widgets.params import BOUND
 
 # The controls of tokens, order and colours of the maps.
 

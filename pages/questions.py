@@ -15,12 +15,11 @@ from core.studies import questions
 from dashboard.draw.formats import byte_size, number, operations, percent
 from dashboard.draw.scripts import Cell, Script
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import fragment
+from dashboard.runtime.link_values import BOUND, fragment
 from dashboard.runtime.page_pictures import add_script
 from dashboard.server.cache import cached
 from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.ui.tables import table
-from dashboard.widgets.params import BOUND
 
 
 @dataclass(frozen=True)

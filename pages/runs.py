@@ -35,7 +35,7 @@ from dashboard.draw.vega import split_data
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.jobs import cluster_state, node_text
-from dashboard.runtime.link_values import between, link_value, one_of
+from dashboard.runtime.link_values import BOUND, between, link_value, one_of
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import (
@@ -73,7 +73,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash, flash_errors, pop_flash
-from dashboard.widgets.params import BOUND
 
 # The controls of Runs: the search, and the selected runs, which are in the link.
 

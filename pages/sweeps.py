@@ -61,7 +61,7 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import by_history, link_value, one_of
+from dashboard.runtime.link_values import BOUND, KEEP, by_history, link_value, one_of
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
@@ -83,7 +83,6 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.progress import flash_errors
 from dashboard.ui.tables import table
-from dashboard.widgets.params import BOUND, KEEP
 from dashboard.widgets.run_controls import (
     continue_button,
     limits_line,

@@ -43,6 +43,7 @@ from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.runtime import attention_frames, jobs
 from dashboard.runtime.link_values import (
+    KEEP,
     between,
     forget_other_runs,
     is_new,
@@ -99,7 +100,7 @@ from dashboard.ui.train_with import attention_key
 from dashboard.widgets import run_controls
 from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
 from dashboard.widgets.mechanism_editor import mechanism, preset_of
-from dashboard.widgets.params import KEEP, keep_heads, note_heads, param_widget
+from dashboard.widgets.params import keep_heads, note_heads, param_widget
 
 # The sentences of the page Train, and examples as text; makes no st call.
 

@@ -48,6 +48,7 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.runtime.link_start import read_start, write_start
 from dashboard.runtime.link_values import (
+    BOUND,
     fragment,
     is_new,
     link_value,
@@ -80,7 +81,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.widgets.layer_pattern import pattern_label, published
-from dashboard.widgets.params import BOUND, keep_heads, note_heads
+from dashboard.widgets.params import keep_heads, note_heads
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 

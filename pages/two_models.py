@@ -37,7 +37,14 @@ from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
-from dashboard.runtime.link_values import Pair, read_linked, read_pair, write_linked, write_pair
+from dashboard.runtime.link_values import (
+    BOUND,
+    Pair,
+    read_linked,
+    read_pair,
+    write_linked,
+    write_pair,
+)
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.threads import one_thread
 from dashboard.ui.fine_tuned_models import after, before
@@ -76,7 +83,6 @@ from dashboard.widgets.model_picker.head_choice import (
 )
 from dashboard.widgets.model_picker.models import parse_model, study_of, untrained_reading_of
 from dashboard.widgets.model_picker.resolve import downloaded_models
-from dashboard.widgets.params import BOUND
 
 # Sentences and figures of the page.
 

@@ -33,6 +33,7 @@ from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.runtime.link_values import (
+    BOUND,
     fragment,
     link_value,
     one_of,
@@ -67,7 +68,6 @@ from dashboard.widgets.model_picker.code import (
     question_code,
 )
 from dashboard.widgets.model_picker.resolve import select_model
-from dashboard.widgets.params import BOUND
 
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 

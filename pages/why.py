@@ -56,7 +56,7 @@ from dashboard.draw.vega import (
 )
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import read_linked, write_linked
+from dashboard.runtime.link_values import BOUND, read_linked, write_linked
 from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import path_code, records_of
@@ -83,7 +83,6 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.tables import table
-from dashboard.widgets.params import BOUND
 from dashboard.widgets.run_controls import limits_line, show_progress, start_button, stop_button
 
 # The controls, and the two runs that they start.

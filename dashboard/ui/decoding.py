@@ -17,9 +17,9 @@ from core.models.decoding import (
     sample_steps,
 )
 from dashboard.draw.formats import number, shorten
+from dashboard.runtime.link_values import BOUND
 from dashboard.ui.panels import details, source_panel
 from dashboard.ui.tables import table
-from dashboard.widgets.params import BOUND
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 

@@ -21,9 +21,10 @@ from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, 
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry
 from dashboard.draw.formats import plain
+from dashboard.runtime.link_values import KEEP
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.ui.panels import details
-from dashboard.widgets.params import KEEP, is_text, params_from, part_key, parts_from, unreadable
+from dashboard.widgets.params import is_text, params_from, part_key, parts_from, unreadable
 
 MAX_PARTS = 3
 JOINS = {"one": "One mask", "and": "All of", "or": "Any of"}

@@ -11,7 +11,7 @@ import streamlit as st
 from core.attention import AXES, Choice, ConfigError, Entry, Param, entry
 from core.attention.formula import FormulaError
 from core.entries import Value
-from dashboard.runtime.link_values import BOUND as BOUND, KEEP as KEEP
+from dashboard.runtime.link_values import BOUND
 from dashboard.ui.panels import field_error
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]

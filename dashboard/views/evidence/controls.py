@@ -12,11 +12,11 @@ from core.interpret.evidence import Baseline, Quantity, Question
 from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import Line, Pretrained, Reading
 from core.pretrained.maps import with_sink
+from dashboard.runtime.link_values import BOUND
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.model_picker.question import masked_inputs, output_field, position_field
-from dashboard.widgets.params import BOUND
 
 AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}

@@ -8,9 +8,9 @@ import streamlit as st
 
 from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs
+from dashboard.runtime.link_values import BOUND
 from dashboard.ui.decoding import STRATEGIES, sample_count, strategy_settings
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.params import BOUND
 
 MOST = 128  # new tokens at most
 STRATEGY_HELP = (

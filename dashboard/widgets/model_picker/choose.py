@@ -14,6 +14,7 @@ from core.files import without_paths
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.hub import format_bytes
 from dashboard.draw.formats import plain
+from dashboard.runtime.link_values import BOUND
 from dashboard.runtime.page_pictures import describe
 from dashboard.widgets.model_picker import resolve
 from dashboard.widgets.model_picker.allowed import hub_help
@@ -30,7 +31,6 @@ from dashboard.widgets.model_picker.models import (
     reading_of,
     stored_bytes,
 )
-from dashboard.widgets.params import BOUND
 
 MISSING = {
     "model": "has attention weights only; this page needs a model.",

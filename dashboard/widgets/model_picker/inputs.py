@@ -20,9 +20,9 @@ from core.pretrained.example_inputs import (
 )
 from core.pretrained.reading import sampling_rate
 from dashboard.draw.formats import byte_size
+from dashboard.runtime.link_values import BOUND
 from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
 from dashboard.widgets.model_picker.models import ModelRef
-from dashboard.widgets.params import BOUND
 
 TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"
 GROUP, TEXTS, BACK = "inside:language", "inside:texts", "inside:back"

@@ -15,7 +15,7 @@ from core.interpret.trace import Head, Kind
 from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import KEEP, link_value, one_of
+from dashboard.runtime.link_values import BOUND, KEEP, link_value, one_of
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.uploads import clear_data, file_key
@@ -34,7 +34,6 @@ from dashboard.views.head_roles.syntax.compute import (
     score_syntax,
 )
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.params import BOUND
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (
     f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")
