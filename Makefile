@@ -102,8 +102,8 @@ docs: $(VENV)/.installed-dev $(VENV)/.installed-node
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
 
-TUNED := dashboard/runtime/examples/fine_tune
-EXAMPLES := $(addprefix dashboard/runtime/examples/,example_run example_recurrent example_numbers)
+TUNED := dashboard/examples/fine_tune
+EXAMPLES := $(addprefix dashboard/examples/,example_run example_recurrent example_numbers)
 example: $(VENV)/.installed
 	for kept in $(EXAMPLES); do \
 	  $(BIN)/python -c "import json, sys; print(json.dumps(json.load(open(sys.argv[1]))['config']))" $$kept/run.json \

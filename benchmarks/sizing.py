@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SCALING = Path(__file__).resolve().parents[1] / "docs" / "scaling.md"
 READERS = (30, 100, 1_000, 10_000)
 HEAD = "| readers at once | servers | their cores | runs at once | memory | runs on disk |"
-EXAMPLE = Path(__file__).resolve().parents[1] / "dashboard" / "runtime" / "examples" / "example_run"
+EXAMPLE = Path(__file__).resolve().parents[1] / "dashboard" / "examples" / "example_run"
 SESSIONS, VISITS = 20, 5  # and the pages that each opens, others than the session before
 REST = 30.0  # seconds in which an idle server imports what pretrained models need, and returns freed memory
 

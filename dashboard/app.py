@@ -18,18 +18,19 @@ idle.begin()
 
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, step_of  # noqa: E402
-from dashboard.runtime.link_start import ARRIVED, note_arrival  # noqa: E402
-from dashboard.runtime.link_values import drop_infinite_numbers, restore_bound_values  # noqa: E402
-from dashboard.runtime.page_reset import is_pending, reset_page  # noqa: E402
-from dashboard.runtime.visits import remember_visit  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.ui import (  # noqa: E402
-    panels,  # noqa: E402
-    presentation,
-    tour,
-)
+from dashboard.ui import panels, presentation, tour  # noqa: E402
 from dashboard.ui.lesson_bar import begin_again, lesson_around  # noqa: E402
+from dashboard.ui.links import (  # noqa: E402
+    ARRIVED,
+    drop_infinite_numbers,
+    is_pending,
+    note_arrival,
+    remember_visit,
+    reset_page,
+    restore_bound_values,
+)
 from dashboard.ui.progress import plugin_problems  # noqa: E402
 
 ICON = (

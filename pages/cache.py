@@ -38,12 +38,10 @@ from core.studies.racing import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec
-from dashboard.runtime.link_values import fragment
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, model as loaded_model, shared
 from dashboard.ui.fields import (
     HERE,
@@ -55,6 +53,7 @@ from dashboard.ui.fields import (
     Text,
     Values,
 )
+from dashboard.ui.links import fragment
 from dashboard.ui.panels import (
     Question,
     caption,
@@ -69,6 +68,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 
 # The controls of each part of the page.
 

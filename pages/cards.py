@@ -18,13 +18,13 @@ from core.studies import cards
 from core.studies.cards import LENGTHS, LONG, SHORT, Row, cache, curves
 from dashboard.draw.curves import size_figure
 from dashboard.draw.formats import byte_size, operations, percent, plain
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, PICK, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import fragment
-from dashboard.runtime.mechanism_codec import to_text
-from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, Values
+from dashboard.ui.links import fragment
+from dashboard.ui.mechanism import to_text
 from dashboard.ui.panels import (
     caption,
     details,

@@ -37,14 +37,13 @@ from core.studies.circuits import (
 )
 from dashboard.draw.formats import latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
-from dashboard.runtime.link_values import BOUND, KEEP, fragment, link_value, one_of, write_link
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements
 from dashboard.ui.heads import study_of_weights, weights_of
+from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, write_link
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -60,6 +59,7 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import (
     ModelRef,
     choose_weights,

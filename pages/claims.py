@@ -43,6 +43,7 @@ from core.studies.claims import ClaimResult, LabResult, OwnRun
 from core.training.seed_stats import SeedStats
 from dashboard.draw.curves import FLOOR, Curve, SeedRow, bounds, line_chart, seed_marks
 from dashboard.draw.formats import about_duration, duration, number, percent, plain
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import sketch
 from dashboard.draw.palette import PICK, Ink, Theme
 from dashboard.draw.pictures import figure_files
@@ -50,10 +51,10 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import BOUND, as_text, fragment, is_new, link_value, one_of
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.ui import panels
+from dashboard.ui import panels, run_controls
+from dashboard.ui.links import BOUND, as_text, fragment, is_new, link_value, one_of
+from dashboard.ui.mechanism import param_widget
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -69,8 +70,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
-from dashboard.widgets import run_controls
-from dashboard.widgets.params import param_widget
 
 # Sentences of the page Claims.
 

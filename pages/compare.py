@@ -52,13 +52,20 @@ from core.studies.compare import (
 from core.tokens import tokenize
 from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import SIGNED
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_values import KEEP, fragment, read_linked, write_linked
-from dashboard.runtime.mechanism_codec import from_text, to_text
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, measurements, shared
+from dashboard.ui.links import KEEP, fragment, read_linked, write_linked
+from dashboard.ui.mechanism import (
+    AXIS_NAMES,
+    from_text,
+    keep_heads,
+    mechanism,
+    note_heads,
+    preset_of,
+    to_text,
+)
 from dashboard.ui.panels import (
     caption,
     details,
@@ -71,9 +78,8 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import room
 from dashboard.ui.tables import table
-from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism, preset_of
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import EMBEDDED, study_of
-from dashboard.widgets.params import keep_heads, note_heads
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 

@@ -27,12 +27,10 @@ from core.training.config import RunConfig
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import MINUS, duration, number, percent, plain, score
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import split_data
-from dashboard.runtime.attention_frames import steps_with_maps
-from dashboard.runtime.link_values import KEEP, forget_other_runs, link_value, one_of
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import (
     EXAMPLE_RUNS,
@@ -45,6 +43,8 @@ from dashboard.runtime.run_data import (
     summarize,
 )
 from dashboard.server import people
+from dashboard.ui.attention_frames import steps_with_maps
+from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of
 from dashboard.ui.panels import (
     caption,
     chart_title,

@@ -48,6 +48,7 @@ from core.runs.runs import Run
 from core.tasks import reading
 from core.tasks.reading import MOST_SIGNS
 from dashboard.draw.formats import byte_size, latex, number, percent, plain, signed
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script, source_of
@@ -64,14 +65,13 @@ from dashboard.draw.vega import (
 )
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import BOUND, KEEP, between, link_value, one_of
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.rendering import reruns_alone
 from dashboard.runtime.run_data import path_code
 from dashboard.server import people
-from dashboard.ui.fine_tuned_models import config_name
+from dashboard.ui import run_controls
+from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
+from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -87,6 +87,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
+from dashboard.ui.rendering import reruns_alone
 from dashboard.ui.uploads import data_widget, link_data
 from dashboard.views.corpus import compute
 from dashboard.views.corpus.compute import (
@@ -98,7 +99,6 @@ from dashboard.views.corpus.compute import (
     find_measurement,
     read_measurement,
 )
-from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, input_errors, load_model, reading_of
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.code import model_cell

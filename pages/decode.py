@@ -45,22 +45,11 @@ from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, percent, plain, shorten
 from dashboard.draw.grids import bars, tiles
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.link_values import (
-    BOUND,
-    between,
-    forget_other_runs,
-    fragment,
-    link_value,
-    one_of,
-    take_link,
-    write_link,
-)
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE, LAST, path_code
-from dashboard.runtime.threads import one_thread
 from dashboard.server import cache
 from dashboard.server.cache import shared
 from dashboard.ui.decoding import (
@@ -72,9 +61,20 @@ from dashboard.ui.decoding import (
     strategy_settings,
 )
 from dashboard.ui.export import begin_before_title
+from dashboard.ui.links import (
+    BOUND,
+    between,
+    forget_other_runs,
+    fragment,
+    link_value,
+    one_of,
+    take_link,
+    write_link,
+)
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 
 T = TypeVar("T")
 

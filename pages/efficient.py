@@ -44,6 +44,7 @@ from core.studies.racing import Race
 from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
 from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.vega import (
@@ -54,11 +55,11 @@ from dashboard.draw.vega import (
     series_encoding,
     titled_figure,
 )
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, SelectSlider, Text, Toggle
+from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.ui.mechanism import params_of
 from dashboard.ui.panels import (
     caption,
     details,
@@ -71,7 +72,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
-from dashboard.widgets.params import params_of
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
 

@@ -26,13 +26,12 @@ from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_
 from dashboard.draw.formats import number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure
-from dashboard.runtime.link_values import BOUND, read_linked, read_pair, write_linked, write_pair
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements
+from dashboard.ui.links import BOUND, read_linked, read_pair, write_linked, write_pair
 from dashboard.ui.panels import (
     caption,
     details,
@@ -46,6 +45,7 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 from dashboard.views.evidence import compute
 from dashboard.views.evidence.compute import (
     MOST_ANSWERS,

@@ -38,16 +38,21 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.tables import confusion
 from dashboard.draw.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
-from dashboard.runtime.fine_tune_data import (
+from dashboard.runtime.polling import poll
+from dashboard.runtime.run_data import damage_of, path_code
+from dashboard.ui import fine_tuned, run_controls
+from dashboard.ui.fine_tuned import (
     FOLLOW,
     TASK,
     FineTuneData,
+    config_name,
     current_run,
     forget_link,
     load_fine_tune,
@@ -55,20 +60,8 @@ from dashboard.runtime.fine_tune_data import (
     select_example,
     select_run,
 )
-from dashboard.runtime.link_values import (
-    BOUND,
-    KEEP,
-    between,
-    forget_other_runs,
-    link_value,
-    one_of,
-)
-from dashboard.runtime.model_folders import folder_name
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import damage_of, path_code
-from dashboard.ui import fine_tuned_models
-from dashboard.ui.fine_tuned_models import config_name
+from dashboard.ui.links import BOUND, KEEP, between, forget_other_runs, link_value, one_of
+from dashboard.ui.model_folders import folder_name
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -83,7 +76,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.uploads import data_widget, link_data
-from dashboard.widgets import run_controls
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.code import import_block, model_lines
 from dashboard.widgets.model_picker.head_choice import KINDS
@@ -552,7 +544,7 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
 """
     assert data.config is not None and data.model is not None
     tuned = ModelRef("folder", Path(data.model).as_posix())
-    refs = {"model": fine_tuned_models.before(data.config.model), "tuned": tuned}
+    refs = {"model": fine_tuned.before(data.config.model), "tuned": tuned}
     lines = {name: model_lines(ref, name) for name, ref in refs.items()}
     imports = {
         "from core.interpret.map_transform import changes",
@@ -808,13 +800,13 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
             data.trace(steps[0], index), data.trace(step, index), step, data, text, index
         )
     try:
-        traces = fine_tuned_models.readings(data, text)
+        traces = fine_tuned.readings(data, text)
     except PretrainedError as error:
         st.info(plain(str(error)))
         return None
     if traces is None:
         return None
-    labels = fine_tuned_models.labels(data, text)
+    labels = fine_tuned.labels(data, text)
     row[2].markdown(
         ":small["
         + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in labels[:4])

@@ -20,10 +20,12 @@ from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
+from dashboard.draw.page_pictures import add_script, begin_fragment
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.link_values import (
+from dashboard.ui.decoding import outputs_table, sources, step_equation
+from dashboard.ui.links import (
     BOUND,
     Pair,
     fragment,
@@ -32,11 +34,9 @@ from dashboard.runtime.link_values import (
     write_linked,
     write_pair,
 )
-from dashboard.runtime.page_pictures import add_script, begin_fragment
-from dashboard.runtime.threads import one_thread
-from dashboard.ui.decoding import outputs_table, sources, step_equation
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart
+from dashboard.ui.threads import one_thread
 from dashboard.views.generate.compute import (
     LIKELIEST,
     Search,

@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.draw.formats import plain
 from dashboard.draw.glossary import TERMS, Term
 from dashboard.navigation import STEPS
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.panels import next_page, title
 from dashboard.ui.presentation import room
 

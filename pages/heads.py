@@ -27,22 +27,23 @@ from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
 from dashboard.draw.formats import MINUS, byte_size, number, plain
 from dashboard.draw.multiples import MARKS, Tile, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_start import read_start, write_start
-from dashboard.runtime.link_values import (
+from dashboard.server.cache import cached, shared as shared_result
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.links import (
     BOUND,
     KEEP,
     fragment,
     link_value,
     one_of,
     read_linked,
+    read_start,
     write_linked,
+    write_start,
 )
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached, shared as shared_result
-from dashboard.ui.export import begin_before_title
+from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -60,8 +61,8 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import EMBEDDED, study_of
-from dashboard.widgets.params import D_MODELS, keep_heads, note_heads
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 

@@ -22,12 +22,12 @@ from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import added, latex, latex_signed as signed, name, number, plain
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
-from dashboard.runtime.link_values import BOUND, fragment, read_pair, write_pair
-from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import KIND
+from dashboard.ui.links import BOUND, fragment, read_pair, write_pair
 from dashboard.ui.panels import details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model

@@ -16,6 +16,7 @@ from core.interpret.trace import AttentionMap, Kind, to_numpy
 from dashboard.draw import vega
 from dashboard.draw.formats import distinct, latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import (
@@ -27,9 +28,8 @@ from dashboard.draw.vega import (
     picking_grid,
     series_encoding,
 )
-from dashboard.runtime.link_values import read_linked, write_pair
-from dashboard.runtime.page_pictures import add_script
 from dashboard.ui.heads import weight_link
+from dashboard.ui.links import read_linked, write_pair
 from dashboard.ui.panels import (
     Move,
     caption,

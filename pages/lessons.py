@@ -9,7 +9,6 @@ import streamlit as st
 
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import BOUND, KEEP, fragment, link_value
 from dashboard.server.limits import LimitReached, admit_upload
 from dashboard.ui.lesson_bar import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
 from dashboard.ui.lessons import (
@@ -40,6 +39,7 @@ from dashboard.ui.lessons import (
     read_code,
     to_json,
 )
+from dashboard.ui.links import BOUND, KEEP, fragment, link_value
 from dashboard.ui.panels import details, next_page, paragraph, title
 from dashboard.ui.tables import table
 

@@ -22,14 +22,14 @@ from core.tokens import tokenize
 from dashboard.draw import page_views
 from dashboard.draw.formats import coloured, latex, name as latex_name, number, percent, plain
 from dashboard.draw.multiples import Tile, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
 from dashboard.ui.fields import Fields, Number, Select, Text, Values
+from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.ui.mechanism import is_text, param_widget, unreadable
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -46,8 +46,8 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 from dashboard.ui.train_with import train_with
-from dashboard.widgets.params import is_text, param_widget, unreadable
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 

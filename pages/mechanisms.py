@@ -28,14 +28,14 @@ from core.studies.mechanisms import (
 )
 from dashboard.draw.formats import number, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, Segmented, Select
+from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.ui.mechanism import params_of
 from dashboard.ui.panels import caption, details, fact, next_page, paragraph, title
-from dashboard.widgets.params import params_of
+from dashboard.ui.threads import one_thread
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
 

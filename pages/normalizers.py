@@ -21,11 +21,9 @@ from core.studies import normalizers
 from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
 from dashboard.draw.formats import coloured, latex, latex_signed as signed, name, number, plain
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_values import fragment
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached
 from dashboard.ui.fields import (
     HERE,
@@ -38,6 +36,8 @@ from dashboard.ui.fields import (
     Text,
     Values,
 )
+from dashboard.ui.links import fragment
+from dashboard.ui.mechanism import params_in_session, params_of
 from dashboard.ui.panels import (
     caption,
     details,
@@ -51,7 +51,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.tables import table
-from dashboard.widgets.params import params_in_session, params_of
+from dashboard.ui.threads import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
 

@@ -42,6 +42,7 @@ from dashboard.draw.formats import (
     number,
     plain,
 )
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.step_view import (
@@ -54,12 +55,20 @@ from dashboard.draw.step_view import (
     step_view,
 )
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
-from dashboard.runtime.link_start import write_start
-from dashboard.runtime.link_values import BOUND, KEEP, fragment
-from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
 from dashboard.server.cache import cached
+from dashboard.ui.links import BOUND, KEEP, fragment, write_start
+from dashboard.ui.mechanism import (
+    D_MODELS,
+    choice_from_text,
+    choice_text,
+    joinable,
+    keep_heads,
+    note_heads,
+    params_from,
+    preset_of,
+    refusal,
+    repairs,
+)
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -77,6 +86,7 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.rendering import render_before_widgets
 from dashboard.views.one_query import compute, matrices, session
 from dashboard.views.one_query.compute import DIMS, KEYS, Scaling, Source, measure_scaling
 from dashboard.views.one_query.session import (
@@ -94,8 +104,6 @@ from dashboard.views.one_query.session import (
     uses_matrices,
     write_choice,
 )
-from dashboard.widgets.mechanism_editor import preset_of, refusal, repairs
-from dashboard.widgets.params import D_MODELS, joinable, keep_heads, note_heads, params_from
 
 # The page's controls, read from the session alone: the picture is drawn before its widgets.
 

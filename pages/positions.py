@@ -32,10 +32,13 @@ from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number, plain
 from dashboard.draw.multiples import Tile, difference_map, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_values import (
+from dashboard.server.cache import cached
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.links import (
     BOUND,
     KEEP,
     between,
@@ -45,11 +48,17 @@ from dashboard.runtime.link_values import (
     read_linked,
     write_linked,
 )
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import render_before_widgets
-from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached
-from dashboard.ui.export import begin_before_title
+from dashboard.ui.mechanism import (
+    D_MODELS,
+    is_text,
+    keep_heads,
+    note_heads,
+    param_widget,
+    params_in_session,
+    params_of,
+    parts_from,
+    parts_in_session,
+)
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -66,18 +75,9 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart
+from dashboard.ui.rendering import render_before_widgets
+from dashboard.ui.threads import one_thread
 from dashboard.ui.train_with import train_with
-from dashboard.widgets.params import (
-    D_MODELS,
-    is_text,
-    keep_heads,
-    note_heads,
-    param_widget,
-    params_in_session,
-    params_of,
-    parts_from,
-    parts_in_session,
-)
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.
 

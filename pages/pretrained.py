@@ -30,8 +30,10 @@ from core.studies.pretrained import (
 )
 from dashboard.draw.attention_view import Patches, ViewState, attention_view
 from dashboard.draw.formats import number
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.scripts import Cell, Script
-from dashboard.runtime.link_values import (
+from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
+from dashboard.ui.links import (
     BOUND,
     fragment,
     read_pair,
@@ -40,10 +42,8 @@ from dashboard.runtime.link_values import (
     write_pair,
     write_pairs,
 )
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import reruns_alone
-from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
 from dashboard.ui.panels import caption, details, fact, next_page, plain, source_panel, title
+from dashboard.ui.rendering import reruns_alone
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model, reading_of
 from dashboard.widgets.model_picker.code import import_block, model_cell
 from dashboard.widgets.model_picker.head_choice import (

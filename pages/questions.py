@@ -13,11 +13,11 @@ import streamlit as st
 
 from core.studies import questions
 from dashboard.draw.formats import byte_size, number, operations, percent
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.scripts import Cell, Script
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import BOUND, fragment
-from dashboard.runtime.page_pictures import add_script
 from dashboard.server.cache import cached
+from dashboard.ui.links import BOUND, fragment
 from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, title
 from dashboard.ui.tables import table
 

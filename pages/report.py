@@ -17,13 +17,16 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import byte_size, number, plain
 from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
 from dashboard.draw.maps import PictureMap
+from dashboard.draw.page_pictures import add
 from dashboard.draw.picture_files import PICTURE_FONT as FONT, Entry, report_pdf
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
 from dashboard.navigation import step_of
-from dashboard.runtime.attention_frames import head_over_time, steps_with_maps, tokens
-from dashboard.runtime.link_values import write_link
-from dashboard.runtime.page_pictures import add
-from dashboard.runtime.reports import (
+from dashboard.runtime.run_data import EXAMPLE_RUNS, load_run
+from dashboard.ui.attention_frames import head_over_time, steps_with_maps, tokens
+from dashboard.ui.links import write_link
+from dashboard.ui.panels import caption, fact, next_page, paragraph, title
+from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.ui.reports import (
     ID,
     MOST_BYTES,
     MOST_REPORTS,
@@ -37,9 +40,6 @@ from dashboard.runtime.reports import (
     save,
     size_of,
 )
-from dashboard.runtime.run_data import EXAMPLE_RUNS, load_run
-from dashboard.ui.panels import caption, fact, next_page, paragraph, title
-from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.tables import table
 
 LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."

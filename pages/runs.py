@@ -29,14 +29,13 @@ from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.record import Record, one_a_step
 from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import byte_size, duration, number, percent, plain
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import split_data
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
 from dashboard.runtime.jobs import cluster_state, node_text
-from dashboard.runtime.link_values import BOUND, between, link_value, one_of
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import (
     STATES,
@@ -61,6 +60,7 @@ from dashboard.server.limits import (
     most_steps,
 )
 from dashboard.server.visitors import has_cookie
+from dashboard.ui.links import BOUND, between, link_value, one_of
 from dashboard.ui.panels import (
     chart_title,
     details,

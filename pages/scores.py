@@ -32,14 +32,13 @@ from dashboard.draw.formats import (
     plain,
 )
 from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import reruns_alone
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text
+from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.ui.mechanism import params_in_session, params_of
 from dashboard.ui.panels import (
     caption,
     details,
@@ -52,8 +51,9 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.presentation import room
+from dashboard.ui.rendering import reruns_alone
 from dashboard.ui.tables import table
-from dashboard.widgets.params import params_in_session, params_of
+from dashboard.ui.threads import one_thread
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 

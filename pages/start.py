@@ -15,14 +15,13 @@ from streamlit.delta_generator import DeltaGenerator
 from core.studies import start
 from core.studies.start import Lookup, look_up
 from dashboard.draw.formats import number
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import translation_view
 from dashboard.draw.palette import BAR, Ink, Theme, shade
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import BOUND, fragment
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.visits import sync_visits
 from dashboard.ui import tour
+from dashboard.ui.links import BOUND, fragment, sync_visits
 from dashboard.ui.panels import (
     Move,
     caption,

@@ -55,19 +55,19 @@ from core.training.sweeps import (
 )
 from dashboard.draw.curves import SeedRow, seed_marks
 from dashboard.draw.formats import about_duration, number, plain, score
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import BOUND, KEEP, by_history, link_value, one_of
-from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import MODEL_NAMES, path_code
 from dashboard.server import people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
+from dashboard.ui.links import BOUND, KEEP, by_history, link_value, one_of
+from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.panels import (
     caption,
     details,
@@ -82,8 +82,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.progress import flash_errors
-from dashboard.ui.tables import table
-from dashboard.widgets.run_controls import (
+from dashboard.ui.run_controls import (
     continue_button,
     limits_line,
     press,
@@ -93,6 +92,7 @@ from dashboard.widgets.run_controls import (
     start_run,
     stop_button,
 )
+from dashboard.ui.tables import table
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
 

@@ -36,26 +36,13 @@ from dashboard.draw import grids, tables
 from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import duration, number, percent, plain, score
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
-from dashboard.runtime import attention_frames, jobs
-from dashboard.runtime.link_values import (
-    KEEP,
-    between,
-    forget_other_runs,
-    is_new,
-    link_param,
-    link_value,
-    one_of,
-    take_link,
-    went_back,
-    write_link,
-)
-from dashboard.runtime.mechanism_codec import from_text, to_text
-from dashboard.runtime.page_pictures import add_script
+from dashboard.runtime import jobs
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import (
     EXAMPLE_RUN,
@@ -72,10 +59,31 @@ from dashboard.runtime.run_data import (
     select_example,
     select_run,
 )
-from dashboard.runtime.threads import one_thread
 from dashboard.server import people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
-from dashboard.ui import uploads as data_upload
+from dashboard.ui import attention_frames, run_controls, uploads as data_upload
+from dashboard.ui.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
+from dashboard.ui.links import (
+    KEEP,
+    between,
+    forget_other_runs,
+    is_new,
+    link_param,
+    link_value,
+    one_of,
+    take_link,
+    went_back,
+    write_link,
+)
+from dashboard.ui.mechanism import (
+    from_text,
+    keep_heads,
+    mechanism,
+    note_heads,
+    param_widget,
+    preset_of,
+    to_text,
+)
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -96,11 +104,8 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, presenting, room
 from dashboard.ui.progress import flash_errors
+from dashboard.ui.threads import one_thread
 from dashboard.ui.train_with import attention_key
-from dashboard.widgets import run_controls
-from dashboard.widgets.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
-from dashboard.widgets.mechanism_editor import mechanism, preset_of
-from dashboard.widgets.params import keep_heads, note_heads, param_widget
 
 # The sentences of the page Train, and examples as text; makes no st call.
 

@@ -44,26 +44,27 @@ from dashboard.draw.model_diagram import (
     picked,
     stacks_of,
 )
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.link_start import read_start, write_start
-from dashboard.runtime.link_values import (
+from dashboard.runtime.run_data import EXAMPLE_RUNS, path_code
+from dashboard.server.cache import cached, remembered, shared
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.layer_pattern import pattern_label, published
+from dashboard.ui.links import (
     BOUND,
     fragment,
     is_new,
     link_value,
     one_of,
     read_linked,
+    read_start,
     take_link,
     write_link,
     write_linked,
+    write_start,
 )
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.rendering import reruns_alone
-from dashboard.runtime.run_data import EXAMPLE_RUNS, path_code
-from dashboard.runtime.threads import one_thread
-from dashboard.server.cache import cached, remembered, shared
-from dashboard.ui.export import begin_before_title
+from dashboard.ui.mechanism import keep_heads, note_heads
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -80,8 +81,8 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.widgets.layer_pattern import pattern_label, published
-from dashboard.widgets.params import keep_heads, note_heads
+from dashboard.ui.rendering import reruns_alone
+from dashboard.ui.threads import one_thread
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 

@@ -33,21 +33,12 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import cell, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
-from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
-from dashboard.runtime.link_values import (
-    BOUND,
-    Pair,
-    read_linked,
-    read_pair,
-    write_linked,
-    write_pair,
-)
-from dashboard.runtime.page_pictures import add_script
-from dashboard.runtime.threads import one_thread
-from dashboard.ui.fine_tuned_models import after, before
+from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
+from dashboard.ui.links import BOUND, Pair, read_linked, read_pair, write_linked, write_pair
 from dashboard.ui.panels import (
     Move,
     caption,
@@ -64,6 +55,7 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import (
     ModelChoice,
     ModelRef,

@@ -28,11 +28,12 @@ from core.pretrained.generate import decode_text
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number, plain
+from dashboard.draw.page_pictures import add_script, begin_fragment
 from dashboard.draw.palette import SIGNED, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import (
+from dashboard.ui.links import (
     BOUND,
     fragment,
     link_value,
@@ -41,7 +42,6 @@ from dashboard.runtime.link_values import (
     write_link,
     write_linked,
 )
-from dashboard.runtime.page_pictures import add_script, begin_fragment
 from dashboard.ui.panels import caption, details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.views.use_model import compute

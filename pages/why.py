@@ -43,6 +43,7 @@ from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, latex, number, percent, plain, score
+from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.tables import marked, missing, wrong_tokens
@@ -56,13 +57,12 @@ from dashboard.draw.vega import (
 )
 from dashboard.navigation import step_of
 from dashboard.runtime import jobs
-from dashboard.runtime.link_values import BOUND, read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
 from dashboard.runtime.polling import poll
 from dashboard.runtime.run_data import path_code, records_of
 from dashboard.server import people
 from dashboard.server.cache import shared
 from dashboard.server.limits import most_seconds
+from dashboard.ui.links import BOUND, read_linked, write_linked
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -82,8 +82,8 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.ui.run_controls import limits_line, show_progress, start_button, stop_button
 from dashboard.ui.tables import table
-from dashboard.widgets.run_controls import limits_line, show_progress, start_button, stop_button
 
 # The controls, and the two runs that they start.
 

@@ -51,7 +51,7 @@ FORBIDDEN = {
         "dashboard.server",
     ),
     "dashboard.draw": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
-    "dashboard.runtime": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
+    "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
     "dashboard.server": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
     "pages": ("pages",),
 }

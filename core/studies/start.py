@@ -132,7 +132,7 @@ def parameters() -> dict[str, dict[str, int]]:
     """The parameters of each block of the example run's encoder and decoder, from its last checkpoint."""
     from safetensors import safe_open
 
-    (file,) = (DASHBOARD / "runtime" / "examples" / RUN / "checkpoints").glob("*.safetensors")
+    (file,) = (DASHBOARD / "examples" / RUN / "checkpoints").glob("*.safetensors")
     counts: dict[str, dict[str, int]] = {"encoder": {}, "decoder": {}}
     with safe_open(file, "pt") as tensors:
         for name in tensors.keys():  # noqa: SIM118  it is no dict
@@ -149,7 +149,7 @@ def parameters() -> dict[str, dict[str, int]]:
 
 def losses() -> list[list[float]]:
     """Step and validation loss of the example run."""
-    file = DASHBOARD / "runtime" / "examples" / RUN / "metrics.jsonl"
+    file = DASHBOARD / "examples" / RUN / "metrics.jsonl"
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     return [
         [record["step"], round(record["loss"], 4)]

@@ -15,8 +15,8 @@ import streamlit as st
 from core.tokens import token_text
 from dashboard.draw.components import draw
 from dashboard.draw.maps import PictureMap
+from dashboard.draw.page_pictures import add
 from dashboard.draw.pictures import MapsPicture
-from dashboard.runtime.page_pictures import add
 
 if TYPE_CHECKING:  # at run time torch would come with them
     from core.interpret.trace import AttentionTrace

@@ -20,8 +20,8 @@ from dashboard.draw.attention_view import encode
 from dashboard.draw.components import draw
 from dashboard.draw.drawings import stacks_svg
 from dashboard.draw.formats import byte_size, number, operations
+from dashboard.draw.page_pictures import add
 from dashboard.draw.pictures import DrawnPicture
-from dashboard.runtime.page_pictures import add
 
 # The text of a part's columns, and which parts are attentions.
 

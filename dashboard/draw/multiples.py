@@ -31,9 +31,9 @@ from dashboard.draw.attention_view import (
 from dashboard.draw.components import draw
 from dashboard.draw.formats import MINUS
 from dashboard.draw.maps import PictureMap
+from dashboard.draw.page_pictures import add
 from dashboard.draw.palette import CATEGORIES, Theme
 from dashboard.draw.pictures import MapsPicture
-from dashboard.runtime.page_pictures import add
 
 # The shape of each series, which tells it apart without colours.
 

@@ -14,9 +14,9 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.components import draw
 from dashboard.draw.drawings import HEAD, dials_svg
 from dashboard.draw.maps import PictureMap
+from dashboard.draw.page_pictures import add
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.pictures import DrawnPicture, MapsPicture
-from dashboard.runtime.page_pictures import add
 
 if TYPE_CHECKING:
     from core.attention.properties import Pair

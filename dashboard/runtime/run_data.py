@@ -26,14 +26,14 @@ from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_r
 from core.tasks import Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
-from dashboard.runtime.link_values import by_history
 from dashboard.server import limits, people
 from dashboard.server.people import find_run, folders
+from dashboard.ui.links import by_history
 
 # The example runs that come with the lab; `make example` trains them.
 
 
-HERE = Path(__file__).with_name("examples")
+HERE = Path(__file__).parents[1] / "examples"
 ROOT = HERE.parents[2]
 EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
 

@@ -7,7 +7,8 @@ version, so that each is looked at again: is there a public way now?
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from core.event_log import log
@@ -68,3 +69,51 @@ class MetricsProvider:
         return [
             make(name, int(value), dict([label]), unit, text) for label, value in values.items()
         ]
+
+
+CONTROLS = {
+    "button_group",
+    "checkbox",
+    "color_picker",
+    "date_input",
+    "file_uploader",
+    "multiselect",
+    "number_input",
+    "radio",
+    "selectbox",
+    "slider",
+    "text_area",
+    "text_input",
+    "time_input",
+}  # what a reader can change
+
+
+@contextmanager
+def labels_drawn() -> Iterator[dict[str, str]]:
+    """Collect the label of each control that is drawn inside, by its key: those that a lesson may hide.
+
+    They are read from what the page sends to the browser; no public call names the widgets of a page. Of a Streamlit
+    that sends otherwise, a lesson offers none.
+    """
+    labels: dict[str, str] = {}
+    context = script_run()
+    send = getattr(context, "_enqueue", None)
+    if context is None or send is None:
+        yield labels
+        return
+
+    def note(message: Any) -> None:
+        element = message.delta.new_element
+        kind = element.WhichOneof("type")
+        if kind in CONTROLS:
+            control = getattr(element, kind)
+            key = control.id.split("-", 2)[-1]  # $$ID-hash-key, where the key may be None
+            if key != "None" and control.label.strip():
+                labels[key] = control.label.strip()
+        send(message)
+
+    context._enqueue = note
+    try:
+        yield labels
+    finally:
+        context._enqueue = send

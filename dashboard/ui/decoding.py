@@ -17,7 +17,7 @@ from core.models.decoding import (
     sample_steps,
 )
 from dashboard.draw.formats import number, shorten
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.panels import details, source_panel
 from dashboard.ui.tables import table
 

@@ -14,6 +14,15 @@ from core.files import sentence_of
 from dashboard.draw.components import copy_buttons
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.html_file import live_part, page_file, table_html
+from dashboard.draw.page_pictures import (
+    begin,
+    drawn_components,
+    has_script,
+    page_about,
+    page_fact,
+    page_pictures,
+    page_script,
+)
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,
@@ -31,17 +40,8 @@ from dashboard.draw.picture_files import (
 from dashboard.draw.pictures import Picture
 from dashboard.draw.scripts import Script
 from dashboard.navigation import step_of
-from dashboard.runtime.page_pictures import (
-    begin,
-    drawn_components,
-    has_script,
-    page_about,
-    page_fact,
-    page_pictures,
-    page_script,
-)
-from dashboard.runtime.page_reset import CURRENT
-from dashboard.runtime.reports import (
+from dashboard.ui.links import CURRENT
+from dashboard.ui.reports import (
     MOST_BYTES,
     MOST_ROWS,
     MOST_VIEWS,

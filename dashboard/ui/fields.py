@@ -25,8 +25,8 @@ import streamlit as st
 
 from core.attention import Param
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import BOUND, KEEP, Reader, between, link_value, one_of
-from dashboard.widgets.params import param_widget
+from dashboard.ui.links import BOUND, KEEP, Reader, between, link_value, one_of
+from dashboard.ui.mechanism import param_widget
 
 HERE = nullcontext()  # where the page stands, in no grid
 

@@ -25,9 +25,9 @@ from core.studies.circuits import HeadWeights, head_weights
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import remembered, shared
 from dashboard.ui.panels import theme
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import (
     ModelChoice,
     ModelRef,

@@ -16,10 +16,7 @@ import streamlit as st
 
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
-from dashboard.runtime.drawn_controls import labels_drawn
-from dashboard.runtime.link_values import BOUND, KEEP, write_link
-from dashboard.runtime.page_reset import forget_page
-from dashboard.server.streamlit_internals import script_run
+from dashboard.server.streamlit_internals import labels_drawn, script_run
 from dashboard.ui.lessons import (
     HELP,
     MOST_ANSWER,
@@ -35,6 +32,7 @@ from dashboard.ui.lessons import (
     make_code,
     read_code,
 )
+from dashboard.ui.links import BOUND, KEEP, forget_page, write_link
 from dashboard.ui.panels import note_lesson
 
 # The draft of a lesson and the page that it is about: the controls of that page, and the way back to the draft.

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.draw import page_pictures
 from dashboard.draw.components import COPY_LINK, page_actions
 from dashboard.draw.formats import plain
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.palette import PAGE, PICK, Theme
 from dashboard.navigation import following
-from dashboard.runtime import page_pictures, reports
-from dashboard.runtime.link_values import BOUND
-from dashboard.runtime.page_reset import CURRENT, is_pending, request_reset
-from dashboard.ui import export
+from dashboard.ui import export, reports
+from dashboard.ui.links import BOUND, CURRENT, is_pending, request_reset
 from dashboard.ui.presentation import is_new, presenting, toggle
 
 if TYPE_CHECKING:

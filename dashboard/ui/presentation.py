@@ -8,10 +8,10 @@ import streamlit as st
 
 from dashboard.draw.components import HEIGHT, WIDTH
 from dashboard.draw.formats import spoken
+from dashboard.draw.page_pictures import add
 from dashboard.draw.pictures import ChartPicture
 from dashboard.draw.vega import PICKED, Spec, each_press_counts, enlarged, ordered
-from dashboard.runtime.link_values import link_value, one_of
-from dashboard.runtime.page_pictures import add
+from dashboard.ui.links import link_value, one_of
 
 PRESENT = "present"  # its name in the session and in the link
 DRAWN = "presentation:drawn"  # the mode and the browser's theme in the last run of the whole app

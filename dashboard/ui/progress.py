@@ -13,9 +13,9 @@ import streamlit as st
 from core import plugins
 from core.files import sentence_of
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import fragment
-from dashboard.runtime.page_pictures import begin_fragment
+from dashboard.draw.page_pictures import begin_fragment
 from dashboard.server.cache import measurements
+from dashboard.ui.links import fragment
 
 # Long measurements item by item, with their progress and a stop after which the measured items remain.
 

@@ -8,8 +8,8 @@ from html import escape
 import streamlit as st
 
 from dashboard.draw.multiples import mark_html
+from dashboard.draw.page_pictures import add
 from dashboard.draw.pictures import TablePicture
-from dashboard.runtime.page_pictures import add
 from dashboard.ui.panels import theme
 
 STYLE = """<style>

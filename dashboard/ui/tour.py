@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from dashboard.navigation import step_of
-from dashboard.runtime.link_values import one_of, take_link, write_link
-from dashboard.runtime.page_reset import forget_page, request_reset
+from dashboard.ui.links import forget_page, one_of, request_reset, take_link, write_link
 
 SENTENCE = "The cat chased a mouse"
 LINK = "tour"  # the stop in the link

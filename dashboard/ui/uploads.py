@@ -13,10 +13,10 @@ from core.tasks import reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
-from dashboard.runtime.link_values import KEEP, link_value
 from dashboard.server.limits import admit_upload, at_most, where_stored
+from dashboard.ui.links import KEEP, link_value
+from dashboard.ui.mechanism import show_unreadable
 from dashboard.ui.panels import field_error
-from dashboard.widgets.params import show_unreadable
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it

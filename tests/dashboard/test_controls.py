@@ -8,7 +8,7 @@ def _page():
 
     from core.attention.formula import parse
     from core.entries import Param
-    from dashboard.widgets.params import param_widget
+    from dashboard.ui.mechanism import param_widget
 
     param = Param(
         "formula",

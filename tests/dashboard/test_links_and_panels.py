@@ -63,7 +63,7 @@ def test_a_panel_with_state_has_a_label_that_stays(path):
 def _of_runs():
     import streamlit as st
 
-    from dashboard.runtime.link_values import forget_other_runs
+    from dashboard.ui.links import forget_other_runs
 
     forget_other_runs("train", "20261124-100000-00000b")
     st.write("drawn")

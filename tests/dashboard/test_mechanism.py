@@ -5,8 +5,15 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, preset
 from dashboard.draw.formats import plain
-from dashboard.runtime.mechanism_codec import from_text, to_text
-from dashboard.widgets.mechanism_editor import adopt_mask, clashes, preset_of, repairs, split
+from dashboard.ui.mechanism import (
+    adopt_mask,
+    clashes,
+    from_text,
+    preset_of,
+    repairs,
+    split,
+    to_text,
+)
 from tests.cases import each
 
 
@@ -14,8 +21,7 @@ def _page():
     import streamlit as st
 
     from core.attention import AttentionConfig
-    from dashboard.runtime.mechanism_codec import to_text
-    from dashboard.widgets.mechanism_editor import mechanism
+    from dashboard.ui.mechanism import mechanism, to_text
 
     start = st.session_state.get("start", AttentionConfig(16, 2))
     config = mechanism("demo", start)

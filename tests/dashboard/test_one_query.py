@@ -21,9 +21,9 @@ from dashboard.draw.step_view import (
     top_of,
     window,
 )
+from dashboard.ui.mechanism import D_MODELS
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source, measure_scaling, projected, run
-from dashboard.widgets.params import D_MODELS
 from pages import one_query
 from pages.one_query import draw_entries_of as entries_of
 from tests.cases import each

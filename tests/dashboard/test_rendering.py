@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 def script():
     import streamlit as st
 
-    from dashboard.runtime.rendering import render_before_widgets
+    from dashboard.ui.rendering import render_before_widgets
 
     log = st.session_state.setdefault("log", [])
 

@@ -10,8 +10,8 @@ from pypdf import PdfReader
 
 from dashboard.draw.picture_files import Entry, report_pdf
 from dashboard.draw.pictures import with_own_ids
-from dashboard.runtime import reports
-from dashboard.runtime.reports import Report, ReportFull, ReportView, new_id, read_report, save
+from dashboard.ui import reports
+from dashboard.ui.reports import Report, ReportFull, ReportView, new_id, read_report, save
 from tests.cases import each
 
 SVG = (

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
 from core.entries import Value, complete
-from dashboard.runtime.mechanism_codec import choice_from_text, choice_text, from_text, to_text
+from dashboard.ui.mechanism import choice_from_text, choice_text, from_text, to_text
 from tests.cases import each
 
 
@@ -65,7 +65,7 @@ def test_every_preset_survives():
 
 @given(st.text(max_size=60))
 def test_any_text_survives_as_a_value(text):
-    from dashboard.runtime.mechanism_codec import _Reader, _value
+    from dashboard.ui.mechanism import _Reader, _value
 
     assert _Reader("x" + _value(text)).text[1:] == _value(text)
     reader = _Reader("k(p=" + _value(text) + ")")

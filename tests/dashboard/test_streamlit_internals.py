@@ -9,7 +9,6 @@ from dashboard.server import streamlit_internals
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERNAL = re.compile(r"streamlit\.(runtime|proto|elements|web|config|file_util)\b")
-LATER = {"drawn_controls.py"}  # the key of an element
 
 
 def test_this_is_the_streamlit_they_were_made_for():
@@ -25,7 +24,7 @@ def test_nothing_else_imports_what_streamlit_keeps_to_itself():
         for path in ([ROOT / top] if top.endswith(".py") else (ROOT / top).rglob("*.py"))
         if INTERNAL.search(path.read_text("utf-8"))
     }
-    assert found - LATER == {"streamlit_internals.py"}
+    assert found == {"streamlit_internals.py"}
 
 
 def test_outside_of_a_page_there_is_no_run():

@@ -17,8 +17,8 @@ from core.tasks import reading
 from core.training.loop import train
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
-from dashboard.runtime.reports import read_report
 from dashboard.server import health
+from dashboard.ui.reports import read_report
 from tests.dashboard.test_reports import VIEW
 from tests.faults.small_disk import PAGE, close, empty, fill, on_small_disk
 from tests.faults.test_worker import CONFIG, go_on

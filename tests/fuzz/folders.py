@@ -26,7 +26,7 @@ from core.runs import archive
 from core.runs.runs import Run
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import reports
+from dashboard.ui import reports
 from tests.damage import damaged, damaged_bytes
 from tests.dashboard.test_reports import VIEW
 from tests.fuzz.door import Door, seeded

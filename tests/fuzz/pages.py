@@ -11,7 +11,8 @@ from typing import Any
 from unittest.mock import patch
 
 from dashboard.navigation import STEPS
-from dashboard.runtime import jobs, link_values
+from dashboard.runtime import jobs
+from dashboard.ui import links
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.door import Door, seeded
 from tests.pages.app import app_at
@@ -47,16 +48,16 @@ VALUES = (
 
 
 @cache
-def opened(page: str) -> tuple[dict[str, str], dict[str, link_values.Reader]]:
+def opened(page: str) -> tuple[dict[str, str], dict[str, links.Reader]]:
     """The values of a page's controls as texts, and the readers of what it takes from a link; both by name."""
-    readers: dict[str, link_values.Reader] = {}
-    whole = link_values.take_link
+    readers: dict[str, links.Reader] = {}
+    whole = links.take_link
 
-    def take(key: str, read: link_values.Reader, *, name: str | None = None) -> None:
+    def take(key: str, read: links.Reader, *, name: str | None = None) -> None:
         readers[name or key] = read
         whole(key, read, name=name)
 
-    with patch.object(link_values, "take_link", take):
+    with patch.object(links, "take_link", take):
         app = app_at(page).run()
     kinds = (
         "selectbox",
@@ -101,9 +102,9 @@ def read_texts(case: tuple[str, dict[str, str]], _: Path) -> None:
 
 def read_pairs(text: str, _: Path) -> None:
     """Pairs within their bounds, or a sentence."""
-    with patch.object(link_values, "st", SimpleNamespace(query_params={"head": text})):
-        pair, trouble = link_values.read_pair("head", (3, 5))
-        pairs, more = link_values.read_pairs("head", (3, 5))
+    with patch.object(links, "st", SimpleNamespace(query_params={"head": text})):
+        pair, trouble = links.read_pair("head", (3, 5))
+        pairs, more = links.read_pairs("head", (3, 5))
     assert all(0 <= a < 3 and 0 <= b < 5 for a, b in [*pairs, *[pair] * (pair is not None)])
     assert pair or trouble
     assert "".join(filter(None, (trouble, more))).encode() is not None

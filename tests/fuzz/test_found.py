@@ -16,7 +16,7 @@ from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.hub import parse
 from core.runs.runs import create_run
 from core.runs.worker import work
-from dashboard.runtime import reports
+from dashboard.ui import reports
 from dashboard.ui.lessons import LessonError, decode, from_json, make_question, read_code, to_json
 from tests.cases import each
 from tests.dashboard.test_reports import VIEW

@@ -15,7 +15,7 @@ from core.attention.formula import FormulaError, parse
 from core.entries import Choice
 from core.pretrained import PretrainedError
 from core.pretrained.hub import model_folder, parse as parse_hub, storage_folder
-from dashboard.runtime import mechanism_codec as codec
+from dashboard.ui import mechanism as codec
 from dashboard.ui.lessons import (
     LessonError,
     decode,

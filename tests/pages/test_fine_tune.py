@@ -10,7 +10,7 @@ from core.pretrained.finetune_run import config_of, create
 from core.runs.runs import list_runs
 from core.studies.decode import decodable_runs
 from core.training import Record
-from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
+from dashboard.ui.fine_tuned import EXAMPLE_RUNS
 from pages.sweeps import _own_runs
 from pages.transformer import sources
 from tests.pages.app import app_at, assert_script, page_text

@@ -3,7 +3,7 @@
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice
-from dashboard.runtime.mechanism_codec import from_text
+from dashboard.ui.mechanism import from_text
 from pages import one_query
 from tests.pages.app import live, open_at
 
@@ -46,8 +46,7 @@ def _editor():
     import streamlit as st
 
     from core.attention import AttentionConfig
-    from dashboard.runtime.mechanism_codec import to_text
-    from dashboard.widgets.mechanism_editor import mechanism
+    from dashboard.ui.mechanism import mechanism, to_text
 
     config = mechanism("demo", st.session_state.get("start", AttentionConfig(16, 2)))
     st.text(to_text(config) if config else "nothing")

@@ -8,7 +8,7 @@ from core.models.cards import CARDS
 from core.runs.runs import list_runs
 from core.training.config import card_recipe
 from core.training.sweeps import buildable
-from dashboard.runtime.mechanism_codec import from_text, pattern_from_text, pattern_to_text
+from dashboard.ui.mechanism import from_text, pattern_from_text, pattern_to_text
 from tests.pages.app import app_at, page_text, query_value
 
 NAME = "train:recall:decoder"

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime.page_reset import PENDING
 from dashboard.ui.lessons import (
     KEYS,
     MOST_LINK,
@@ -20,6 +19,7 @@ from dashboard.ui.lessons import (
     make_code,
     make_question,
 )
+from dashboard.ui.links import PENDING
 from tests.pages.app import APP, app_at, html_text, open_at, page_text, query_value
 
 open_page = partial(open_at, "lessons", "lessons:")

@@ -1,6 +1,6 @@
 """Reset: a page's values leave session and link, those of other pages stay."""
 
-from dashboard.runtime.page_reset import PENDING, keys_of
+from dashboard.ui.links import PENDING, keys_of
 from tests.pages.app import open_at
 
 

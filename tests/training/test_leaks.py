@@ -10,7 +10,7 @@ import pytest
 
 from core.runs import worker
 from core.runs.runs import create_run
-from dashboard.runtime import attention_frames
+from dashboard.ui import attention_frames
 from tests.training.small import small_run
 from tests.training.zips import trained
 

@@ -21,8 +21,8 @@ from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
 from core.training import Record
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import reports
 from dashboard.server import people
+from dashboard.ui import reports
 from pages import sweeps
 from tests.training.small import record_numbers, run_command, small_run
 

@@ -85,7 +85,7 @@ def test_tensorboard_shows_the_attention_of_each_saved_step(run, tmp_path):
 
 
 def test_a_fine_tuned_run_is_written_too_and_data_is_left_out(run, tmp_path):
-    tuned = Run(Path(__file__).parents[2] / "dashboard/runtime/examples/fine_tune/messages")
+    tuned = Run(Path(__file__).parents[2] / "dashboard/examples/fine_tune/messages")
     events = read(write_tensorboard(tuned, tmp_path / "out"))
     assert [event.step for event in events.Scalars("loss/validation")] == [
         record.step for record in tuned.records() if record.loss is not None and not record.final

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, strategies as some
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime.link_values import as_text
 from dashboard.ui.fields import Number, Select, Toggle, Values
+from dashboard.ui.links import as_text
 
 START = {
     "sentence": "a b", "mask": "none", "width": 8, "heads": 4, "length": 16,

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import streamlit as st
 
 from dashboard.draw.formats import spoken
+from dashboard.draw.page_pictures import add_drawn
 from dashboard.draw.palette import for_browser
-from dashboard.runtime.page_pictures import add_drawn
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.M)

@@ -41,9 +41,9 @@ from core.pretrained import ModelInputs
 from core.pretrained.load import maps_bytes
 from core.runs.folder import Status
 from core.runs.runs import Run, list_runs
-from dashboard.runtime.threads import one_thread
 from dashboard.server import people
 from dashboard.server.cache import measurements, remembered, shared
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 

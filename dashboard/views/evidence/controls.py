@@ -12,7 +12,7 @@ from core.interpret.evidence import Baseline, Quantity, Question
 from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import Line, Pretrained, Reading
 from core.pretrained.maps import with_sink
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.models import baseline_of

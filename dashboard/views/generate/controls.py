@@ -8,8 +8,8 @@ import streamlit as st
 
 from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs
-from dashboard.runtime.link_values import BOUND
 from dashboard.ui.decoding import STRATEGIES, sample_count, strategy_settings
+from dashboard.ui.links import BOUND
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 
 MOST = 128  # new tokens at most

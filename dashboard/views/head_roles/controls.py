@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.interpret.roles import ROLES, SENTENCES, RoleScores
 from core.interpret.trace import Head, Kind
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.views.head_roles.compute import Measurements, default_role, measure_roles
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.widgets.model_picker import ModelChoice, ModelRef

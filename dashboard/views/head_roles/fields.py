@@ -10,7 +10,7 @@ import streamlit as st
 from core.interpret.trace import Head, Kind
 from dashboard.draw.attention_view import ViewState
 from dashboard.draw.vega import Spec
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 

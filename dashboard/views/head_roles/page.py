@@ -11,9 +11,9 @@ from core.interpret.roles import ROLES, RoleScores, share_used, weight_on_target
 from core.interpret.trace import Head
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import fragment, read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
+from dashboard.draw.page_pictures import add_script
 from dashboard.ui.heads import examples_of, swatch
+from dashboard.ui.links import fragment, read_linked, write_linked
 from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table

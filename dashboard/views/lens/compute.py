@@ -25,8 +25,8 @@ from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import ModelInputs
 from core.pretrained.base import display_tokens
 from core.pretrained.reading import tokenizer_of
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
+from dashboard.ui.threads import one_thread
 from dashboard.views.lens.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import baseline_of, is_small

@@ -11,7 +11,7 @@ from core.interpret.evidence import Baseline, Question
 from core.interpret.trace import Kind
 from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position, output_id
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.panels import field_error
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker import ModelChoice, ModelRef

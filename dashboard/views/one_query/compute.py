@@ -11,7 +11,7 @@ from core.attention import AttentionConfig, ConfigError, Steps, attend
 from core.attention.basics import MultiHead
 from core.seeding import seeded_generator, seeded_layer
 from core.tokens import embed, labels
-from dashboard.runtime.threads import one_thread
+from dashboard.ui.threads import one_thread
 from dashboard.views.one_query.matrices import Matrices
 
 SMALL = 2**20  # products in the score matrix up to which one thread is enough

@@ -11,8 +11,8 @@ from core.attention import AttentionConfig, Choice, Param, entry, heads_that_div
 from core.attention.masks import COMPOSITIONS
 from core.entries import Value
 from core.tokens import SENTENCE
-from dashboard.runtime.link_start import read_start
-from dashboard.widgets.params import is_text, unreadable
+from dashboard.ui.links import read_start
+from dashboard.ui.mechanism import is_text, unreadable
 
 SEED = 1044  # in LAYER, a masked key has the highest score
 

@@ -23,8 +23,8 @@ from core.interpret.trace import AttentionTrace, Kind, head_name, to_numpy
 from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import cosines, embedding
 from core.pretrained.generate import SearchSettings, decode_text, generate
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import cached, shared
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.models import baseline_of, without_model
 

@@ -14,8 +14,8 @@ from core.files import without_paths
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.hub import format_bytes
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import BOUND
-from dashboard.runtime.page_pictures import describe
+from dashboard.draw.page_pictures import describe
+from dashboard.ui.links import BOUND
 from dashboard.widgets.model_picker import resolve
 from dashboard.widgets.model_picker.allowed import hub_help
 from dashboard.widgets.model_picker.arrays import array_panel

@@ -20,8 +20,8 @@ from core.pretrained.example_inputs import (
 )
 from core.pretrained.reading import sampling_rate
 from dashboard.draw.formats import byte_size
-from dashboard.runtime.link_values import BOUND
 from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
+from dashboard.ui.links import BOUND
 from dashboard.widgets.model_picker.models import ModelRef
 
 TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"

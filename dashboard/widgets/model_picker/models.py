@@ -28,9 +28,9 @@ from core.pretrained.load import (
     minilm_folder,
     untrained,
 )
-from dashboard.runtime.model_folders import folder_of
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import has_model, model, shared
+from dashboard.ui.model_folders import folder_of
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import uploads
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from core.pretrained.answers import (
     top_candidates,
 )
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import BOUND, link_value, one_of, write_link
 from dashboard.server.cache import shared
+from dashboard.ui.links import BOUND, link_value, one_of, write_link
 from dashboard.ui.presentation import room
 from dashboard.widgets.model_picker.choose import ModelChoice
 from dashboard.widgets.model_picker.models import ModelRef, baseline_of, load_model

@@ -14,9 +14,9 @@ from core.pretrained import PretrainedError, hub, hub as model_storage
 from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, download, format_bytes
 from core.settings import settings
 from dashboard.draw.formats import plain
-from dashboard.runtime.model_folders import folder_name, folder_of, is_open
 from dashboard.server.limits import at_most
 from dashboard.server.visitors import me
+from dashboard.ui.model_folders import folder_name, folder_of, is_open
 from dashboard.widgets.model_picker.allowed import hub_examples, is_allowed, refuse_model
 from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
 

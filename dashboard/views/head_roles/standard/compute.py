@@ -18,9 +18,9 @@ from core.interpret.head_tests import (
     read_line,
 )
 from core.interpret.trace import Kind
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import shared
 from dashboard.ui.heads import weights_of
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model
 from dashboard.widgets.model_picker.models import is_small
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.interpret.head_tests import TESTS, RepeatScores, SuccessorScores
 from core.interpret.trace import Head, Kind
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.standard.compute import (

@@ -9,8 +9,8 @@ import streamlit as st
 from core.interpret.head_tests import TESTS, RepeatScores, RepeatTest, score_repeats
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
+from dashboard.draw.page_pictures import add_script
+from dashboard.ui.links import read_linked, write_linked
 from dashboard.ui.panels import caption, details, fact, paragraph, source_panel, theme
 from dashboard.ui.tables import table
 from dashboard.views.head_roles.fields import follow_view, head_chart

@@ -12,7 +12,7 @@ from dashboard.draw.attention_view import ViewState, attention_view
 from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.palette import Theme
 from dashboard.draw.vega import Spec
-from dashboard.runtime.link_values import BOUND
+from dashboard.ui.links import BOUND
 from dashboard.ui.panels import caption, fact, paragraph, source_panel, theme
 from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.fields import follow_view, head_chart, reset_choice

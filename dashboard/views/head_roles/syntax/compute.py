@@ -25,8 +25,8 @@ from core.interpret.syntax import (
 from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs
 from core.tasks import reading
-from dashboard.runtime.threads import one_thread
 from dashboard.server.cache import measurements, shared
+from dashboard.ui.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.models import is_small
 

@@ -15,8 +15,8 @@ from core.interpret.trace import Head, Kind
 from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import BOUND, KEEP, link_value, one_of
 from dashboard.server.limits import admit_upload, at_most, where_stored
+from dashboard.ui.links import BOUND, KEEP, link_value, one_of
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.uploads import clear_data, file_key
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice

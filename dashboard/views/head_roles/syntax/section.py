@@ -10,8 +10,8 @@ from core.interpret.syntax import Relation, RelationScore, score_relation, word_
 from core.interpret.trace import AttentionTrace, Head
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import plain
-from dashboard.runtime.link_values import read_linked, write_linked
-from dashboard.runtime.page_pictures import add_script
+from dashboard.draw.page_pictures import add_script
+from dashboard.ui.links import read_linked, write_linked
 from dashboard.ui.panels import caption, details, fact, paragraph, source_panel, theme
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table

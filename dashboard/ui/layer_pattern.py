@@ -23,11 +23,10 @@ from core.models.config import BOUNDS, LONGEST, STACKED, ModelConfig
 from core.training.sweeps import SAME, value_text
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES, Theme
-from dashboard.runtime.link_values import KEEP, between, link_value
-from dashboard.runtime.mechanism_codec import pattern_from_text, pattern_to_text
+from dashboard.ui.links import KEEP, between, link_value
+from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
 from dashboard.ui.panels import theme
 from dashboard.ui.train_with import attention_key
-from dashboard.widgets.mechanism_editor import mechanism
 
 STYLE = (
     "display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px",

@@ -1,14 +1,9 @@
-"""What the link holds: bound widgets, and values and pairs of the session that no widget in sight may hold.
-
-A widget with ``BOUND`` writes its own value, and leaves the link when its popover closes. All else is written by
-``write_link``: a value by ``link_value``, which a page calls on every run before the widget is drawn or the session is
-read; a picked head or a pinned cell as a pair, 3.1.
-"""
+"""What the link holds of a page, from where it counts, how a page is set back, and the pages that were visited."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import Any
@@ -18,7 +13,11 @@ import streamlit as st
 from core.entries import Param
 from core.runs.folder import RUN_ID
 from dashboard.draw.formats import plain
+from dashboard.navigation import PATH
 from dashboard.server.streamlit_internals import script_run
+
+# What the link holds: bound widgets, and values and pairs of the session that no widget in sight may hold.
+
 
 KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
@@ -270,3 +269,130 @@ def write_linked(page: str, name: str, pair: Pair | None) -> Pair | None:
     st.session_state[key] = st.session_state[key][0], pair
     write_pair(name, pair)
     return pair
+
+
+# Set a page back to its start: its widgets leave the browser for one run, then its values leave session and link.
+
+
+CURRENT = "page_reset:current"  # the key of the page that is drawn
+PENDING = "page_reset:pending"  # the key of the page to reset, the names in its link, and the values it gets
+EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
+INTERVAL = 0.1  # seconds until the browser, without the widgets, asks again
+PREFIXES = {"one_query": ("one:", "one_query:")}  # of a page's keys, where they are not its name
+
+
+def request_reset(values: Mapping[str, Any] | None = None) -> None:
+    """Ask for the page that is drawn to be reset, to these values of the session or to its start; for a callback."""
+    st.session_state[PENDING] = (
+        st.session_state[CURRENT],
+        list(st.query_params),
+        dict(values or {}),
+    )
+
+
+def is_pending() -> bool:
+    """Whether a page waits to be reset."""
+    return PENDING in st.session_state
+
+
+@st.fragment(run_every=INTERVAL)
+def reset_page(target: st.Page, query: Mapping[str, Any]) -> None:
+    """Draw nothing once; when the browser asks again, clear the page's values and open it with these parameters."""
+    if not is_pending():
+        return
+    if not st.session_state.get(EMPTIED):
+        st.session_state[EMPTIED] = True
+        return
+    page, link, values = st.session_state[PENDING]
+    del st.session_state[PENDING], st.session_state[EMPTIED]
+    forget_page(page, link)
+    st.session_state.update(values)
+    st.switch_page(target, query_params=query)
+
+
+def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
+    """Clear the page's values, also those of these names in a link: the session's would win over a link's default.
+
+    Returns what was cleared, by key.
+    """
+    state = st.session_state
+    cleared = {
+        name: state.pop(name) for name in keys_of(page, [str(name) for name in state], list(link))
+    }
+    state.pop(WRITTEN, None)
+    return cleared
+
+
+def keys_of(page: str, session: list[str], link: list[str]) -> list[str]:
+    """The session's keys that belong to a page: those that begin with its name, and those in its link."""
+    prefixes = PREFIXES.get(page, (f"{page}:",))
+    return [name for name in session if name.startswith(prefixes) or name in link]
+
+
+# The values that a link leaves out: those with which its page opens today, or those with which it opened before.
+
+
+ARRIVED = "link_start:arrived"  # whether this run came from another page
+
+
+def note_arrival(page: str) -> None:
+    """Note which page is drawn, and whether the reader came from another one; app.py calls it first in each run.
+
+    Streamlit leaves an entry without parameters in the browser's history when a page is left, and sets the page's
+    widgets to their defaults when Back leads there. Such a run counts as a press in the sidebar: the session's values
+    hold, and are written into the link.
+    """
+    st.session_state[ARRIVED] = st.session_state.get(CURRENT) != page
+    st.session_state[CURRENT] = page
+    if not st.session_state[ARRIVED]:
+        return
+    context = script_run()
+    if context is not None and context.is_history_navigation and not st.query_params:
+        context.is_history_navigation = False
+    forget_earlier_texts()
+
+
+def read_start(page: str, today: str, before: str) -> str:
+    """The start from which the link of a page counts; call it before the page's first widget."""
+    session, name = st.session_state, f"{page}:start"
+    known, linked = session.get(name), st.query_params.get(name)
+    has_values = any(param.startswith(f"{page}:") for param in st.query_params)
+    if linked in (today, before):
+        start = linked
+    elif has_values and (known is None or session.get(ARRIVED)):
+        start = before
+    else:
+        start = known or today
+    session[name], session[f"{page}:has_link"] = start, known is not None or has_values
+    return start
+
+
+def write_start(page: str) -> None:
+    """Name the start in the link, but not on the first run of a page that was opened without a value."""
+    session, name = st.session_state, f"{page}:start"
+    if session[f"{page}:has_link"]:
+        write_link(name, session[name])
+    session[f"{page}:has_link"] = True
+
+
+VISITED = "start:visited"  # its name in the session and in the link
+
+
+def remember_visit(key: str) -> None:
+    """Note that a page of the path was opened."""
+    visited = st.session_state.get(VISITED, ())
+    if key in PATH and key not in visited:
+        st.session_state[VISITED] = (*visited, key)
+
+
+def sync_visits() -> tuple[str, ...]:
+    """Join the session's pages with those of the link, write them into the link, and return them in path order."""
+    linked = st.query_params.get(VISITED, "").split(".")
+    visited = tuple(
+        key for key in PATH if key in linked or key in st.session_state.get(VISITED, ())
+    )
+    st.session_state[VISITED] = visited
+    text = ".".join(visited)
+    if text and st.query_params.get(VISITED) != text:
+        st.query_params[VISITED] = text
+    return visited

@@ -1,4 +1,4 @@
-"""The fine-tuning run that the page shows: the link's, the session's last of that task, or an example."""
+"""The fine-tuning run that the page shows, and the models that were fine-tuned."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ import streamlit as st
 
 from core.entries import ConfigError
 from core.interpret.trace import AttentionTrace
-from core.pretrained.finetune import TASKS, FineTuneConfig, Rows, parse
+from core.pretrained import ModelInputs, hub
+from core.pretrained.finetune import LAB, MINILM, TASKS, FineTuneConfig, Rows, parse
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.folder import Status
 from core.runs.runs import Run
 from core.training.record import Record
 from dashboard.runtime.run_data import records_of
 from dashboard.server.people import find_run
+from dashboard.ui.model_folders import folder_name, folder_of
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
 
-HERE = Path(__file__).with_name("examples") / "fine_tune"
+# The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
+
+
+HERE = Path(__file__).parents[1] / "examples" / "fine_tune"
 EXAMPLE_RUNS = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}
 TASK, LAST, FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
 LINK = "run"  # the link's word
@@ -130,3 +136,56 @@ def select_example(task: str) -> None:
     """Select the example of a task."""
     forget_link()
     st.session_state.get(LAST, {}).pop(task, None)
+
+
+def before(model: str) -> ModelRef:
+    """The model that a run started from."""
+    if model == MINILM:
+        return EMBEDDED
+    if model.startswith(LAB):
+        return ModelRef("lab", model.removeprefix(LAB))
+    return ModelRef("folder", folder_name(Path(model)))
+
+
+def config_name(ref: ModelRef) -> str:
+    """A model's name in a run's config, which `before` reads."""
+    if ref.source == "hub":
+        return str(hub.model_folder(ref.name, ref.revision))
+    if ref.source == "folder":
+        return str(folder_of(ref.name))
+    return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
+
+
+def after(data: FineTuneData) -> ModelRef | None:
+    """The fine-tuned model of a run; None where none is saved."""
+    folder = data.model
+    if folder is None:
+        return None
+    changed = (folder / "model.safetensors").stat().st_mtime_ns
+    return ModelRef("folder", folder_name(folder), str(changed))
+
+
+def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
+    """Both models' attention on the text; None without a second model. PretrainedError for an empty text."""
+    ref = after(data)
+    if ref is None or data.config is None:
+        return None
+    return reading_of(before(data.config.model), ModelInputs(text)).trace, reading_of(
+        ref, ModelInputs(text)
+    ).trace
+
+
+def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:
+    """The labels of the text by the fine-tuned model, with their probabilities, the likeliest first."""
+    from core.pretrained import answer
+
+    ref = after(data)
+    if ref is None:
+        return []
+    tuned = load_model(ref)
+    probabilities = answer(tuned, ModelInputs(text)).probabilities
+    if probabilities is None:
+        return []
+    names = tuned.model.config.id2label
+    labels = [(str(names[index]), float(share)) for index, share in enumerate(probabilities)]
+    return sorted(labels, key=lambda label: -label[1])

@@ -1,0 +1,746 @@
+"""An editor of any mechanism, and a mechanism as a short text in a link."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import (
+    AXES,
+    PRESETS,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    Param,
+    entry,
+    preset,
+)
+from core.attention.formula import FormulaError
+from core.attention.masks import COMPOSITIONS
+from core.entries import Entry, Value, complete
+from dashboard.draw.formats import plain
+from dashboard.ui.links import BOUND, KEEP
+from dashboard.ui.panels import details, field_error
+
+# Widgets of an entry's parameters.
+
+
+D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
+
+
+def keep_heads(
+    d_model: str, heads: Callable[[int], str], fits: Callable[[int], Sequence[int]]
+) -> dict[str, Any]:
+    """The options of the d_model widget of key `d_model` by which its changes keep the heads that were chosen.
+
+    Where these do not divide the new d_model, the largest number below them of `fits(d_model)` is shown until they do.
+    `heads(d_model)` is the key of the heads' widget, whose value the page tells by `note_heads`.
+    """
+
+    def keep() -> None:
+        state = st.session_state
+        if (noted := state.get(f"{d_model}:heads")) is not None:
+            width, chosen = state[d_model], noted[0]
+            shown = max(
+                (number for number in fits(width) if number <= chosen), default=fits(width)[0]
+            )
+            state[heads(width)], state[f"{d_model}:heads"] = shown, (chosen, width, shown)
+
+    return {"on_change": keep}
+
+
+def note_heads(d_model: str, width: int, heads: int) -> int:
+    """Remember the heads that were chosen at a width, for the next change of d_model; returns them."""
+    if st.session_state.get(f"{d_model}:heads", (0, 0, 0))[1:] != (width, heads):
+        st.session_state[f"{d_model}:heads"] = heads, width, heads
+    return heads
+
+
+def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[str, Value]:
+    """Draw a widget for each of the entry's parameters except `exclude`; returns their values."""
+    return {
+        param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
+        for param in item.params
+        if param.key not in exclude
+    }
+
+
+def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
+    """The values that those widgets will have, before they are drawn."""
+    return {
+        param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default)
+        for param in item.params
+    }
+
+
+def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> dict[str, Value]:
+    """The same, starting from another choice's values where it is of that entry."""
+    values = dict(base.params) if base.key == item.key else {}
+    return {
+        param.key: param_widget(
+            replace(param, default=values.get(param.key, param.default)),
+            key=f"{key}:{item.key}:{param.key}",
+            keep=keep,
+        )
+        for param in item.params
+    }
+
+
+def joinable(axis: str) -> list[Entry]:
+    """The entries that a composed choice of the axis can join; of positions those that rotate or change scores."""
+    return [
+        item
+        for item in AXES[axis]
+        if not item.parts and (axis != "position" or item.enters in ("q, k", "scores"))
+    ]
+
+
+def parts_from(
+    axis: str, item: Entry, base: Choice, key: str, keep: dict[str, Any]
+) -> tuple[Choice, ...]:
+    """Draw the parts of a composed choice, starting from those of another choice of that entry, else from its own."""
+    start = base.parts if base.key == item.key and base.parts else item.parts
+    return tuple(
+        _part(axis, part, f"Part {n + 1}", part_key(key, item.key, n), keep)
+        for n, part in enumerate(start)
+    )
+
+
+def parts_in_session(axis: str, item: Entry, *, key: str) -> tuple[Choice, ...]:
+    """The parts that those widgets will have, before they are drawn, where they start from the entry's own."""
+    names = [
+        st.session_state.get(part_key(key, item.key, n), part.key)
+        for n, part in enumerate(item.parts)
+    ]
+    return tuple(
+        Choice.of(name, **params_in_session(entry(axis, name), key=part_key(key, item.key, n)))
+        for n, name in enumerate(names)
+    )
+
+
+def part_key(key: str, name: str, number: int) -> str:
+    return f"{key}:{name}:part{number}"
+
+
+def _part(axis: str, base: Choice, label: str, key: str, keep: dict[str, Any]) -> Choice:
+    names = [item.key for item in joinable(axis)]
+    name = st.selectbox(
+        label,
+        names,
+        names.index(base.key),
+        key=key,
+        format_func=lambda name: entry(axis, name).name,
+        help="One of the choices that act together",
+        **keep,
+    )
+    return Choice.of(name, **params_from(entry(axis, name), base, key, keep))
+
+
+def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
+    """The widget of one parameter; `keep` are the options that bind its value to the link and the session.
+
+    A free text that cannot be read is returned as typed, with its error below; the config that takes it refuses it.
+    """
+    shared: dict[str, Any] = {"key": key, "help": param.help, **keep}
+    if param.choices:
+        first = param.choices.index(str(param.default))
+        return st.selectbox(param.name, param.choices, first, format_func=param.label, **shared)
+    if isinstance(param.default, bool):
+        return st.toggle(param.name, param.default, **shared)
+    if isinstance(param.default, str):
+        typed = st.text_input(param.name, param.default, live=True, **shared) or ""
+        show_unreadable(param, typed)
+        return typed
+    number: Any = type(param.default)
+    low, high, step = (
+        None if bound is None else number(bound) for bound in (param.low, param.high, param.step)
+    )
+    short = low is not None and high is not None and step is not None and high - low <= 100 * step
+    if number is float and not short:
+        shared["format"] = "%g"  # 10000, not 10000.00
+    return (st.slider if short else st.number_input)(
+        param.name, low, high, number(param.default), step, **shared
+    )
+
+
+def is_text(param: Param) -> bool:
+    """Whether a parameter is typed freely."""
+    return isinstance(param.default, str) and not param.choices
+
+
+def unreadable(param: Param, typed: Value) -> ConfigError | None:
+    """Why a typed text cannot be this parameter, or None."""
+    try:
+        param.check(typed, param.name)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def show_unreadable(param: Param, typed: str) -> None:
+    """Under a field: what is wrong with its text, pointing at the character where the error knows it."""
+    error = unreadable(param, typed)
+    if isinstance(error, FormulaError):
+        st.code(error.pointed(), language=None, wrap_lines=False)
+    if error is not None:
+        field_error(error.why if isinstance(error, FormulaError) else error)
+
+
+# A mechanism as a short text for a link, and back: only choices other than the default attention's are written.
+
+
+MAX_LENGTH = 8192  # signs of one mechanism in a link
+MAX_DEPTH = 8  # masks made of masks made of masks
+SIZES = {"d": "d_model", "h": "num_heads", "dropout": "dropout"}
+PLAIN = AttentionConfig()
+NEXT, DEFAULT = (
+    ";",
+    "kernel=exact",
+)  # between the attentions of a pattern; the text of one with the default choices
+
+_BARE = re.compile(r"[A-Za-z0-9._+-]+")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def to_text(config: AttentionConfig, sizes: bool = True) -> str:
+    """The config as text: sizes, unless left out, and each choice that is not the default."""
+    words = [f"d={config.d_model}", f"h={config.num_heads}"] if sizes else []
+    if config.dropout:
+        words.append(f"dropout={_value(config.dropout)}")
+    for axis in AXES:
+        choice = getattr(config, axis)
+        if choice != getattr(PLAIN, axis):
+            words.append(f"{axis}={choice_text(choice, axis)}")
+    return " ".join(words)
+
+
+def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfig:
+    """The config of such a text, with `sizes` (d_model, heads) for one without any; ConfigError for an invalid one."""
+    reader = _Reader(text)
+    config = _config(reader, sizes)
+    if not reader.ended:
+        raise reader.error("expected an axis or the end")
+    return config
+
+
+def pattern_to_text(configs: Iterable[AttentionConfig]) -> str:
+    """Several configs without their sizes, between semicolons."""
+    return NEXT.join(to_text(config, sizes=False) or DEFAULT for config in configs)
+
+
+def pattern_from_text(text: str, sizes: tuple[int, int]) -> tuple[AttentionConfig, ...]:
+    """The configs of such a text; ConfigError for an invalid one."""
+    reader = _Reader(text)
+    configs = [_config(reader, sizes)]
+    while not reader.ended:
+        reader.take(NEXT)
+        reader.skip()
+        configs.append(_config(reader, sizes))
+    return tuple(configs)
+
+
+def _config(reader: _Reader, sizes: tuple[int, int] | None) -> AttentionConfig:
+    """The config from where the reader is to the next semicolon or the end."""
+    values: dict[str, Any] = {}
+    defaults = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
+    while not reader.ended and not reader.peek(NEXT):
+        name = reader.word("d, h or an axis")
+        reader.take("=")
+        if name in values or (name not in SIZES and name not in AXES):
+            expected = ", ".join([*SIZES, *AXES])
+            raise reader.error(
+                f"{name} occurs twice" if name in values else f"{name}: expected one of {expected}"
+            )
+        values[name] = reader.value() if name in SIZES else reader.choice()
+    return AttentionConfig(
+        **{**defaults, **{SIZES.get(name, name): value for name, value in values.items()}}
+    )
+
+
+def choice_text(choice: Choice, axis: str) -> str:
+    """A choice with the parameters that are not at their entry's default, and its parts."""
+    defaults = dict(complete(Choice(choice.key), AXES[axis], axis).params)
+    inside = [choice_text(part, axis) for part in choice.parts]
+    inside += [
+        f"{name}={_value(value)}" for name, value in choice.params if defaults.get(name) != value
+    ]
+    return f"{choice.key}({','.join(inside)})" if inside else choice.key
+
+
+def choice_from_text(text: str, axis: str) -> Choice:
+    """The choice of such a text, completed and validated; ConfigError for an invalid one."""
+    reader = _Reader(text)
+    choice = reader.choice()
+    if not reader.ended:
+        raise reader.error("expected the end")
+    return complete(choice, AXES[axis], axis)
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if _BARE.fullmatch(value) and value not in ("true", "false") and not _NUMBER.fullmatch(value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+@dataclass
+class _Reader:
+    """A parser from left to right; its errors name the position and what was expected."""
+
+    text: str
+    at: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.text) > MAX_LENGTH:
+            raise ConfigError(
+                f"A mechanism in a link has at most {MAX_LENGTH:,} signs; "
+                f"this one has {len(self.text):,}."
+            )
+        self.skip()
+
+    @property
+    def ended(self) -> bool:
+        return self.at >= len(self.text)
+
+    def error(self, why: str) -> ConfigError:
+        nearby = self.text[max(0, self.at - 12) : self.at + 12]
+        return ConfigError(
+            f"A mechanism cannot be read at character {self.at + 1}, near {nearby!r}: {why}."
+        )
+
+    def skip(self) -> None:
+        while not self.ended and self.text[self.at].isspace():
+            self.at += 1
+
+    def take(self, sign: str) -> None:
+        if not self.peek(sign):
+            raise self.error(f"expected {sign}")
+        self.at += 1
+
+    def peek(self, sign: str) -> bool:
+        return not self.ended and self.text[self.at] == sign
+
+    def word(self, expected: str) -> str:
+        match = _BARE.match(self.text, self.at)
+        if match is None:
+            raise self.error(f"expected {expected}")
+        self.at = match.end()
+        return match.group()
+
+    def choice(self, depth: int = 0) -> Choice:
+        if depth > MAX_DEPTH:
+            raise self.error(f"choices are nested more than {MAX_DEPTH} deep")
+        key = self.word("a choice's key")
+        parts: list[Choice] = []
+        params: dict[str, Value] = {}
+        if self.peek("("):
+            self.at += 1
+            while not self.peek(")"):
+                self.argument(parts, params, depth)
+                if not self.peek(")"):
+                    self.take(",")
+            self.at += 1
+        if not depth:
+            self.skip()
+        return Choice.of(key, *parts, **params)
+
+    def argument(self, parts: list[Choice], params: dict[str, Value], depth: int) -> None:
+        """Either name=value, or a part."""
+        start, name = self.at, self.word("a parameter or a part")
+        if self.peek("="):
+            self.at += 1
+            if name in params:
+                raise self.error(f"{name} occurs twice")
+            params[name] = self.value()
+            return
+        self.at = start
+        parts.append(self.choice(depth + 1))
+
+    def value(self) -> Value:
+        if self.peek("'"):
+            return self.quoted()
+        word = self.word("a value")
+        self.skip()
+        if word in ("true", "false"):
+            return word == "true"
+        if _NUMBER.fullmatch(word):
+            number = float(word)
+            return (
+                int(word)
+                if re.fullmatch(r"[+-]?\d+", word) and len(word) < 20
+                else _finite(number, word)
+            )
+        return word
+
+    def quoted(self) -> str:
+        out, self.at = [], self.at + 1
+        while not self.peek("'"):
+            if self.peek("\\"):
+                self.at += 1
+            if self.ended:
+                raise self.error("expected a closing quote")
+            out.append(self.text[self.at])
+            self.at += 1
+        self.at += 1
+        return "".join(out)
+
+
+def _finite(number: float, word: str) -> float:
+    if not math.isfinite(number):
+        raise ConfigError(f"{word[:40]} is too large a number.")
+    return number
+
+
+MAX_PARTS = 3
+JOINS = {"one": "One mask", "and": "All of", "or": "Any of"}
+NONE, COMPOSED = "-", "="  # no third part; a part that is itself composed, which cannot be edited
+
+Part = tuple[bool, Choice]  # whether it is negated, and what
+
+AXIS_NAMES = {
+    "projection": "Projection",
+    "score": "Score",
+    "position": "Position",
+    "mask": "Mask",
+    "normalizer": "Normalizer",
+    "kernel": "Kernel",
+}
+AXIS_HELP = {
+    "projection": "Where queries, keys and values come from.",
+    "score": "How a query is compared with a key.",
+    "position": "How the order of the tokens enters.",
+    "normalizer": "How scores become weights.",
+    "kernel": "How attention is computed: exactly, or by a cheaper approximation.",
+}
+OWN = "own"  # the preset of a mechanism that is no preset
+MAX_REPAIRS = 3
+
+Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
+
+
+def mechanism(
+    key: str, start: AttentionConfig, *, axes: Collection[str] = tuple(AXES), presets: bool = True
+) -> AttentionConfig | None:
+    """Draw the editor; returns the mechanism, or None with the reason beside the control.
+
+    It starts from `start`, and again when the page passes another one. Its sizes are those of
+    `start`, and what is not drawn (`axes`) stays as there. The mechanism is kept for the session.
+    """
+    base = _begin(key, start)
+    top = st.container() if presets else None
+    fields: Fields = {
+        name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)
+    }
+    grid = st.grid(min_column_width=210, gap="small")
+    cells, broken = {}, False
+    for axis in (name for name in AXES if name in axes):
+        cells[axis] = grid.container()
+        with cells[axis]:
+            fields[axis] = (
+                mask_parts(key, base.mask)
+                if axis == "mask"
+                else _axis(key, axis, getattr(base, axis))
+            )
+        broken |= _broken(axis, fields[axis])
+    config = None if broken else _build(key, fields, cells)
+    if top is not None:
+        with top:
+            # Draw the preset that the choices are, if any; choosing another sets all six axes
+            picker = f"{key}:preset"
+            st.session_state[picker] = preset_of(config) or OWN
+            options = [OWN, *(item.key for item in PRESETS)]
+            st.selectbox(
+                "Preset",
+                options,
+                key=picker,
+                on_change=_take_preset,
+                args=(key,),
+                help="A published mechanism. Choosing one sets all six axes.",
+                format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name),
+            )
+            if config is not None and (known := preset_of(config)):
+                changed = preset(known).changed(config.d_model, config.num_heads)
+                st.caption(plain(" ".join(changed) or preset(known).meaning))
+            if error := st.session_state[f"{key}:mechanism"].pop("refused", None):
+                st.error(plain(error))
+    if config is not None:
+        st.session_state[f"{key}:mechanism"]["now"] = config
+        details(
+            "What cannot be combined with these choices",
+            partial(_explain, config, axes),
+            f"{key}:clashes",
+        )
+    return config
+
+
+def adopt(key: str, config: AttentionConfig) -> None:
+    """Set every widget of an editor to a mechanism; for a callback, before the widgets are drawn."""
+    st.session_state.setdefault(f"{key}:mechanism", {})["base"] = config
+    values: dict[str, Any] = {}
+    for axis in AXES:
+        choice = getattr(config, axis)
+        if axis == "mask":
+            values |= adopt_mask(key, choice)
+            continue
+        values |= _state(f"{key}:{axis}", choice)
+    st.session_state.update(values)
+
+
+def _state(key: str, choice: Choice) -> dict[str, Any]:
+    """The widgets' state for a choice, with all its parts."""
+    values: dict[str, Any] = {key: choice.key}
+    values |= {f"{key}:{choice.key}:{name}": value for name, value in choice.params}
+    for n, part in enumerate(choice.parts):
+        values |= _state(part_key(key, choice.key, n), part)
+    return values
+
+
+def repairs(fields: Fields, error: str) -> list[tuple[str, Choice]]:
+    """Up to three choices that make the fields fit: those that the error names, else the plainest of another axis."""
+    named = re.findall(r"(\w+) = (\w+)", error.partition("take ")[2])
+    suggested = [(axis, Choice(name)) for axis, name in named if axis in AXES]
+    plainest = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
+    result: list[tuple[str, Choice]] = []
+    for axis, choice in suggested or plainest:
+        if (
+            (axis, choice) not in result
+            and choice != fields[axis]
+            and refusal({**fields, axis: choice}) is None
+        ):
+            result.append((axis, choice))
+    return result[:MAX_REPAIRS]
+
+
+def refusal(fields: Fields) -> str | None:
+    """Why these fields cannot go together, or None."""
+    try:
+        AttentionConfig(**fields)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def clashes(
+    config: AttentionConfig, axes: Collection[str] = tuple(AXES)
+) -> list[tuple[str, Entry, str]]:
+    """Every choice that the others rule out: its axis, its entry and the reason."""
+    fields: Fields = {
+        name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)
+    }
+    pairs = [
+        (axis, item, refusal({**fields, axis: Choice(item.key)}))
+        for axis in AXES
+        if axis in axes
+        for item in AXES[axis]
+        if item.key not in COMPOSITIONS
+    ]
+    return [(axis, item, error) for axis, item, error in pairs if error]
+
+
+def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
+    """The mechanism from which the widgets start: the page's, or one that a button has set."""
+    store = st.session_state.setdefault(f"{key}:mechanism", {})
+    if store.get("start") != start:
+        store["start"] = start
+        if start != store.get("now"):  # else the page passed the edited mechanism itself
+            adopt(key, start)
+    return store["base"]
+
+
+def _axis(key: str, axis: str, base: Choice) -> Choice:
+    keys = [item.key for item in AXES[axis]]
+    name = st.selectbox(
+        AXIS_NAMES[axis],
+        keys,
+        keys.index(base.key),
+        key=f"{key}:{axis}",
+        **KEEP,
+        help=AXIS_HELP.get(axis),
+        format_func=lambda key: entry_label(entry(axis, key)),
+    )
+    item = entry(axis, name)
+    return Choice.of(
+        name,
+        *parts_from(axis, item, base, f"{key}:{axis}", KEEP),
+        **params_from(item, base, f"{key}:{axis}", KEEP),
+    )
+
+
+def entry_label(item: Entry) -> str:
+    """An entry in a list: its name, and its paper's year."""
+    return f"{item.name} · {item.year}" if item.paper else item.name
+
+
+def _broken(axis: str, choice: Choice) -> bool:
+    item = entry(axis, choice.key)
+    own = any(
+        unreadable(param, dict(choice.params)[param.key])
+        for param in item.params
+        if is_text(param) and param.key in dict(choice.params)
+    )
+    return own or any(_broken(axis, part) for part in choice.parts)
+
+
+def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> AttentionConfig | None:
+    """The config, or its error beside the first control that it names, with repairs."""
+    error = refusal(fields)
+    if error is None:
+        return AttentionConfig(**fields)
+    named = [axis for axis, _ in re.findall(r"(\w+) = (\w+)", error) if axis in cells]
+    with cells[named[0]] if named else st.container():
+        st.error(plain(error))
+        for axis, choice in repairs(fields, error):
+            st.button(
+                f"Use {axis} = {choice_text(choice, axis)}",
+                key=f"{key}:repair:{axis}:{choice.key}",
+                on_click=adopt,
+                args=(key, AttentionConfig(**{**fields, axis: choice})),
+            )
+    return None
+
+
+def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
+    lines = [
+        f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}"
+        for axis, item, error in clashes(config, axes)
+    ]
+    st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
+
+
+def _preset_label(name: str) -> str:
+    item = preset(name)
+    return item.name if str(item.year) in item.name else f"{item.name} · {item.year}"
+
+
+def preset_of(config: AttentionConfig | None) -> str | None:
+    """The preset of a mechanism at its own size, whatever its dropout, or None."""
+    if config is None:
+        return None
+    return _presets_at(config.d_model, config.num_heads).get(
+        replace(config, dropout=0.0) if config.dropout else config
+    )
+
+
+@lru_cache(maxsize=32)
+def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
+    """Every preset that exists at a size, by its mechanism; the first of equal ones."""
+    presets: dict[AttentionConfig, str] = {}
+    for item in PRESETS:
+        try:
+            presets.setdefault(item.config(d_model, num_heads), item.key)
+        except ConfigError:
+            continue  # this one cannot be had at that size
+    return presets
+
+
+def _take_preset(key: str) -> None:
+    store, name = st.session_state[f"{key}:mechanism"], st.session_state[f"{key}:preset"]
+    if name == OWN:
+        return
+    current = store.get("now", store["base"])
+    try:
+        adopt(key, preset(name).config(current.d_model, current.num_heads))
+    except ConfigError as error:
+        store["refused"] = str(error)
+
+
+# The mask of a mechanism as widgets: one mask, or up to three joined by and or by or, each negated or not.
+
+
+def mask_parts(key: str, base: Choice) -> Choice:
+    """Draw the widgets and return their mask."""
+    join, parts = split(base)
+    names = list(JOINS)
+    operator = st.selectbox(
+        "Mask",
+        names,
+        names.index(join),
+        format_func=JOINS.__getitem__,
+        key=f"{key}:mask:join",
+        help="One mask, or two or three that are joined",
+        **KEEP,
+    )
+    masks = []
+    for index in range(1 if operator == "one" else MAX_PARTS):
+        part = _mechanism_editor_part(
+            f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1
+        )
+        if part is not None:
+            masks.append(Choice.of("not", part[1]) if part[0] else part[1])
+    return masks[0] if operator == "one" else Choice.of(operator, *masks)
+
+
+def _part_at(parts: list[Part], index: int) -> Part:
+    return parts[index] if index < len(parts) else (False, Choice(NONE if index > 1 else "none"))
+
+
+def adopt_mask(key: str, choice: Choice) -> dict[str, Any]:
+    """The widgets' state for this mask."""
+    join, parts = split(choice)
+    values: dict[str, Any] = {f"{key}:mask:join": join}
+    for index in range(MAX_PARTS):
+        negated, part = _part_at(parts, index)
+        name = f"{key}:mask:{index}"
+        values |= {name: COMPOSED if part.parts else part.key, f"{name}:not": negated}
+        if not part.parts:
+            values |= {f"{name}:{part.key}:{param}": value for param, value in part.params}
+    return values
+
+
+def split(choice: Choice) -> tuple[str, list[Part]]:
+    """How a mask is joined, and its parts; one that the widgets cannot edit is a single part."""
+    if choice.key in ("and", "or") and 2 <= len(choice.parts) <= MAX_PARTS:
+        return choice.key, [_negated(part) for part in choice.parts]
+    if choice.key in ("and", "or") and len(choice.parts) == 1:
+        return split(choice.parts[0])
+    return "one", [_negated(choice)]
+
+
+def _negated(choice: Choice) -> Part:
+    return (True, choice.parts[0]) if choice.key == "not" else (False, choice)
+
+
+def _mechanism_editor_part(key: str, index: int, default: Part, optional: bool) -> Part | None:
+    negated, base = default
+    options = [NONE] * optional + [
+        item.key for item in AXES["mask"] if item.key not in COMPOSITIONS
+    ]
+    options += [COMPOSED] * bool(base.parts)
+    first = options.index(COMPOSED if base.parts else base.key)
+    name = st.selectbox(
+        f"Mask {index + 1}",
+        options,
+        first,
+        format_func=lambda name: _label(name, base),
+        key=key,
+        label_visibility="collapsed",
+        help="Which keys each query may attend to",
+        **KEEP,
+    )
+    if name == NONE:
+        return None
+    part = (
+        base
+        if name == COMPOSED
+        else Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
+    )
+    negated = st.toggle(
+        "Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP
+    )
+    return negated, part
+
+
+def _label(name: str, base: Choice) -> str:
+    if name == NONE:
+        return "no third mask"
+    return choice_text(base, "mask") if name == COMPOSED else entry("mask", name).name
