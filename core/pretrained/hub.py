@@ -301,7 +301,7 @@ def format_bytes(count: int) -> str:
     return f"{count / 1000:,.0f} kB"
 
 
-NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 REVISION = re.compile(r"[\w./-]{1,200}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
