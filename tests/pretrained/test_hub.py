@@ -133,7 +133,9 @@ def test_the_token_is_handed_on_to_the_hub_alone(served):
         hub.plan("lab/gated", token="hf_wrong")
 
 
-@each("text", ["", "  ", "two words", "a/b/c", "../up", "a/..", "/root", "a//b", "é/é", "Oé", "a\0b"])
+@each(
+    "text", ["", "  ", "two words", "a/b/c", "../up", "a/..", "/root", "a//b", "é/é", "Oé", "a\0b"]
+)
 def test_names_that_can_be_no_models(text):
     with pytest.raises(PretrainedError, match="write owner/name"):
         hub.parse(text)
