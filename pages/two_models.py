@@ -17,7 +17,7 @@ from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
 from core.pretrained.answers import Answer, output_id
 from core.pretrained.finetune import name_of
-from core.pretrained.finetune_run import config_of, is_fine_tune, result
+from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
 from core.studies.two_models import (
     Answers,
@@ -413,9 +413,9 @@ def _inputs(choice: ModelChoice) -> Second:
 
 def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
     """The models to compare with, by name: first those that were fine-tuned from this one."""
-    runs = [run for run in reversed(list_runs(latest=LISTED)) if is_fine_tune(run) and result(run)][
-        :LATEST
-    ]
+    runs = [
+        run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
+    ][:LATEST]
     tuned = [
         pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None
     ]

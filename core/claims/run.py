@@ -11,8 +11,7 @@ Runs of one group share the cells of one experiment, so that two cores are used;
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +21,11 @@ from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
 from core.entries import ConfigError, Value, quote
-from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum, write_atomically
+from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
 from core.runs.machine import record_machine
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store_sync import bring_all
 
-KEY = "claim"
 CELLS = "cells.jsonl"
 
 
@@ -119,11 +117,8 @@ def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> G
     workers = 1 if config.entry.timed else max(1, min(workers, len(config.cells)))
     runs = tuple(Run((root or claims_folder()) / new_id()) for _ in range(workers))
     for part, run in enumerate(runs):
-        run.path.mkdir(parents=True)
-        data = {KEY: config.to_json(), "created": time.time(), "part": part, "parts": workers}
-        if part == 0:
-            data["group"] = [one.id for one in runs]
-        write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
+        group = [one.id for one in runs] if part == 0 else None
+        run.create(claim=config.to_json(), part=part, parts=workers, group=group)
     return Group(runs)
 
 
@@ -141,19 +136,9 @@ def find_group(run_id: object, root: Path | None = None) -> Group | None:
     return Group(tuple(run for one in ids if (run := find_run(one, root)) is not None))
 
 
-def is_claim(run: Run) -> bool:
-    return KEY in run.metadata()
-
-
 def config_of(run: Run) -> ClaimConfig:
     """The run's config; ConfigError when the file does not describe one."""
-    return ClaimConfig.from_json(run.metadata().get(KEY))
-
-
-def own_cells(run: Run, config: ClaimConfig) -> Sequence[Cell]:
-    """The cells of the experiment that this run measures: every n-th one."""
-    data = run.metadata()
-    return config.cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]
+    return ClaimConfig.from_json(run.metadata().get("claim"))
 
 
 def load_cells(run: Run) -> list[CellResult]:
@@ -163,11 +148,14 @@ def load_cells(run: Run) -> list[CellResult]:
     ]
 
 
-def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
-    """Measure the cells that are left; returns the final state and its message."""
+def work(
+    run: Run, stop: Callable[[], bool], on_cell: Callable[[CellResult], object] = lambda cell: None
+) -> tuple[str, str]:
+    """Measure the cells of this run that are left; returns the final state and its message."""
     config, done = config_of(run), {(cell.condition, cell.seed) for cell in load_cells(run)}
     record_machine(run, "cpu")
-    own = own_cells(run, config)
+    data = run.metadata()
+    own = config.cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]
     count = len(own)
     for cell in own:
         if cell in done:
@@ -180,4 +168,5 @@ def work(run: Run, stop: Callable[[], bool]) -> tuple[str, str]:
             run.path / CELLS, with_checksum(json.dumps(result.to_json(), ensure_ascii=False))
         )
         done.add(cell)
+        on_cell(result)
     return "finished", f"Measured {count:,} parts."

@@ -130,7 +130,6 @@ def from_json(line: str) -> ModelInputs:
     )
 
 
-KEY = "corpus"
 SAVE_SECONDS = 0.25
 STATISTICS, VALUES, INPUTS = "statistics.safetensors", "values.f32", "inputs.jsonl"
 MEAN = tuple(field.name for field in fields(RunningMean))
@@ -151,27 +150,20 @@ def create(config: CorpusConfig, path: Path | None = None) -> Run:
     inputs, notes = inputs_of(config)
     folder_of(config.model)
     run = Run(path or corpora_folder() / new_id())
-    run.path.mkdir(parents=True)
     write_atomically(run.path / INPUTS, "".join(f"{to_json(item)}\n" for item in inputs).encode())
-    data = {
-        KEY: config.to_json(),
-        "created": time.time(),
-        "texts": len(inputs),
-        "notes": notes,
-        "measures": [one.key for one in MEASURES],
-        "roles": [one.key for one in ROLES],
-    }
-    write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
+    run.create(
+        corpus=config.to_json(),
+        texts=len(inputs),
+        notes=notes,
+        measures=[one.key for one in MEASURES],
+        roles=[one.key for one in ROLES],
+    )
     return run
-
-
-def is_corpus(run: Run) -> bool:
-    return KEY in run.metadata()
 
 
 def config_of(run: Run) -> CorpusConfig:
     """The measurement's config; ConfigError when the file does not describe one."""
-    return CorpusConfig.from_json(run.metadata().get(KEY))
+    return CorpusConfig.from_json(run.metadata().get("corpus"))
 
 
 def load_inputs(run: Run) -> tuple[ModelInputs, ...]:

@@ -257,7 +257,6 @@ def trace_of(
 # A fine-tuning run in its folder, trained by Hugging Face's Trainer with callbacks that write the run's files.
 
 
-KEY = "finetune"
 DAMAGED = (
     "The weights at which this run was paused changed after they were saved, so that it cannot go on. Its "
     "records and maps are kept; start a new run with the same settings."
@@ -278,18 +277,13 @@ def create(
     resolve_device(config.device)
     run = Run(path or (root or runs_folder()) / new_id())
     (run.path / "frames").mkdir(parents=True)
-    data = {KEY: config.to_json(), "created": time.time(), **more}
-    write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
+    run.create(finetune=config.to_json(), **more)
     return run
-
-
-def is_fine_tune(run: Run) -> bool:
-    return KEY in run.metadata()
 
 
 def config_of(run: Run) -> FineTuneConfig:
     """The run's config; ConfigError when the file does not describe one."""
-    return FineTuneConfig.from_json(run.metadata().get(KEY))
+    return FineTuneConfig.from_json(run.metadata().get("finetune"))
 
 
 def result(run: Run) -> Path | None:

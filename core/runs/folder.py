@@ -1,4 +1,4 @@
-"""A run's folder as bytes for a node, and what changed there as bytes for the server.
+"""A run's folder: the files that say how it is, readable without PyTorch, and all of it as bytes for another machine.
 
 A node reads the status first, then checkpoints, records and frames; the server writes in the opposite order. What came
 back is therefore always a state in which a killed worker could have left the folder: no checkpoint without its records,
@@ -30,9 +30,7 @@ from core.files import (
     write_atomically,
 )
 
-# The files of a run that say how it is: run.json, status.json, stop and lock; readable without PyTorch.
-
-
+JOBS = ("finetune", "corpus", "claim", "config")  # what a run is, by its settings' name in run.json
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
 RUN_ID = re.compile(
@@ -76,6 +74,17 @@ class RunFolder:
     def metadata(self) -> dict:
         """The contents of run.json (config, created), or an empty dict."""
         return read_object(self.path / "run.json")
+
+    @property
+    def job(self) -> str:
+        """What a worker does with it: one of JOBS, of which "config" is to train a model."""
+        metadata = self.metadata()
+        return next((name for name in JOBS if name in metadata), "config")
+
+    def create(self, **data: object) -> None:
+        """Make the folder with its run.json, which holds these values, None left out, and the time."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write_metadata({**data, "created": time.time()})
 
     def status(self) -> Status:
         try:
@@ -124,9 +133,10 @@ class RunFolder:
 
     def update_metadata(self, **values: object) -> None:
         """Set values in run.json (config, name, …); None deletes one."""
-        data = {
-            key: value for key, value in {**self.metadata(), **values}.items() if value is not None
-        }
+        self._write_metadata({**self.metadata(), **values})
+
+    def _write_metadata(self, data: Mapping[str, object]) -> None:
+        data = {key: value for key, value in data.items() if value is not None}
         self._write("run.json", json.dumps(data, indent=1).encode())
         self._note_change()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -56,67 +56,48 @@ class RunIndex:
     database: sqlite3.Connection
     complete: bool = False  # whether every run was just read
 
-    def ids(self, states: Iterable[str] | None = None) -> list[str]:
-        """The ids of all runs, or of those in these states."""
-        names = tuple(states or ())
-        where = f"WHERE state IN ({','.join('?' * len(names))})" if states is not None else ""
-        return [
-            row[0]
-            for row in self.database.execute(f"SELECT id FROM runs {where} ORDER BY id DESC", names)
-        ]
+    def ids(self) -> list[str]:
+        return self._ids("SELECT id FROM runs ORDER BY id DESC")
 
     def unfinished(self) -> list[str]:
         """The runs that wait or are under way."""
-        marks = ",".join("?" * len(ENDED))
-        return [
-            row[0]
-            for row in self.database.execute(
-                f"SELECT id FROM runs WHERE state NOT IN ({marks}) ORDER BY id", ENDED
-            )
-        ]
+        return self._ids(f"SELECT id FROM runs WHERE state NOT IN {ENDED} ORDER BY id")
 
     def statuses(self) -> list[Status]:
         """The state of every run, and since when."""
-        return [
-            Status(state, at=at)
-            for state, at in self.database.execute("SELECT state, at FROM runs")
-        ]
+        rows = self.database.execute("SELECT state, at FROM runs")
+        return [Status(state, at=at) for state, at in rows]
 
     def search(self, words: Sequence[str], start: int = 0, count: int = -1) -> list[str]:
         """The runs that have every word in their text, or as their id; `count` of them from `start` on."""
-        where = " AND ".join(["(instr(text, ?) OR id = ?)"] * len(words)) or "1"
-        values = [value for word in words for value in (word, word)]
-        return [
-            row[0]
-            for row in self.database.execute(
-                f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",
-                (*values, count, start),
-            )
-        ]
+        where, values = _matching(words)
+        return self._ids(
+            f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT ? OFFSET ?",
+            *values,
+            count,
+            start,
+        )
 
     def count(self, words: Sequence[str] = ()) -> int:
         """How many runs `search` finds."""
-        where = " AND ".join(["(instr(text, ?) OR id = ?)"] * len(words)) or "1"
-        values = [value for word in words for value in (word, word)]
+        where, values = _matching(words)
         return int(self._value(f"SELECT count(*) FROM runs WHERE {where}", *values))
 
     def best(self, task: str, config: str) -> str | None:
         """The run of this task with the best result among those with another config; of equals the faster."""
-        row = self.database.execute(
+        query = (
             "SELECT id FROM runs WHERE task = ? AND config != ? AND score IS NOT NULL "
-            "ORDER BY score DESC, trained LIMIT 1",
-            (task, config),
-        ).fetchone()
-        return row[0] if row else None
+            "ORDER BY score DESC, trained LIMIT 1"
+        )
+        name: str | None = self._value(query, task, config)
+        return name
 
     def first_measured(self, words: Sequence[str]) -> str | None:
         """The newest run of a search that has measured something."""
-        where = " AND ".join(["measured", *["(instr(text, ?) OR id = ?)"] * len(words)])
-        values = [value for word in words for value in (word, word)]
-        row = self.database.execute(
-            f"SELECT id FROM runs WHERE {where} ORDER BY id DESC LIMIT 1", values
-        ).fetchone()
-        return row[0] if row else None
+        where, values = _matching(words)
+        query = f"SELECT id FROM runs WHERE measured AND {where} ORDER BY id DESC LIMIT 1"
+        name: str | None = self._value(query, *values)
+        return name
 
     def stamps(self) -> dict[str, str]:
         """What changes with every run's files."""
@@ -124,57 +105,40 @@ class RunIndex:
 
     def sizes(self, measure: Callable[[Path], int]) -> dict[str, int]:
         """The bytes of every run; `measure` gives them for those that are not known."""
-        missing = [
-            row[0] for row in self.database.execute("SELECT id FROM runs WHERE bytes IS NULL")
-        ]
-        if missing:
-            self.database.executemany(
-                "UPDATE runs SET bytes = ? WHERE id = ?",
-                [(measure(self.root / name), name) for name in missing],
-            )
+        missing = self._ids("SELECT id FROM runs WHERE bytes IS NULL")
+        self.database.executemany(
+            "UPDATE runs SET bytes = ? WHERE id = ?",
+            [(measure(self.root / name), name) for name in missing],
+        )
         return dict(self.database.execute("SELECT id, bytes FROM runs"))
 
     def oldest_first(self) -> list[str]:
         """The ended runs in the order in which they may go: without a name, then with one, each the oldest first."""
-        marks = ",".join("?" * len(ENDED))
-        return [
-            row[0]
-            for row in self.database.execute(
-                f"SELECT id FROM runs WHERE state IN ({marks}) ORDER BY named, id", ENDED
-            )
-        ]
+        return self._ids(f"SELECT id FROM runs WHERE state IN {ENDED} ORDER BY named, id")
 
     def fill(self, describe: Callable[[str], Details], seconds: float = FILL_SECONDS) -> int:
         """Read the details of runs without any, the newest first, for some seconds; returns how many are left."""
-        missing = [
-            row[0]
-            for row in self.database.execute(
-                "SELECT id FROM runs WHERE text IS NULL ORDER BY id DESC"
-            )
-        ]
+        missing = self._ids("SELECT id FROM runs WHERE text IS NULL ORDER BY id DESC")
         rows: list[tuple[object, ...]] = []
         end = time.monotonic() + seconds
         for name in missing:
             if len(rows) >= FEW and time.monotonic() > end:
                 break
             rows.append((*astuple(describe(name)), name))
-        if rows:
-            self.database.executemany(
-                "UPDATE runs SET text = ?, task = ?, config = ?, score = ?, trained = ?, "
-                "measured = ? WHERE id = ?",
-                rows,
-            )
+        self.database.executemany(
+            "UPDATE runs SET text = ?, task = ?, config = ?, score = ?, trained = ?, "
+            "measured = ? WHERE id = ?",
+            rows,
+        )
         return len(missing) - len(rows)
 
     def refresh(self) -> None:
         """Read what has changed in the folder."""
         names = run_names(self.root)
-        rows = dict(self.database.execute("SELECT id, stamp FROM runs"))
+        rows = self.stamps()
         changed, check = self._journal()
-        if vanished := rows.keys() - names:
-            self.database.executemany(
-                "DELETE FROM runs WHERE id = ?", [(name,) for name in vanished]
-            )
+        vanished = rows.keys() - names
+        self.database.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in vanished])
         suspects = rows.keys() if check else {*changed, *self.unfinished(), *self._turn()}
         stale = [
             name
@@ -221,20 +185,24 @@ class RunIndex:
         if self.complete:
             return []
         last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""
-        names = [
-            row[0]
-            for row in self.database.execute(
-                "SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", (last, TURN)
-            )
-        ]
+        names = self._ids("SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", last, TURN)
         self.database.execute(
             "INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (names[-1] if names else "",)
         )
         return names
 
-    def _value(self, query: str, *values: Any) -> Any:
+    def _ids(self, query: str, *values: object) -> list[str]:
+        return [row[0] for row in self.database.execute(query, values)]
+
+    def _value(self, query: str, *values: object) -> Any:
         row = self.database.execute(query, values).fetchone()
         return row[0] if row else None
+
+
+def _matching(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The condition that a run has every word in its text, or as its id, and the values for its marks."""
+    where = " AND ".join(["(instr(text, ?) OR id = ?)"] * len(words)) or "1"
+    return where, [value for word in words for value in (word, word)]
 
 
 def unfinished(root: Path) -> list[str]:

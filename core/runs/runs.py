@@ -1,4 +1,4 @@
-"""The runs folder: sizes, pruning, copies and deletion."""
+"""A run's config, records, attention frames and checkpoints; and the folder of runs: sizes, pruning, copies, deletion."""
 
 from __future__ import annotations
 
@@ -44,9 +44,6 @@ from core.tasks import Task, make_task, reading
 from core.training.config import RunConfig
 from core.training.loop import Session, misfit
 from core.training.record import Record
-
-# A run is a folder: its config, state, records, attention frames and checkpoints.
-
 
 METRICS = "metrics.jsonl"
 STEP = re.compile(r"[0-9]{6}")
@@ -257,10 +254,7 @@ def create_run(
     try:
         for folder in ("frames", "checkpoints"):
             (run.path / folder).mkdir(parents=True, exist_ok=True)
-        data = {"config": config.with_stored_data(run.path).to_json(), "created": time.time()} | {
-            key: value for key, value in more.items() if value is not None
-        }
-        write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
+        run.create(config=config.with_stored_data(run.path).to_json(), **more)
     except OSError:
         if path is None:
             shutil.rmtree(run.path, ignore_errors=True)  # on a full disk, half a folder
@@ -415,10 +409,10 @@ def discard(run: Run) -> None:
 
 def restore(run_id: str, root: Path | None = None) -> Run | None:
     """Restore a deleted run; None when it no longer exists."""
-    match = next((run for run in deleted_runs(root) if run.id == run_id), None)
-    if match is None:
-        return None
-    return Run(match.path.rename((root or runs_folder()) / run_id))
+    for run in deleted_runs(root):
+        if run.id == run_id:
+            return Run(run.path.rename((root or runs_folder()) / run_id))
+    return None
 
 
 def deleted_runs(root: Path | None = None) -> list[Run]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import pkgutil
 import re
 import signal
 import sys
@@ -19,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,6 +38,13 @@ from core.training.config import RunConfig
 from core.training.loop import Session, one_thread, prepare, train
 from core.training.record import Record, cap_reached
 
+# What works on a run, by its job, found by name: it lies above core.runs, and Hugging Face's Trainer is large.
+WORK = {
+    "finetune": "core.pretrained.finetune_run:fine_tune",
+    "corpus": "core.interpret.corpus_run:work",
+    "claim": "core.claims.run:work",
+    "config": "core.runs.worker:train_run",
+}
 MEMORY_MB = 3_000
 NO_MEMORY = re.compile(
     "out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE
@@ -45,9 +54,9 @@ NO_MEMORY = re.compile(
 def work(
     path: Path,
     memory_mb: float | None = None,
-    on_record: Callable[[Record], None] = lambda record: None,
+    on_record: Callable[[Any], object] = lambda record: None,
 ) -> str:
-    """Train the run in this folder, call `on_record` with each record, and return the final state.
+    """Work on the run in this folder, call `on_record` with each record, and return the final state.
 
     Every end, a crash too, is written to status.json; the line about it is printed first, so that whoever reads a final
     status finds the whole log.
@@ -64,21 +73,8 @@ def work(
         try:
             limit_memory(run)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
-                if "finetune" in run.metadata():
-                    # here, as Hugging Face's Trainer is large
-                    from core.pretrained.finetune_run import fine_tune
-
-                    state, message = fine_tune(run, stop, on_record)
-                elif "corpus" in run.metadata():
-                    from core.interpret.corpus_run import work as measure
-
-                    state, message = measure(run, stop)
-                elif "claim" in run.metadata():
-                    from core.claims.run import work as measure_claim
-
-                    state, message = measure_claim(run, stop)
-                else:
-                    state, message = _train(run, stop, on_record)
+                work_on = pkgutil.resolve_name(WORK[run.job])
+                state, message = work_on(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", without_paths(str(error))
         except Exception as error:  # a crash costs this run alone
@@ -112,9 +108,10 @@ def _crash(error: Exception) -> str:
 
 
 @one_thread()
-def _train(
-    run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]
+def train_run(
+    run: Run, stop: Callable[[], bool], on_record: Callable[[Record], object]
 ) -> tuple[str, str]:
+    """Train, or continue from the last checkpoint, and return the final state and its message."""
     config = run.config()
     session = prepare(config)
     record_machine(run, session.device)

@@ -475,10 +475,10 @@ def end_message(run: Run) -> str:
 
 def _reached(run: Run) -> str:
     """How far a run's folder is; empty before its first result."""
-    if corpus_run.is_corpus(run):
+    if run.job == "corpus":
         texts = corpus_run.load(run).texts
         return f"text {texts:,}" if texts else ""
-    if claim_run.is_claim(run):
+    if run.job == "claim":
         cells = len(claim_run.load_cells(run))
         return f"part {cells:,}" if cells else ""
     records = run.records()

@@ -19,7 +19,7 @@ from core.entries import quote_name
 from core.files import hosted, runs_folder, seconds_of, text_of
 from core.models import ModelConfig, Shape, build_model
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
-from core.pretrained.finetune_run import about, config_of, is_fine_tune
+from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import Status
 from core.runs.index import Details, RunIndex, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs, size
@@ -352,7 +352,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
     try:
-        if is_fine_tune(run):
+        if run.job == "finetune":
             tuned = config_of(run)
         else:
             config = run.config()

@@ -11,7 +11,7 @@ import torch
 from core.models import ModelConfig
 from core.models.decoding import Prompt, Sampling, beam, greedy, sample
 from core.runs.runs import Run, create_run
-from core.runs.worker import _train
+from core.runs.worker import train_run
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import prepare, train
 from core.training.config import recommended
@@ -68,9 +68,9 @@ def test_stopped_and_continued_is_as_never_stopped(tmp_path, kind, optimizer):
         create_run(config, path=tmp_path / f"{kind}-{optimizer}-{name}")
         for name in ("whole", "broken")
     )
-    _train(whole, lambda: False, lambda record: None)
-    assert _train(broken, lambda: len(broken.records()) > 2, lambda record: None)[0] == "stopped"
-    assert _train(broken, lambda: False, lambda record: None)[0] == "finished"
+    train_run(whole, lambda: False, lambda record: None)
+    assert train_run(broken, lambda: len(broken.records()) > 2, lambda record: None)[0] == "stopped"
+    assert train_run(broken, lambda: False, lambda record: None)[0] == "finished"
     ours, theirs = broken.model()[0].state_dict(), whole.model()[0].state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert [*map(record_numbers, broken.records())] == [*map(record_numbers, whole.records())]

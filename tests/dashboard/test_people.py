@@ -192,7 +192,7 @@ def test_errors_and_scripts_hold_no_path_of_the_server(who):
 def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here, capsys):
     with who(ANNA):
         run = create_run(small_run())
-    monkeypatch.setattr("core.runs.worker._train", lambda *_: 1 / 0)
+    monkeypatch.setattr("core.runs.worker.train_run", lambda *_: 1 / 0)
     assert work(run.path) == "failed"
     message, log = run.status().message, capsys.readouterr()
     assert (

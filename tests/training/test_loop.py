@@ -23,7 +23,7 @@ from core.models.decoding import EOS
 from core.runs import archive
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run
-from core.runs.worker import _train, work
+from core.runs.worker import train_run, work
 from core.tasks import TaskConfig, make_task
 from core.tasks.tables import TableTask
 from core.training import evaluate, loop, prepare, recommended, train
@@ -815,7 +815,7 @@ def run(tmp_path) -> Run:
         make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1
     )
     run = create_run(config, path=tmp_path / "run")
-    _train(run, lambda: False, lambda record: None)
+    train_run(run, lambda: False, lambda record: None)
     metadata = run.metadata()
     for name in YOUNGER:
         del metadata["config"]["task"]["params"][name]
@@ -833,5 +833,5 @@ def test_its_checkpoint_fits_and_it_goes_on(run):
     assert summarize(run).config is not None
     config = run.config()
     run.update_metadata(config={**config.to_json(), "steps": 4})
-    state, words = _train(run, lambda: False, lambda record: None)
+    state, words = train_run(run, lambda: False, lambda record: None)
     assert state == "finished" and "4 steps" in words

@@ -12,7 +12,7 @@ from core.runs import executor, machine as machine_module
 from core.runs.archive import pack, unpack
 from core.runs.machine import line, machine, valid
 from core.runs.runs import Run, create_run
-from core.runs.worker import _train
+from core.runs.worker import train_run
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from core.training.__main__ import progress
@@ -33,7 +33,7 @@ OTHER = {
 
 def trained(path, **changes) -> tuple[Run, str]:
     run = create_run(small_run(**changes), path=path)
-    return run, _train(run, lambda: False, lambda record: None)[1]
+    return run, train_run(run, lambda: False, lambda record: None)[1]
 
 
 def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
@@ -50,7 +50,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     assert words in runs_words.about_text(summarize(run))
     assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
     run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
-    _train(run, lambda: False, lambda record: None)
+    train_run(run, lambda: False, lambda record: None)
     assert run.metadata()["machines"] == [OTHER, here]
     assert line(run.metadata()["machines"]).startswith(
         "Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then "

@@ -18,7 +18,7 @@ import torch
 from core.models import ModelConfig
 from core.runs import worker
 from core.runs.runs import Run, create_run, find_run
-from core.runs.worker import _train
+from core.runs.worker import train_run
 from core.training import Record, loop, prepare, train
 from core.training.loop import FINAL, parts_of
 from tests.training.small import SAME_LAST_BIT, record_numbers, run_command, small_run
@@ -192,7 +192,7 @@ PLACES = [("append", at, late) for at in range(4) for late in (False, True)] + [
 
 
 def train_here(run: Run) -> tuple[str, str]:
-    return _train(run, lambda: False, lambda record: None)
+    return train_run(run, lambda: False, lambda record: None)
 
 
 def kill(monkeypatch, method: str, at: int, late: bool) -> None:
@@ -240,7 +240,7 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks)
     sizes = dict(steps=7, record_every=3)
     broken = create_run(small_run(**sizes), path=tmp_path)
     left = iter(range(asks))
-    assert _train(broken, lambda: next(left, None) is None, lambda record: None)[0] == "stopped"
+    assert train_run(broken, lambda: next(left, None) is None, lambda record: None)[0] == "stopped"
     assert train_here(broken)[0] == "finished"
     assert [(r.step, r.final, r.loss, r.train_loss, r.gradient) for r in broken.records()] == [
         (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in whole(**sizes)
@@ -274,7 +274,7 @@ def all_numbers(run):
 
 
 def trained(run, stop=lambda: False):
-    state, message = _train(run, stop, lambda record: None)
+    state, message = train_run(run, stop, lambda record: None)
     return state
 
 
