@@ -17,8 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from core.settings import is_hosted, settings
 
+T = TypeVar("T")
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
 PEOPLE = "people"
 CORPORA, CLAIMS = (
@@ -169,6 +172,14 @@ def read_object(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
+def converted(data: object, kind: type[T]) -> T | None:
+    """The dataclass in plain values, of which unknown fields are left out; None where one does not fit its type."""
+    try:
+        return msgspec.convert(data, kind, dec_hook=lambda other, value: other(value))
+    except msgspec.ValidationError:
+        return None
+
+
 def zip_of(folder: Path) -> bytes:
     """A folder of files as a zip, under the folder's name."""
     out = io.BytesIO()
@@ -195,7 +206,6 @@ def text_of(value: object, longest: int = 2_000) -> str:
 # Checksums: in the text of a JSON object, its last field, so that it stays JSON, and of the files of a folder.
 
 
-T = TypeVar("T")
 FIELD = "crc32"
 FOLDER = "checksums.json"  # in a sealed folder, the SHA-256 of each of its files
 _START = f', "{FIELD}": "'.encode()

@@ -7,27 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from core.entries import ConfigError, Param, Value, quote
-from core.training.record import count, fits, list_of, maybe, number, text
+from core.serialization import read
 from core.training.seed_stats import LEVEL, mean_interval as interval
 
 Key = tuple[str, str, float | None]  # condition, measure, x
-CELL_FIELDS = {
-    "condition": text,
-    "seed": count,
-    "seconds": number,
-    "values": list_of(
-        lambda value: (
-            isinstance(value, list)
-            and len(value) == 3
-            and text(value[0])
-            and number(value[1])
-            and maybe(number)(value[2])
-        )
-    ),
-}
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 
 
 @dataclass(frozen=True)
@@ -35,9 +24,9 @@ class CellResult:
     """The numbers of one condition and one seed: (measure, value, x or None), and the seconds of a core they took."""
 
     condition: str
-    seed: int
-    seconds: float
-    values: tuple[tuple[str, float, float | None], ...]
+    seed: Annotated[int, Meta(ge=0, le=10**9)]
+    seconds: Finite
+    values: tuple[tuple[str, Finite, Finite | None], ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -49,21 +38,8 @@ class CellResult:
 
     @classmethod
     def from_json(cls, data: object) -> CellResult:
-        """The cell in a line of a file; ValueError for anything else."""
-        if (
-            not isinstance(data, dict)
-            or set(data) != set(CELL_FIELDS)
-            or not fits(data, CELL_FIELDS)
-        ):
-            raise ValueError(
-                "a cell needs a condition, a seed, seconds, and values of measure, number and x"
-            )
-        return cls(
-            data["condition"],
-            data["seed"],
-            float(data["seconds"]),
-            tuple((measure, float(value), x) for measure, value, x in data["values"]),
-        )
+        """The cell in a line of a file; ConfigError for anything else."""
+        return read(data, cls, "A cell")
 
 
 @dataclass(frozen=True)

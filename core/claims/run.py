@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
@@ -25,6 +27,7 @@ from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checks
 from core.runs.machine import record_machine
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store_sync import bring_all
+from core.serialization import check_types, read
 
 CELLS = "cells.jsonl"
 
@@ -38,16 +41,13 @@ class ClaimConfig:
 
     claim: str
     settings: Mapping[str, Value]
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[Annotated[int, Meta(ge=0)], ...] = ()
 
     def __post_init__(self) -> None:
+        check_types(self)
         seeds = self.seeds
-        if len(set(seeds)) < len(seeds) or not all(
-            type(seed) is int and seed >= 0 for seed in seeds
-        ):
-            raise ConfigError(
-                f"seeds = {quote(list(seeds))}; expected whole numbers from 0, each once."
-            )
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(f"seeds = {quote(list(seeds))}; expected each once.")
         settings = {**self.settings, "seeds": len(seeds)} if seeds else self.settings
         object.__setattr__(self, "settings", self.entry.settle(settings))
 
@@ -66,16 +66,7 @@ class ClaimConfig:
     @classmethod
     def from_json(cls, data: object) -> ClaimConfig:
         """The config in a dict; ConfigError for anything else."""
-        if (
-            not isinstance(data, dict)
-            or set(data) - {"seeds"} != {"claim", "settings"}
-            or not isinstance(data["settings"], dict)
-            or not isinstance(data.get("seeds", []), list)
-        ):
-            raise ConfigError(
-                f"A claim's run is described by its claim and settings; got {quote(data)}."
-            )
-        return cls(str(data["claim"]), data["settings"], tuple(data.get("seeds", ())))
+        return read(data, cls, "A claim's run")
 
 
 @dataclass(frozen=True)

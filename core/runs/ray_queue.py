@@ -21,9 +21,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from core.files import hosted, read_object, seconds_of, server_folder, text_of, write_atomically
+from msgspec import Meta
+
+from core.files import converted, hosted, read_object, seconds_of, server_folder, write_atomically
 from core.runs.folder import RunFolder
 from core.settings import settings
 
@@ -49,7 +51,7 @@ class Needs:
     """What the cluster sets aside for a run: CPUs, a share of a GPU, and memory in MB."""
 
     cpus: float = 1.0
-    gpus: float = 0.0
+    gpus: Amount = 0.0
     memory: float = 1_000.0
 
     def options(self) -> dict[str, float]:
@@ -101,6 +103,8 @@ NODES, LONGEST_NAME = (
     100,
 )  # nodes of a run, and characters of a name, that are read from its run.json
 
+Amount = Annotated[float, Meta(ge=0, lt=1e18)]
+
 _lock = threading.Lock()
 _drivers: dict[
     Path, tuple[subprocess.Popen, float]
@@ -126,7 +130,7 @@ class Entry:
         return f"{self.path.name}/{self.submitted}/{self.attempt}"
 
     def save(self) -> None:
-        data = {"path": str(self.path), "submitted": self.submitted, "attempt": self.attempt}
+        data = {**vars(self), "path": str(self.path)}
         write_atomically(_entry_path(self.path.name), json.dumps(data).encode())
 
 
@@ -138,12 +142,12 @@ class ClusterState:
     reachable: bool = False
     message: str = "Connecting to the Ray cluster."
     nodes: tuple[str, ...] = ()
-    cpus: float = 0.0
-    gpus: float = 0.0
-    memory: float = 0.0
-    free_cpus: float = 0.0
-    free_gpus: float = 0.0
-    free_memory: float = 0.0
+    cpus: Amount = 0.0
+    gpus: Amount = 0.0
+    memory: Amount = 0.0
+    free_cpus: Amount = 0.0
+    free_gpus: Amount = 0.0
+    free_memory: Amount = 0.0
 
 
 def folder() -> Path:
@@ -159,13 +163,8 @@ def submit(run: RunFolder) -> None:
 
 def entries() -> list[Entry]:
     """The runs that are the cluster's, in the order in which they came."""
-    valid = []
-    for path in (folder() / "entries").glob("[!.]*.json"):
-        data = read_object(path)
-        if isinstance(data.get("path"), str) and all(
-            type(data.get(name)) is int for name in ("submitted", "attempt")
-        ):
-            valid.append(Entry(Path(data["path"]), data["submitted"], data["attempt"]))
+    paths = (folder() / "entries").glob("[!.]*.json")
+    valid = [entry for path in paths if (entry := converted(read_object(path), Entry)) is not None]
     return sorted(valid, key=lambda entry: (entry.submitted, entry.path.name))
 
 
@@ -190,16 +189,7 @@ def load_state() -> ClusterState:
     data = read_object(folder() / "state.json")
     if time.time() - seconds_of(data.get("at")) > FRESH_SECONDS:
         return ClusterState()
-    numbers = {
-        name: seconds
-        for name in ("cpus", "gpus", "memory", "free_cpus", "free_gpus", "free_memory")
-        if (seconds := _finite(data.get(name))) is not None
-    }
-    names = data.get("nodes")
-    nodes = tuple(text_of(name, LONGEST_NAME) for name in names) if isinstance(names, list) else ()
-    return ClusterState(
-        data.get("reachable") is True, text_of(data.get("message")), nodes, **numbers
-    )
+    return converted(data, ClusterState) or ClusterState()
 
 
 def node_names(metadata: Mapping[str, Any]) -> list[str]:
@@ -249,7 +239,3 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _finite(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e18 else None

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from core.files import (
     CORPORA,
     REPORTS,
     SWEEPS,
+    converted,
     create_atomically,
     hosted,
     read_object,
@@ -35,9 +36,6 @@ from core.files import (
 from core.runs.folder import RUN_ID, RunFolder, list_files
 from core.runs.index import STAMPED, open_index, run_names, stamp_of, unfinished
 from core.settings import settings
-
-# What of a server is copied to a store: runs, measurements of corpora and of claims, sweeps and reports.
-
 
 FILES = {SWEEPS: ".json", REPORTS: ".json.gz"}
 HOMES = ("", CORPORA, CLAIMS, *FILES)
@@ -62,7 +60,7 @@ class Manifest:
     server: str = ""
     owned: float = 0.0
     stamp: str = ""
-    files: dict[str, list[int]] | None = None
+    files: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,14 +123,7 @@ class Item:
         return [*others, RECORDS, *checkpoints, *HELD[1:]]
 
     def read_manifest(self) -> Manifest:
-        data = read_object(self._manifest)
-        files = data.get("files")
-        return Manifest(
-            text_of(data.get("server")),
-            seconds_of(data.get("owned")),
-            text_of(data.get("stamp")),
-            files if isinstance(files, dict) else {},
-        )
+        return converted(read_object(self._manifest), Manifest) or Manifest()
 
     def write_manifest(self, manifest: Manifest) -> None:
         if self.exists():
@@ -231,8 +222,8 @@ class StoredRun:
 class Lease:
     """The right of a server to train a run, until a time in seconds since 1970; the `number`-th of that run."""
 
-    server: str
-    until: float
+    server: str = ""
+    until: float = 0.0
     number: int = 0
 
     def binds(self, server: str) -> bool:
@@ -312,10 +303,8 @@ class Store:
         if not numbers:
             return None
         data = _object(self.read(f"leases/{run_id}/{max(numbers)}.json"))
-        server, until = data.get("server"), data.get("until")
-        if isinstance(server, str) and isinstance(until, int | float):
-            return Lease(server, float(until), max(numbers))
-        return Lease("", 0.0, max(numbers))  # damaged: it binds nobody
+        lease = converted(data, Lease) or Lease()  # damaged: it binds nobody
+        return replace(lease, number=max(numbers))
 
     def take(self, run_id: str) -> Lease | None:
         """Take or prolong the lease of a run; returns that of the server that has it instead, or None."""
@@ -341,8 +330,8 @@ class Store:
     def read_rows(self, name: str) -> dict[str, StoredRun]:
         """The runs in the index of a server; those that cannot be read are left out."""
         runs = _object(self.read(f"servers/{name}.json")).get("runs")
-        rows = map(_row, runs if isinstance(runs, list) else [])
-        return {row.id: row for row in rows if row is not None}
+        rows = [converted(run, StoredRun) for run in (runs if isinstance(runs, list) else [])]
+        return {row.id: row for row in rows if row and is_id(row.id) and row.home in HOMES}
 
     def write_rows(self, rows: dict[str, StoredRun]) -> None:
         """Replace the index of this server."""
@@ -401,17 +390,3 @@ def _object(data: bytes | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _row(data: object) -> StoredRun | None:
-    types: dict[str, Any] = {"str": str, "float": int | float, "int": int}
-    if not isinstance(data, dict):
-        return None
-    values = {each.name: data[each.name] for each in fields(StoredRun) if each.name in data}
-    if not all(
-        isinstance(values.get(each.name, each.default), types[str(each.type)])
-        for each in fields(StoredRun)
-    ):
-        return None
-    row = StoredRun(**values)
-    return row if is_id(row.id) and row.home in HOMES else None

@@ -153,7 +153,7 @@ class Copier:
         manifest = item.read_manifest()
         if manifest.stamp == stamp and item.id in own:
             return own[item.id]
-        known: Mapping[str, list[int] | None] = manifest.files or {}
+        known: Mapping[str, list[int] | None] = manifest.files
         if item.id not in own and (known or any(item.id in rows for rows in self._rows.values())):
             known = dict.fromkeys(
                 self.place.list(item.remote)
@@ -304,7 +304,7 @@ def _changed_here(item: Item, manifest: Manifest) -> bool:
     if not item.single or not item.exists():
         return False
     (name,) = item.names()
-    return (manifest.files or {}).get(name) != version(item.folder / name)
+    return manifest.files.get(name) != version(item.folder / name)
 
 
 PASS_SECONDS = 3.0

@@ -7,28 +7,26 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from filelock import FileLock
+from msgspec import Meta
 
 from core.entries import ConfigError, quote
-from core.files import SWEEPS, read_object, runs_folder, write_atomically
+from core.files import SWEEPS, read_object, runs_folder, text_of, write_atomically
 from core.runs.executor import Worker, start_worker
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store_sync import forget
+from core.serialization import read
 from core.training.config import RunConfig
-from core.training.record import Record, count, fits, list_of, maybe, number, one_a_step, text
+from core.training.record import Record, one_a_step
 from core.training.seed_stats import Comparison, compare, seed_stats
 from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
 
-# A sweep on disk: one JSON file with its config, its runs and their outcomes.
-
-
 MAX_SWEEPS = 50
-STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a stopped run may continue
 MEASURES = {
     "exact": "share",
@@ -42,26 +40,8 @@ MEASURES = {
 LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
 DIGITS = 5
 CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
-OUTCOME_FIELDS = {  # what each field of an Outcome may hold
-    "state": lambda value: value in STATES,
-    "message": text,
-    "steps": list_of(count),
-    "trained": list_of(number),
-    "measures": lambda value: (
-        isinstance(value, dict)
-        and all(
-            name in MEASURES
-            and list_of(maybe(number))(column)
-            and not any(
-                value is not None and not 0 <= value <= LARGEST[MEASURES[name]] for value in column
-            )
-            for name, column in value.items()
-        )
-    ),
-    "held_out": count,
-    "even": maybe(number),
-    "elapsed": number,
-}
+Count = Annotated[int, Meta(ge=0, le=10**9)]
+Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
 
 
 @dataclass(frozen=True)
@@ -74,12 +54,12 @@ class Outcome:
 
     state: str
     message: str = ""
-    steps: tuple[int, ...] = ()
-    trained: tuple[float, ...] = ()
-    measures: Mapping[str, tuple[float | None, ...]] | None = None
-    held_out: int = 0
-    even: float | None = None
-    elapsed: float = 0.0  # seconds with measuring
+    steps: tuple[Count, ...] = ()
+    trained: tuple[Number, ...] = ()
+    measures: Mapping[str, tuple[Number | None, ...]] = field(default_factory=dict)
+    held_out: Count = 0
+    even: Number | None = None
+    elapsed: Number = 0.0  # seconds with measuring
 
     @classmethod
     def of(cls, run: Run | None) -> Outcome:
@@ -109,43 +89,28 @@ class Outcome:
 
     def last(self, measure: str) -> float | None:
         """The last number of a measure; None unless the run has finished."""
-        column = (self.measures or {}).get(measure, ()) if self.state == "finished" else ()
+        column = self.measures.get(measure, ()) if self.state == "finished" else ()
         return next((value for value in reversed(column) if value is not None), None)
 
     def points(self, measure: str, over: str = "steps") -> list[tuple[float, float]]:
         """The points (x, y) of a measure over "steps" or over seconds "trained"."""
-        columns = zip(getattr(self, over), (self.measures or {}).get(measure, ()), strict=False)
+        columns = zip(getattr(self, over), self.measures.get(measure, ()), strict=False)
         return [(x, y) for x, y in columns if y is not None]
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+    def from_json(cls, data: object) -> Outcome:
         """The outcome in a sweep's file; ConfigError for anything else."""
-        if (
-            not isinstance(data, Mapping)
-            or not data.keys() >= {"state", "steps", "trained", "measures"}
-            or not fits(data, OUTCOME_FIELDS)
-        ):
-            raise ConfigError(
-                f"A sweep's outcome is an object with a state and numbers; got {quote(data)}."
-            )
-        measures = {name: tuple(map(_float, column)) for name, column in data["measures"].items()}
-        if {len(data["trained"]), *map(len, measures.values())} - {len(data["steps"])}:
+        outcome = read(data, cls, "A sweep's outcome")
+        if outcome.state not in (*UNDER_WAY, *ENDED, "lost"):
+            raise ConfigError(f"A sweep's outcome has no state {quote(outcome.state)}.")
+        columns = outcome.measures.values()
+        if {len(outcome.trained), *map(len, columns)} - {len(outcome.steps)}:
             raise ConfigError("A sweep's outcome has columns of different lengths.")
-        numbers = {name: _float(data[name]) for name in ("even", "elapsed") if name in data}
-        return cls(
-            **{
-                **data,
-                **numbers,
-                "steps": tuple(data["steps"]),
-                "measures": measures,
-                "trained": tuple(map(float, data["trained"])),
-            }
-        )
-
-
-def _float(value: float | None) -> float | None:
-    """A number of a file as a float: numpy cannot compute with an integer past 64 bits."""
-    return None if value is None else float(value)
+        for name, column in outcome.measures.items():
+            most = LARGEST[MEASURES[name]] if name in MEASURES else -1
+            if not all(value is None or 0 <= value <= most for value in column):
+                raise ConfigError(f"A sweep's outcome has no such {quote(name)}.")
+        return replace(outcome, message=text_of(outcome.message))
 
 
 def _measure(record: Record, name: str) -> float | None:
@@ -391,7 +356,7 @@ def summary(sweep: Sweep) -> list[str]:
 
 def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
     """The differences of all pairs on the measure that ranks the values, once all runs have ended."""
-    names = {name for outcome in outcomes.values() for name in outcome.measures or {}}
+    names = {name for outcome in outcomes.values() for name in outcome.measures}
     measure = next((name for name in MEASURES if name in names), None)
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
         return []

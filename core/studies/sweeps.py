@@ -53,7 +53,7 @@ class SweepData:
         return [
             name
             for name in MEASURES
-            if any(name in (each.measures or {}) for each in self.outcomes.values())
+            if any(name in each.measures for each in self.outcomes.values())
         ]
 
     def outcomes_of(self, value: int) -> list[Outcome]:

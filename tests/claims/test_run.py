@@ -89,7 +89,7 @@ def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
 
 def test_bad_configs_are_refused_in_words(tiny):
     for data, words in [
-        (3, "described by its claim"),
+        (3, "is an object of its fields"),
         ({"claim": "none", "settings": {}}, "expected one of"),
         ({"claim": "tiny", "settings": {"slope": 99}}, "expected 0 to 9"),
     ]:

@@ -61,6 +61,7 @@ MAKERS = (
     "typecheck.py",
     "enum.py",
     "functools.py",
+    "/typing.py",
     "_make.py",
     "jaxtyping",
     "beartype",
