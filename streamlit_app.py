@@ -24,7 +24,7 @@ from dashboard.server.streamlit_internals import register_metrics  # noqa: E402
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """What surrounds the life of the server."""
     # Caches want a runtime. Two threads that import parts of core at one time meet modules that are half imported.
-    from dashboard.runtime import jobs
+    from dashboard.server import jobs
 
     logs.unify()
     register_metrics(health.FAMILIES)

@@ -23,8 +23,8 @@ from core.runs.store import VARIABLE, Store, store
 from core.runs.store_sync import Copier
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from dashboard.runtime import jobs
-from dashboard.runtime.run_data import load_board, summarize
+from dashboard.server import jobs
+from dashboard.ui.run_data import load_board, summarize
 
 COUNT, BUDGET = 10_000, 0.5  # runs, seconds
 SCAN = "a scan of every folder"

@@ -50,8 +50,7 @@ from dashboard.draw.pictures import figure_files
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.server import jobs
 from dashboard.ui import panels, run_controls
 from dashboard.ui.links import BOUND, as_text, fragment, is_new, link_value, one_of
 from dashboard.ui.mechanism import param_widget
@@ -69,6 +68,7 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.presentation import draw_chart
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.tables import table
 
 # Sentences of the page Claims.

@@ -31,17 +31,6 @@ from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import split_data
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import (
-    EXAMPLE_RUNS,
-    RunSummary,
-    count_parameters,
-    list_summaries,
-    load_run,
-    path_code,
-    rival,
-    summarize,
-)
 from dashboard.server import people
 from dashboard.ui.attention_frames import steps_with_maps
 from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of
@@ -56,6 +45,17 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.run_data import (
+    EXAMPLE_RUNS,
+    RunSummary,
+    count_parameters,
+    list_summaries,
+    load_run,
+    path_code,
+    rival,
+    summarize,
+)
 from dashboard.ui.tables import table
 
 # One measure of every run, over steps and over seconds of training: the two may rank the runs differently.

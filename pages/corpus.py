@@ -64,10 +64,7 @@ from dashboard.draw.vega import (
     titles_as_marks,
 )
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import path_code
-from dashboard.server import people
+from dashboard.server import jobs, people
 from dashboard.ui import run_controls
 from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
@@ -88,6 +85,8 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.ui.rendering import reruns_alone
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.run_data import path_code
 from dashboard.ui.uploads import data_widget, link_data
 from dashboard.views.corpus import compute
 from dashboard.views.corpus.compute import (

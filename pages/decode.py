@@ -49,7 +49,6 @@ from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.runtime.run_data import EXAMPLE_RUNS, HERE, LAST, path_code
 from dashboard.server import cache
 from dashboard.server.cache import shared
 from dashboard.ui.decoding import (
@@ -73,6 +72,7 @@ from dashboard.ui.links import (
 )
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.run_data import EXAMPLE_RUNS, HERE, LAST, path_code
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
 

@@ -55,7 +55,6 @@ from dashboard.draw.vega import (
     series_encoding,
     titled_figure,
 )
-from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, SelectSlider, Text, Toggle
 from dashboard.ui.links import fragment, read_linked, write_linked
@@ -71,6 +70,7 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.presentation import draw_chart
+from dashboard.ui.run_controls import POLL_INTERVAL
 from dashboard.ui.tables import table
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.

@@ -44,9 +44,7 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.tables import confusion
 from dashboard.draw.vega import split_data
 from dashboard.navigation import STEPS
-from dashboard.runtime import jobs
-from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import damage_of, path_code
+from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
 from dashboard.ui.fine_tuned import (
     FOLLOW,
@@ -75,6 +73,8 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.presentation import draw_chart
+from dashboard.ui.run_controls import poll
+from dashboard.ui.run_data import damage_of, path_code
 from dashboard.ui.uploads import data_widget, link_data
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.code import import_block, model_lines

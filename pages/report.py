@@ -21,7 +21,6 @@ from dashboard.draw.page_pictures import add
 from dashboard.draw.picture_files import PICTURE_FONT as FONT, Entry, report_pdf
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
 from dashboard.navigation import step_of
-from dashboard.runtime.run_data import EXAMPLE_RUNS, load_run
 from dashboard.ui.attention_frames import head_over_time, steps_with_maps, tokens
 from dashboard.ui.links import write_link
 from dashboard.ui.panels import caption, fact, next_page, paragraph, title
@@ -40,6 +39,7 @@ from dashboard.ui.reports import (
     save,
     size_of,
 )
+from dashboard.ui.run_data import EXAMPLE_RUNS, load_run
 from dashboard.ui.tables import table
 
 LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."

@@ -34,21 +34,8 @@ from dashboard.draw.palette import CATEGORIES, Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import split_data
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
-from dashboard.runtime.jobs import cluster_state, node_text
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import (
-    STATES,
-    Board,
-    RunSummary,
-    copy_run,
-    damage_of,
-    load_board,
-    path_code,
-    records_of,
-    rival,
-)
-from dashboard.server import people
+from dashboard.server import jobs, people
+from dashboard.server.jobs import cluster_state, node_text
 from dashboard.server.limits import (
     MB,
     admit_upload,
@@ -73,6 +60,18 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash, flash_errors, pop_flash
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.run_data import (
+    STATES,
+    Board,
+    RunSummary,
+    copy_run,
+    damage_of,
+    load_board,
+    path_code,
+    records_of,
+    rival,
+)
 
 # The controls of Runs: the search, and the selected runs, which are in the link.
 

@@ -61,10 +61,7 @@ from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
-from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
-from dashboard.runtime.run_data import MODEL_NAMES, path_code
-from dashboard.server import people
+from dashboard.server import jobs, people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
 from dashboard.ui.links import BOUND, KEEP, by_history, link_value, one_of
 from dashboard.ui.mechanism import choice_from_text, choice_text
@@ -83,8 +80,10 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.progress import flash_errors
 from dashboard.ui.run_controls import (
+    SLOW_POLL_INTERVAL,
     continue_button,
     limits_line,
+    poll,
     press,
     pressed,
     show_flash,
@@ -92,6 +91,7 @@ from dashboard.ui.run_controls import (
     start_run,
     stop_button,
 )
+from dashboard.ui.run_data import MODEL_NAMES, path_code
 from dashboard.ui.tables import table
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.

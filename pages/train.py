@@ -42,24 +42,7 @@ from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
-from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import (
-    EXAMPLE_RUN,
-    MODEL_NAMES,
-    RunData,
-    config_from_link,
-    copy_run,
-    count_parameters,
-    damage_of,
-    linked_run,
-    linked_run_id,
-    load_run,
-    path_code,
-    select_example,
-    select_run,
-)
-from dashboard.server import people
+from dashboard.server import jobs, people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
 from dashboard.ui import attention_frames, run_controls, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
@@ -104,6 +87,22 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, presenting, room
 from dashboard.ui.progress import flash_errors
+from dashboard.ui.run_controls import poll
+from dashboard.ui.run_data import (
+    EXAMPLE_RUN,
+    MODEL_NAMES,
+    RunData,
+    config_from_link,
+    copy_run,
+    count_parameters,
+    damage_of,
+    linked_run,
+    linked_run_id,
+    load_run,
+    path_code,
+    select_example,
+    select_run,
+)
 from dashboard.ui.threads import one_thread
 from dashboard.ui.train_with import attention_key
 

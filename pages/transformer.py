@@ -47,7 +47,6 @@ from dashboard.draw.model_diagram import (
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
-from dashboard.runtime.run_data import EXAMPLE_RUNS, path_code
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.layer_pattern import pattern_label, published
@@ -82,6 +81,7 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.rendering import reruns_alone
+from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 from dashboard.ui.threads import one_thread
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.

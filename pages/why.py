@@ -56,10 +56,7 @@ from dashboard.draw.vega import (
     titled_figure,
 )
 from dashboard.navigation import step_of
-from dashboard.runtime import jobs
-from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import path_code, records_of
-from dashboard.server import people
+from dashboard.server import jobs, people
 from dashboard.server.cache import shared
 from dashboard.server.limits import most_seconds
 from dashboard.ui.links import BOUND, read_linked, write_linked
@@ -82,7 +79,8 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash_errors, pop_flash
-from dashboard.ui.run_controls import limits_line, show_progress, start_button, stop_button
+from dashboard.ui.run_controls import limits_line, poll, show_progress, start_button, stop_button
+from dashboard.ui.run_data import path_code, records_of
 from dashboard.ui.tables import table
 
 # The controls, and the two runs that they start.

@@ -47,11 +47,9 @@ FORBIDDEN = {
         "dashboard.views",
         "dashboard.widgets",
         "dashboard.draw",
-        "dashboard.runtime",
         "dashboard.server",
     ),
     "dashboard.draw": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
-    "dashboard.runtime": ("dashboard.views", "dashboard.widgets"),
     "dashboard.server": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
     "pages": ("pages",),
 }

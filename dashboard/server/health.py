@@ -120,7 +120,7 @@ def route(base: str) -> Route:
     def answer(
         _: Request,
     ) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files
-        from dashboard.runtime import jobs
+        from dashboard.server import jobs
 
         now = health()
         problem = now.problem()

@@ -311,7 +311,7 @@ INTERVAL = 600.0  # seconds between two looks for what is old
 
 def delete_mine() -> None:
     """Delete all that the person who asks has stored, and end what trains for them; they go on with nothing."""
-    from dashboard.runtime import jobs  # which imports this module
+    from dashboard.server import jobs  # which imports this module
 
     folder = runs_folder()
     if folder.parent.name != PEOPLE:

@@ -11,7 +11,7 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import map_tokens, sentence_spans
 from core.runs.runs import Run
 from core.training.evaluate import KINDS, axis_tokens, watched_examples
-from dashboard.runtime.run_data import RunData
+from dashboard.ui.run_data import RunData
 
 NAMES = {
     "cross": "Cross-attention",

@@ -18,9 +18,9 @@ from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.folder import Status
 from core.runs.runs import Run
 from core.training.record import Record
-from dashboard.runtime.run_data import records_of
 from dashboard.server.people import find_run
 from dashboard.ui.model_folders import folder_name, folder_of
+from dashboard.ui.run_data import records_of
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
 
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.

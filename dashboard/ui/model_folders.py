@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from core.files import hosted, runs_folder
-from dashboard.runtime.run_data import ROOT, script_path
 from dashboard.server.people import find_run
+from dashboard.ui.run_data import ROOT, script_path
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 HERE = "./"  # begins a name on a public copy

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -13,14 +14,18 @@ from core.files import hosted
 from core.runs.folder import Status
 from core.runs.runs import Run
 from dashboard.draw.formats import about_duration, plain
-from dashboard.runtime import jobs
-from dashboard.runtime.jobs import node_text
-from dashboard.runtime.polling import wait
-from dashboard.server import people
+from dashboard.server import jobs, people
+from dashboard.server.jobs import node_text
 from dashboard.server.limits import limits
 from dashboard.ui.progress import flash_errors, pop_flash
 
 RunState = Literal["live", "paused", "ended"]
+T = TypeVar("T")
+POLL_INTERVAL, SLOW_POLL_INTERVAL = (
+    0.5,
+    1.0,
+)  # seconds between two reads; slow where many folders are read
+PATIENCE = 0.6  # seconds
 
 
 def run_buttons(
@@ -224,3 +229,32 @@ def show_progress(
         st.progress(*progress())
     if not status.ended and (where := status.message or node_text(run.metadata())):
         st.caption(plain(f"{where[:1].upper()}{where[1:].rstrip('.')}."))
+
+
+def poll(
+    load: Callable[[], T],
+    render: Callable[[T], None],
+    live: bool,
+    key: str,
+    *,
+    interval: float = POLL_INTERVAL,
+    still_live: Callable[[T], bool] = lambda data: data.live,  # type: ignore[attr-defined]
+) -> None:
+    """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again."""
+
+    def refresh() -> None:
+        if live:
+            jobs.tick(fresh=POLL_INTERVAL / 2)
+        data = load()
+        if live and not still_live(data):
+            st.rerun()
+        render(data)
+
+    st.fragment(refresh, run_every=interval if live else None, key=key)()
+
+
+def wait(done: Callable[[], object]) -> None:
+    """Wait up to PATIENCE seconds for `done`, so that the next run of the page shows the result."""
+    end = time.monotonic() + PATIENCE
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)

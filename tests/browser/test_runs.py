@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from core.runs.runs import create_run, duplicate, find_run, list_runs
 from dashboard.draw.formats import duration
-from dashboard.runtime.run_data import EXAMPLE_RUNS
+from dashboard.ui.run_data import EXAMPLE_RUNS
 from tests.browser.helpers import box_of, click, resize, shot, wait_picture, wait_ready
 from tests.training.small import small_run
 

@@ -18,8 +18,8 @@ from core.runs.ray_node import NodeWorker, pack_plugins
 from core.runs.ray_queue import ClusterState, Needs, needs
 from core.runs.runs import Run, create_run
 from core.training import Record
-from dashboard.runtime import jobs
-from dashboard.runtime.jobs import node_text
+from dashboard.server import jobs
+from dashboard.server.jobs import node_text
 from pages.runs import cluster_text
 from tests.training.small import small_run
 

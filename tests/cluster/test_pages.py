@@ -6,8 +6,8 @@ from core.runs import ray_queue
 from core.runs.ray_queue import ClusterState
 from core.runs.runs import create_run
 from core.training import Record
-from dashboard.runtime import jobs
-from dashboard.runtime.jobs import cluster_state, node_text
+from dashboard.server import jobs
+from dashboard.server.jobs import cluster_state, node_text
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 

@@ -27,7 +27,7 @@ from core.tasks import TaskConfig, make_task
 from core.tasks.reading import is_reference
 from core.training import recommended
 from core.training.loop import FINAL
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
 
 # As short as a busy machine allows, so that a lost node is noticed within two seconds.

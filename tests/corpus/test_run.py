@@ -23,7 +23,7 @@ from core.interpret.corpus_run import (
 from core.pretrained import PretrainedError
 from core.runs import worker
 from core.runs.runs import Run, list_runs
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.tiny_models import SENTENCE, save
 from tests.training.small import run_command
 

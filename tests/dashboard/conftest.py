@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from core.files import _person
-from dashboard.runtime import jobs
-from dashboard.server import limits, visitors
+from dashboard.server import jobs, limits, visitors
 
 
 @pytest.fixture

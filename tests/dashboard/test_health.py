@@ -16,8 +16,7 @@ from streamlit.runtime.stats import StatsManager
 from streamlit.web.server.starlette.starlette_routes import _stats_to_text
 
 from core.runs.runs import create_run
-from dashboard.runtime import jobs
-from dashboard.server import health, people
+from dashboard.server import health, jobs, people
 from dashboard.server.streamlit_internals import MetricsProvider
 from tests.training.small import small_run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.runs.runs import create_run, list_runs
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,7 +178,7 @@ def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
 
 def test_two_servers_give_a_run_to_one_worker(workers, tmp_path):
     """Both tick at the same moment; the folder's lock lets one of them take the run."""
-    code = "import sys; from dashboard.runtime import jobs; jobs._give = lambda run: print(run.id); jobs.tick()"
+    code = "import sys; from dashboard.server import jobs; jobs._give = lambda run: print(run.id); jobs.tick()"
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
     run = create_run(small_run())
     command = [sys.executable, "-c", code]

@@ -11,10 +11,9 @@ import pytest
 from core.files import runs_folder, server_folder
 from core.runs.runs import Run, create_run, list_runs
 from core.training import Record
-from dashboard.runtime import jobs
-from dashboard.runtime.run_data import copy_run
-from dashboard.server import limits, people
+from dashboard.server import jobs, limits, people
 from dashboard.server.limits import LimitReached, Limits
+from dashboard.ui.run_data import copy_run
 from dashboard.widgets.model_picker.allowed import MODELS
 from tests.training.small import small_run
 

@@ -12,8 +12,7 @@ from core import memory
 from core.interpret.evidence import Question
 from core.pretrained import ModelInputs
 from core.runs import worker
-from dashboard.runtime import jobs
-from dashboard.server import cache
+from dashboard.server import cache, jobs
 from dashboard.server.cache import Budget, ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model

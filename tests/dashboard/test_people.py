@@ -17,12 +17,11 @@ from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id
 from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training.sweeps import SweepConfig
-from dashboard.runtime import jobs
-from dashboard.runtime.run_data import copy_run, path_code
-from dashboard.server import hosting, limits, people, visitors
+from dashboard.server import hosting, jobs, limits, people, visitors
 from dashboard.server.limits import NotYours
 from dashboard.ui import reports
 from dashboard.ui.reports import Report, new_id as new_report_id, save
+from dashboard.ui.run_data import copy_run, path_code
 from pages.sweeps import linked
 from tests.training.small import small_run
 

@@ -14,7 +14,7 @@ from core.runs.runs import create_run
 from core.tasks import TaskConfig
 from core.training import Record
 from dashboard.draw.formats import percent
-from dashboard.runtime.run_data import (
+from dashboard.ui.run_data import (
     EXAMPLE_RUNS,
     find_any_run,
     list_summaries,

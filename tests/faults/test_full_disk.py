@@ -16,8 +16,7 @@ from core.runs.worker import work
 from core.tasks import reading
 from core.training.loop import train
 from dashboard.navigation import STEPS
-from dashboard.runtime import jobs
-from dashboard.server import health
+from dashboard.server import health, jobs
 from dashboard.ui.reports import read_report
 from tests.dashboard.test_reports import VIEW
 from tests.faults.small_disk import PAGE, close, empty, fill, on_small_disk

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.runs.runs import Run, create_run, discard, list_runs, restore
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.pages.app import open_at, page_text
 from tests.pages.test_train import half_way
 from tests.tiny_models import save

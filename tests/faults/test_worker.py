@@ -18,7 +18,7 @@ from core.runs.folder import DAMAGED, Status
 from core.runs.runs import Run, create_run
 from core.runs.worker import work
 from core.training.loop import train
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.damage import flip
 from tests.training.small import record_numbers, small_run
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 
 WORDS = (
     "red",

@@ -40,8 +40,8 @@ from core.runs.runs import list_runs, size
 from core.training.config import resolve_device
 from core.training.record import Record
 from dashboard.draw.formats import plain
-from dashboard.runtime import jobs
-from dashboard.runtime.run_data import summarize
+from dashboard.server import jobs
+from dashboard.ui.run_data import summarize
 from pages.fine_tune import conditions
 from pages.runs import about_text as about_run
 from tests.cases import each

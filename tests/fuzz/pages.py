@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dashboard.navigation import STEPS
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from dashboard.ui import links
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.door import Door, seeded

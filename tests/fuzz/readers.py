@@ -14,8 +14,8 @@ from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
 from core.studies.sweeps import load_sweep
 from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
-from dashboard.runtime.run_data import summarize
 from dashboard.ui.reports import Report
+from dashboard.ui.run_data import summarize
 from pages import report as report_compute, sweeps
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run

@@ -3,7 +3,7 @@ import os
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from core.claims.entries.cost import EXACT, LONG_CACHE as CACHE
 from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.run import CELLS, find_group
 from core.claims.shipped import ship
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.cases import instance
 from tests.claims.made_up import results
 from tests.claims.test_scaling import world

@@ -13,7 +13,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import Record
 from core.training.record import Prediction
 from dashboard.draw.formats import duration
-from dashboard.runtime.run_data import EXAMPLE_RUNS, list_summaries, summarize
+from dashboard.ui.run_data import EXAMPLE_RUNS, list_summaries, summarize
 from pages import compare_runs
 from pages.compare_runs import names, runs_to_compare, sides
 from tests.pages.app import app_at, page_text

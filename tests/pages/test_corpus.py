@@ -12,7 +12,7 @@ from core.interpret.corpus_run import corpora_folder, create, load, work
 from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
 from dashboard.draw.formats import number
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from dashboard.views.corpus.compute import (
     SAVED,
     VECTORS,

@@ -19,8 +19,7 @@ from core.runs import worker
 from core.runs.runs import create_run
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from dashboard.runtime import jobs
-from dashboard.server import logs
+from dashboard.server import jobs, logs
 from dashboard.server.http_guard import HTTPGuard, known_path
 from tests.pages.app import open_at
 from tests.training.small import small_run

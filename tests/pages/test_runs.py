@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 from core.runs.archive import pack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.training import Record
-from dashboard.runtime.run_data import EXAMPLE_RUNS
+from dashboard.ui.run_data import EXAMPLE_RUNS
 from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run
 
@@ -57,7 +57,7 @@ def test_a_search_leaves_what_it_finds():
 
 
 def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
-    monkeypatch.setattr("dashboard.runtime.run_data.ROWS", 2)
+    monkeypatch.setattr("dashboard.ui.run_data.ROWS", 2)
     runs = [made(name=f"run {number}") for number in range(3)]
     app = open_page(runs[0].id)
     assert app.dataframe[0].value["name"].tolist() == ["run 2", "run 1"]

@@ -7,7 +7,7 @@ import pytest
 from core.runs import store_sync
 from core.runs.runs import list_runs
 from core.runs.store_sync import copier, copy_now
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.pages.app import page_text
 from tests.pages.test_runs import made, open_page
 

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.runs.runs import create_run, list_runs
 from core.runs.sweeps import list_sweeps
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 

@@ -11,8 +11,9 @@ from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
 from core.training import Record
 from core.training.record import Prediction
-from dashboard.runtime import jobs, run_data
-from dashboard.runtime.run_data import EXAMPLE_RUN, load_run
+from dashboard.server import jobs
+from dashboard.ui import run_data
+from dashboard.ui.run_data import EXAMPLE_RUN, load_run
 from pages import train
 from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run

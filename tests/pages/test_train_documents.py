@@ -17,7 +17,7 @@ from core.training import recommended
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines
-from dashboard.runtime.run_data import load_run, summarize
+from dashboard.ui.run_data import load_run, summarize
 from pages.compare_runs import sides
 from pages.train import fits, of_model, run_question as question
 
@@ -28,7 +28,7 @@ def script():
     import streamlit as st
 
     from core.runs.runs import find_run
-    from dashboard.runtime.run_data import load_run
+    from dashboard.ui.run_data import load_run
     from pages.train import draw
 
     draw(load_run(find_run(st.session_state["id"])))

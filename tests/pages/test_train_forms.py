@@ -50,7 +50,7 @@ def script():
     import streamlit as st
 
     from core.runs.runs import find_run
-    from dashboard.runtime.run_data import load_run
+    from dashboard.ui.run_data import load_run
     from pages.train import draw
 
     draw(load_run(find_run(st.session_state["id"])))

@@ -13,7 +13,7 @@ from core.studies import why as study
 from core.studies.why import FEW, FEW_STEPS, Controls
 from core.training import Record
 from core.training.record import Bucket, Prediction
-from dashboard.runtime import jobs
+from dashboard.server import jobs
 from dashboard.ui.panels import SHOW
 from pages import why
 from tests.pages.app import APP, html_text, page_text, query_value

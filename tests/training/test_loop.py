@@ -31,7 +31,7 @@ from core.training.config import RunConfig, devices, resolve_device
 from core.training.evaluate import buckets, expected_keys, measure_teacher_forced, objective
 from core.training.loop import FINAL, indexer_losses, learning_rate, make_optimizer, one_step
 from core.training.record import Prediction, Record
-from dashboard.runtime.run_data import load_run, summarize
+from dashboard.ui.run_data import load_run, summarize
 from tests.cases import each, instance
 from tests.training.small import record_numbers, small_run
 

@@ -16,8 +16,8 @@ from core.runs.worker import train_run
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
 from core.training.__main__ import progress
-from dashboard.runtime import jobs
-from dashboard.runtime.run_data import summarize
+from dashboard.server import jobs
+from dashboard.ui.run_data import summarize
 from pages import runs as runs_words, train as train_words
 from tests.cases import each
 from tests.training.small import small_run

@@ -9,8 +9,8 @@ from core.interpret.evidence import Question
 from core.pretrained import Array, ModelInputs, example_inputs
 from core.pretrained.reading import sampling_rate
 from dashboard.draw.scripts import Cell, source_of
-from dashboard.runtime.run_data import path_code
 from dashboard.ui.model_folders import folder_of
+from dashboard.ui.run_data import path_code
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.models import ModelRef, load_model
 

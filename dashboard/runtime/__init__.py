@@ -1,1 +1,0 @@
-"""State behind the pages: caches, jobs, polling, links and example runs."""
