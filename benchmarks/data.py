@@ -59,7 +59,7 @@ class Run:
 def run(config: TaskConfig, kind: str, seed: int) -> Run:
     """The recipe of a task and a kind of model, the split and the weights by the seed."""
     task = make_task(TaskConfig(config.key, config.params, seed))
-    run_config = recommended(task, kind, seed=seed, seconds=900)
+    run_config = recommended(task, kind, seed=seed, max_seconds=900)
     start = time.process_time()
     *_, before, last = train(run_config)
     return Run(last, before, time.process_time() - start, task.baseline())
@@ -91,11 +91,11 @@ def row(config: TaskConfig, kind: str) -> str:
 def held_out(task: Task, runs: Sequence[Run]) -> str:
     last = runs[0].last
     if task.form == "text" and last.loss is not None:
-        return f"{last.loss / math.log(2):.2f} bits, {last.letters:.0%} right"
+        return f"{last.loss / math.log(2):.2f} bits, {last.token_accuracy:.0%} right"
     if task.form == "series":
         return f"error {last.error:.2f}"
     bleu = f", BLEU {last.bleu:.1f}" if last.bleu is not None else ""
-    return f"{spread(numbers(r.last.exact for r in runs), 100, 1)} %{bleu}"
+    return f"{spread(numbers(r.last.sequence_accuracy for r in runs), 100, 1)} %{bleu}"
 
 
 def beside(task: Task, runs: Sequence[Run]) -> str:
@@ -132,7 +132,7 @@ def lengths() -> Iterator[str]:
             64, 4, 2, 256, kind="decoder", norm="pre", activation="gelu", position=choice
         )
         session = prepare(
-            recommended(make_task(config), model=model, seconds=900, record_every=1000)
+            recommended(make_task(config), model=model, max_seconds=900, record_every=1000)
         )
         for _ in train(session.config, session):
             pass

@@ -37,7 +37,14 @@ def many_runs(count: int) -> Iterator[None]:
     model = ModelConfig.transformer(d_model=8, num_heads=2, layers=1, d_ff=16, position="learned")
     configs = [
         RunConfig(
-            task, model, steps=4, batch_size=8, record_every=2, held_out=11, watch=2, seed=seed
+            task,
+            model,
+            steps=4,
+            batch_size=8,
+            record_every=2,
+            held_out=11,
+            num_examples=2,
+            seed=seed,
         ).to_json()
         for seed in range(20)
     ]
@@ -54,9 +61,9 @@ def many_runs(count: int) -> Iterator[None]:
                     {
                         "step": step,
                         "loss": 2 / (1 + step),
-                        "exact": number / count,
+                        "sequence_accuracy": number / count,
                         "held_out": 11,
-                        "trained": 1.0,
+                        "train_seconds": 1.0,
                     }
                     for step in (0, 2, 4)
                 ]

@@ -46,7 +46,7 @@ class Target:
         """The recipe, with one seed for the data and the model."""
         task = make_task(TaskConfig.of(self.task, seed=seed))
         recipe = card_recipe(card(self.card)) if self.card else recommended(task, self.model)
-        return replace(recipe, task=task.config, seed=seed, seconds=900)
+        return replace(recipe, task=task.config, seed=seed, max_seconds=900)
 
     def words(self) -> str:
         target = [f"BLEU ≥ {self.bleu:g}" if self.bleu else f"exact ≥ {self.exact:g}"]
@@ -141,7 +141,7 @@ def figures(last: Record, seconds: float) -> Figures:
     return Figures(
         last.step,
         seconds,
-        nan if last.exact is None else 100 * last.exact,
+        nan if last.sequence_accuracy is None else 100 * last.sequence_accuracy,
         nan if last.bleu is None else last.bleu,
         max(map(max, last.expected)) if last.expected else nan,
         nan if last.even is None else last.even,

@@ -201,7 +201,7 @@ def beside_the_steps(device: str, count: int = 20) -> list[Row]:
     ):
         config = replace(recommended(make_task(TaskConfig.of(key)), kind), device=device)
         session = prepare(config)
-        watched = session.held_out[: config.watch]
+        watched = session.held_out[: config.num_examples]
         taken = rounds(
             {
                 "step": partial(one_step, session, 1),

@@ -17,8 +17,22 @@ from msgspec import inspect
 from core.entries import ConfigError, check_fields, quote
 
 T = TypeVar("T")
+# What files, links and plug-ins of before call a field: of a run's config, of its records and their buckets.
+OLD_NAMES = {
+    "config": {"seconds": "max_seconds", "trained": "max_train_seconds", "watch": "num_examples"},
+    "record": {
+        "letters": "token_accuracy",
+        "exact": "sequence_accuracy",
+        "trained": "train_seconds",
+    },
+}
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
+
+
+def renamed(data: Mapping[str, T], of: str) -> dict[str, T]:
+    """An object of a file with today's names for those of before; `of` is a key of OLD_NAMES."""
+    return {OLD_NAMES[of].get(name, name): value for name, value in data.items()}
 
 
 def read(data: object, kind: type[T], name: str) -> T:

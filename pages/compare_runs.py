@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.interpret.trace import Head
+from core.serialization import OLD_NAMES
 from core.studies import compare_runs as compute
 from core.studies.compare_runs import (
     ComparedRun,
@@ -72,7 +73,7 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
                 side.name,
                 [
                     (
-                        float(r.step if unit == "step" else r.trained),
+                        float(r.step if unit == "step" else r.train_seconds),
                         None if value is None else value * factor,
                     )
                     for r in side.records
@@ -104,11 +105,11 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
 
 
 LINK, LAST = "runs", "compare_runs:last"
-# Links once held a measure's label.
-OLD_LABELS = {
-    "Exact": "exact",
+# Links once held a measure's label, or its old name.
+OLD_LABELS = OLD_NAMES["record"] | {
+    "Exact": "sequence_accuracy",
     "Error": "error",
-    "Tokens": "letters",
+    "Tokens": "token_accuracy",
     "BLEU": "bleu",
     "chrF": "chrf",
     "Loss": "loss",
@@ -329,7 +330,7 @@ maps = {}
 for name, (at, layer, head) in picked.items():
     config = runs[name].config()
     task = make_task(config.task)
-    watched = task.held_out(config.watch)[example]
+    watched = task.held_out(config.num_examples)[example]
     read = source_maps(config.model, task, runs[name].frame(at), watched, example)
     maps[name] = read.weights[layer, head]  # (T, S), the outputs on the source
 """
@@ -358,7 +359,7 @@ from core.runs.runs import open_run
 runs = {{
 {paths}
 }}
-curves = {{name: [(record.step, record.trained, {value})
+curves = {{name: [(record.step, record.train_seconds, {value})
                  for record in one_a_step(run.records()) if record.{key} is not None] for name, run in runs.items()}}
 for name, curve in curves.items():
     print(name, curve[-1])  # step, seconds of training, and the measure
@@ -366,7 +367,7 @@ for name, curve in curves.items():
     results: dict[str, np.ndarray] = {
         f"curves[{side.name!r}]": np.array(
             [
-                (record.step, record.trained, measured)
+                (record.step, record.train_seconds, measured)
                 for record in side.records
                 if (measured := controls.measure.value(record)) is not None
             ]
@@ -447,7 +448,7 @@ def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
 
 VALUES: tuple[tuple[str, Value, Callable[[float], str]], ...] = (
     ("loss", lambda r: r.loss, number),
-    ("accuracy", lambda r: r.exact, percent),
+    ("accuracy", lambda r: r.sequence_accuracy, percent),
     ("BLEU", lambda r: r.bleu, score),
     ("chrF", lambda r: r.chrf, score),
     ("error", lambda r: r.error, percent),
@@ -486,7 +487,7 @@ def _row(side: ComparedRun, parameters: int | None) -> list[str]:
         side.name,
         MISSING if parameters is None else f"{parameters:,}",
         f"{end.step:,}" if end else MISSING,
-        duration(end.trained) if end else MISSING,
+        duration(end.train_seconds) if end else MISSING,
         *(
             MISSING if (reached := last(value)) is None else write(reached)
             for _, value, write in VALUES
@@ -513,13 +514,15 @@ def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     sides = [side for side in sides if side.records]
     if len(sides) < 2:
         return "Only one of these runs has measurements yet."
-    seconds = min(side.records[-1].trained for side in sides)
+    seconds = min(side.records[-1].train_seconds for side in sides)
     by_step = [
         _value_text(latest(side.records, measure.value, lambda r: r.step <= step), measure)
         for side in sides
     ]
     by_time = [
-        _value_text(latest(side.records, measure.value, lambda r: r.trained <= seconds), measure)
+        _value_text(
+            latest(side.records, measure.value, lambda r: r.train_seconds <= seconds), measure
+        )
         for side in sides
     ]
     at_step = ", ".join(

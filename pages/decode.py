@@ -518,13 +518,13 @@ def strategy_name(settings: SearchSettings) -> str:
 def scores_fact(greedy: Score, other: Score) -> str:
     """Whether the outputs of a search are more probable and more accurate than those of greedy decoding."""
     probable = "more probable" if other.logp > greedy.logp + 1e-3 else "no more probable"
-    change = 100 * (other.exact - greedy.exact)
+    change = 100 * (other.sequence_accuracy - greedy.sequence_accuracy)
     points = f"{abs(change):.0f} points {'higher' if change > 0 else 'lower'}"
     accuracy = "the same" if abs(change) < 0.5 else points
     return (
         f"The outputs of this search are {probable} than those of greedy decoding (log-probability "
-        f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.exact)} "
-        f"and {percent(greedy.exact)}."
+        f"{number(other.logp)} and {number(greedy.logp)}). Their accuracy is {accuracy}: {percent(other.sequence_accuracy)} "
+        f"and {percent(greedy.sequence_accuracy)}."
     )
 
 
@@ -737,7 +737,7 @@ def _comparison(controls: Controls) -> None:
     rows = [
         [
             strategy_name(settings),
-            percent(one.exact),
+            percent(one.sequence_accuracy),
             *(number(getattr(one, key)) for _, key in optional),
             number(one.logp),
             number(one.tokens),

@@ -134,8 +134,8 @@ def fact_text(
         ("accuracy", "texts") if config.task == "classify" else ("sequence accuracy", "sources")
     )
     sentence = (
-        f"At step {now.step:,}, {name} is **{percent(now.exact)}** on {now.held_out} held-out {items}; before "
-        f"training it was {percent(first.exact)}"
+        f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out {items}; before "
+        f"training it was {percent(first.sequence_accuracy)}"
     )
     if now.balanced is not None:
         sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
@@ -493,7 +493,7 @@ from core.runs.runs import open_run
 
 run = open_run({path_code(data.run.path)})
 config = config_of(run)  # `attention-lab finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
-table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "exact": record.exact}}
+table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "sequence_accuracy": record.sequence_accuracy}}
                       for record in run.records()]).set_index("step")
 print(table.tail())
 """
@@ -501,8 +501,8 @@ print(table.tail())
         "table['loss'].to_numpy(float)": np.array(
             [record.loss for record in data.records], dtype=float
         ),
-        "table['exact'].to_numpy(float)": np.array(
-            [record.exact for record in data.records], dtype=float
+        "table['sequence_accuracy'].to_numpy(float)": np.array(
+            [record.sequence_accuracy for record in data.records], dtype=float
         ),
     }
     cells = [Cell(CURVES, code, DRAW_CURVES, "fine_tune:loss")]
@@ -681,7 +681,10 @@ def _curves(
     records = data.records
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
     guess = (
-        (100 * (records[0].exact or 0.0), f"before training: {percent(records[0].exact)}")
+        (
+            100 * (records[0].sequence_accuracy or 0.0),
+            f"before training: {percent(records[0].sequence_accuracy)}",
+        )
         if majority is None
         else (100 * majority[1], f"majority class: {percent(majority[1])}")
     )
@@ -694,9 +697,12 @@ def _curves(
         alt="Validation and training loss over fine-tuning",
     )
     scores = [
-        Curve("accuracy" if majority else "sequence accuracy", points(records, "exact", 100)),
+        Curve(
+            "accuracy" if majority else "sequence accuracy",
+            points(records, "sequence_accuracy", 100),
+        ),
         Curve("balanced accuracy", balanced_points(records)),
-        Curve("token accuracy", points(records, "letters", 100)),
+        Curve("token accuracy", points(records, "token_accuracy", 100)),
     ]
     chart_title("Validation accuracy", columns[1], legend(scores, ink))
     spec = step_chart(

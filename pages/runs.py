@@ -291,7 +291,7 @@ def _fork(item: RunSummary) -> None:
                 longer(
                     config,
                     steps,
-                    item.trained,
+                    item.train_seconds,
                     learning_rate=rate,
                     schedule=schedule,
                     optimizer=optimizer,
@@ -301,8 +301,10 @@ def _fork(item: RunSummary) -> None:
 
 def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> RunConfig:
     """The config of a fork: more steps, as many seconds again, and no early end, which it may have passed already."""
-    seconds = min(most_seconds(), config.seconds + 2 * trained)
-    return replace(config, steps=int(steps), seconds=float(seconds), finish_early=False, **changes)
+    seconds = min(most_seconds(), config.max_seconds + 2 * trained)
+    return replace(
+        config, steps=int(steps), max_seconds=float(seconds), finish_early=False, **changes
+    )
 
 
 def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
@@ -468,7 +470,7 @@ def _try(make: Callable[[], None]) -> None:
 
 
 CURVES = "The records of one run: a row for each step at which it was measured."
-NAMES = ("loss", "train_loss", "exact", "letters", "error")
+NAMES = ("loss", "train_loss", "sequence_accuracy", "token_accuracy", "error")
 DRAW = """
 import altair as alt
 
@@ -576,7 +578,7 @@ def unread(count: int) -> str:
 
 def result_text(item: RunSummary) -> str:
     """The result of a run in a few words."""
-    if item.last is None or (item.last.exact is None and item.last.error is None):
+    if item.last is None or (item.last.sequence_accuracy is None and item.last.error is None):
         return (
             f"a validation loss of {number(item.loss)}"
             if item.loss is not None
@@ -584,7 +586,7 @@ def result_text(item: RunSummary) -> str:
         )
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
-    share = f"{percent(item.last.exact or 0.0)} accuracy"
+    share = f"{percent(item.last.sequence_accuracy or 0.0)} accuracy"
     scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
     return ", ".join(
         [share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)]
@@ -596,14 +598,14 @@ def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> st
     first = selected[0]
     text = (
         f":primary[**{plain(first.name)}**] reaches **{plain(result_text(first))}** after {first.steps:,} steps, "
-        f"{duration(first.trained)} of training"
+        f"{duration(first.train_seconds)} of training"
     )
     other = rival(first, selected[1:] or items)
     if other is None:
         return text + "."
     return (
         f"{text}; **{plain(other.name)}** reaches {plain(result_text(other))} after {other.steps:,} steps, "
-        f"{duration(other.trained)}."
+        f"{duration(other.train_seconds)}."
     )
 
 
@@ -649,7 +651,12 @@ def about_text(item: RunSummary) -> str:
 MOST = 200  # runs to choose from
 
 ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
-FORMATS = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
+FORMATS = {
+    "sequence_accuracy": percent,
+    "loss": number,
+    "train_seconds": duration,
+    "size": byte_size,
+}
 
 
 def page() -> None:
@@ -741,8 +748,8 @@ def _curves(item: RunSummary) -> None:
     shares = [
         Curve(label, points(records, name, 100))
         for label, name in (
-            ("sequence accuracy", "exact"),
-            ("token accuracy", "letters"),
+            ("sequence accuracy", "sequence_accuracy"),
+            ("token accuracy", "token_accuracy"),
             ("error", "error"),
         )
     ]
@@ -831,11 +838,13 @@ def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "name": [item.name for item in items],
-            "exact": [None if item.last is None else item.last.exact for item in items],
+            "sequence_accuracy": [
+                None if item.last is None else item.last.sequence_accuracy for item in items
+            ],
             "loss": [item.loss for item in items],
             "curve": [list(item.curve) for item in items],
             "steps": [item.steps for item in items],
-            "trained": [item.trained for item in items],
+            "train_seconds": [item.train_seconds for item in items],
             "state": [state(item) for item in items],
             "created": [
                 datetime.fromtimestamp(item.created, UTC) if item.created else None
@@ -850,7 +859,7 @@ def _columns() -> dict[str, Any]:
     column = st.column_config
     return {
         "name": column.TextColumn("run", pinned=True),  # as wide as the longest
-        "exact": column.NumberColumn(
+        "sequence_accuracy": column.NumberColumn(
             "accuracy", width=66, help="The share of held-out outputs without an error"
         ),
         "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
@@ -862,7 +871,7 @@ def _columns() -> dict[str, Any]:
             help="Validation loss over training",
         ),
         "steps": column.NumberColumn("steps", format="localized", width=54),
-        "trained": column.NumberColumn(
+        "train_seconds": column.NumberColumn(
             "training", width=66, help="Training time without evaluation"
         ),
         "state": column.TextColumn("state", width=92),

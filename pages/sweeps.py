@@ -29,6 +29,7 @@ from core.runs.sweeps import (
     find_sweep,
     list_sweeps,
 )
+from core.serialization import OLD_NAMES as OLD_FIELDS
 from core.studies.sweeps import (
     EXAMPLE_SWEEP,
     LOWER_IS_BETTER,
@@ -439,7 +440,7 @@ def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
         help="All runs have the same number of steps or the same seconds of training.",
     )
     if equal == "seconds":
-        low, high = BOUNDS["trained"]
+        low, high = BOUNDS["max_train_seconds"]
         seconds = st.number_input(
             "Seconds of training",
             float(low),
@@ -518,7 +519,7 @@ def select_sweep(sweep: Sweep) -> None:
 
 
 NARROW = "\u00a0"
-SHARES = ("exact", "letters")  # shown in percent
+SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
 
 
 def scaled(value: float, measure: str) -> float:
@@ -527,7 +528,7 @@ def scaled(value: float, measure: str) -> float:
 
 def places(measure: str, mean: float, width: float | None) -> int:
     """Decimal places that a number of this size and uncertainty can carry."""
-    if measure in (*SHARES, "bleu", "chrf", "trained"):
+    if measure in (*SHARES, "bleu", "chrf", "train_seconds"):
         return 1 if width is None or width < 9.95 else 0
     return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
 
@@ -537,7 +538,7 @@ def plain_number(value: float, measure: str, percent: bool = False) -> str:
 
     With `percent` a share is given as 0 to 100, as the figures draw it.
     """
-    if measure in (*SHARES, "bleu", "chrf", "trained"):
+    if measure in (*SHARES, "bleu", "chrf", "train_seconds"):
         return score(value if percent else scaled(value, measure))
     return number(value)
 
@@ -726,14 +727,14 @@ def measure_name(measure: str, data: SweepData) -> str:
     """The name of a measure in a column."""
     task = data.task()
     return {
-        "exact": "accuracy" if task.form == "label" else "sequence accuracy",
-        "letters": f"{task.unit} accuracy",
+        "sequence_accuracy": "accuracy" if task.form == "label" else "sequence accuracy",
+        "token_accuracy": f"{task.unit} accuracy",
         "bleu": "BLEU",
         "chrf": "chrF",
         "loss": "validation loss",
         "error": "error",
         "expected": "expected weight",
-        "trained": "seconds",
+        "train_seconds": "seconds",
     }[measure]
 
 
@@ -741,8 +742,8 @@ def figure_title(measure: str, data: SweepData) -> str:
     """The title of a measure's figure."""
     name = measure_name(measure, data)
     long = {
-        "exact": f"{name}, %",
-        "letters": f"{name}, %",
+        "sequence_accuracy": f"{name}, %",
+        "token_accuracy": f"{name}, %",
         "error": "error, relative to repeating the last season",
         "expected": "weight on the expected position",
     }.get(measure, name)
@@ -761,10 +762,10 @@ def number_text(stats: SeedStats, measure: str) -> str:
 
 def _unit(measure: str, data: SweepData) -> str:
     return {
-        "exact": f"{NARROW}% {measure_name('exact', data)}",
+        "sequence_accuracy": f"{NARROW}% {measure_name('sequence_accuracy', data)}",
         "bleu": " BLEU",
         "chrf": " chrF",
-        "letters": f"{NARROW}% {data.task().unit} accuracy",
+        "token_accuracy": f"{NARROW}% {data.task().unit} accuracy",
         "loss": " validation loss",
         "error": " of the error of repeating the last season",
         "expected": " of the weight on the expected position",
@@ -820,7 +821,9 @@ def caption_text(data: SweepData, over: str) -> str:
         *[f"{held:,} held-out items at the end"] * bool(held),
     ]
     end = (
-        " Over seconds, a line ends where the first of its seeds ends." if over == "trained" else ""
+        " Over seconds, a line ends where the first of its seeds ends."
+        if over == "train_seconds"
+        else ""
     )
     return (
         f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
@@ -836,7 +839,9 @@ def _count(count: int, noun: str) -> str:
 def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
     """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
     measures = data.measures()
-    columns = [m for m in measures if m != "letters" or "exact" not in measures] + ["trained"]
+    columns = [
+        m for m in measures if m != "token_accuracy" or "sequence_accuracy" not in measures
+    ] + ["train_seconds"]
     head = [
         data.setting.lower() if data.setting.istitle() else data.setting,
         *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns),
@@ -905,7 +910,7 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
         return float(outcome.ended)
     if config.equal == "steps":
         return min(1.0, outcome.steps[-1] / config.base.steps)
-    return min(1.0, outcome.trained[-1] / config.seconds)
+    return min(1.0, outcome.train_seconds[-1] / config.seconds)
 
 
 def ending(data: SweepData) -> str:
@@ -927,7 +932,7 @@ def numbers_csv(data: SweepData) -> bytes:
                 seed,
                 outcome.state,
                 outcome.steps[-1] if outcome.steps else 0,
-                outcome.trained[-1] if outcome.trained else 0,
+                outcome.train_seconds[-1] if outcome.train_seconds else 0,
                 *numbers,
             ]
         )
@@ -961,18 +966,24 @@ NAME_STYLE: Spec = {
     "baseline": "middle",
 }
 
-# Links once held a measure's label; by its first word:
-OLD_LABELS = {
-    "Whole": "exact",
-    "Single": "letters",
+# Links once held a measure's label, by its first word, or its old name:
+OLD_LABELS = OLD_FIELDS["record"] | {
+    "Whole": "sequence_accuracy",
+    "Single": "token_accuracy",
     "BLEU": "bleu",
     "chrF": "chrf",
     "Held-out": "loss",
     "Error,": "error",
     "Weight": "expected",
 }
-OVER = {"steps": "Steps", "trained": "Seconds"}
-TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected": 1.0}
+OVER = {"steps": "Steps", "train_seconds": "Seconds"}
+TOP = {
+    "sequence_accuracy": 100.0,
+    "token_accuracy": 100.0,
+    "bleu": 100.0,
+    "chrf": 100.0,
+    "expected": 1.0,
+}
 
 
 def page() -> None:
@@ -1069,6 +1080,7 @@ def _draw(data: SweepData) -> None:
             help="The number that the figures and the tests compare.",
             format_func=lambda name: figure_title(name, data),
         )
+        link_value("sweeps:over", "steps", lambda text: one_of(OVER)(OLD_LABELS.get(text, text)))
         over = st.segmented_control(
             "Over",
             list(OVER),
@@ -1076,7 +1088,7 @@ def _draw(data: SweepData) -> None:
             required=True,
             key="sweeps:over",
             format_func=OVER.__getitem__,
-            **BOUND,
+            **KEEP,
             help="The horizontal axis: training steps or seconds of training.",
         )
     add_script(partial(script, data, measure, over))
@@ -1163,7 +1175,7 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
 def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
     if over == data.config.equal == "steps":
         return data.config.base.steps
-    if over == "trained" and data.config.equal == "seconds":
+    if over == "train_seconds" and data.config.equal == "seconds":
         return data.config.seconds
     return max(line.x[-1] for line in means.values()) or 1.0
 

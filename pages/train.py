@@ -207,7 +207,7 @@ def _scores(record: Record, task: Task, baselines: Baselines) -> str:
             f"the squared error is **{number(record.loss)}**; predicting the mean gives "
             f"{number(task.baseline_loss)}."
         )
-    if record.letters is None:
+    if record.token_accuracy is None:
         return ""
     if task.form == "label":
         balanced = (
@@ -217,23 +217,23 @@ def _scores(record: Record, task: Task, baselines: Baselines) -> str:
             f"{plain(name)} reaches {percent(share)}" for name, share in baselines
         )
         return (
-            f"accuracy is **{percent(record.letters)}** on {record.held_out:,} held-out {task.whole}"
+            f"accuracy is **{percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
             f"{balanced}{others}."
         )
-    text = f"{task.unit} accuracy is {percent(record.letters)}"
+    text = f"{task.unit} accuracy is {percent(record.token_accuracy)}"
     if task.form == "text":
         return (
             f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
             f"{number(task.baseline_loss)}.{_unknown(record, task)}"
         )
-    if record.exact is None:
+    if record.sequence_accuracy is None:
         return text + "."
     join = (
         "but sequence accuracy only"
-        if record.letters - record.exact > 0.2
+        if record.token_accuracy - record.sequence_accuracy > 0.2
         else "and sequence accuracy"
     )
-    text += f", {join} {percent(record.exact)}"
+    text += f", {join} {percent(record.sequence_accuracy)}"
     scores = [
         f"{name} is {score(value)}"
         for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
@@ -269,13 +269,13 @@ def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
     if not records:
         return 0.0, "Setting up…"
     last = records[-1]
-    share = min(1.0, max(last.step / config.steps, last.elapsed / config.seconds))
+    share = min(1.0, max(last.step / config.steps, last.elapsed / config.max_seconds))
     text = f"Step {last.step:,} of {config.steps:,}"
     if last.final:
         return 1.0, text
     if last.step and last.elapsed:
         left = min(
-            last.elapsed * (config.steps - last.step) / last.step, config.seconds - last.elapsed
+            last.elapsed * (config.steps - last.step) / last.step, config.max_seconds - last.elapsed
         )
         text += f", about {max(1, round(left))} s left"
     return share, text
@@ -283,13 +283,13 @@ def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
 
 def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
     """How a run ended, why before its last step, and its sequence accuracy."""
-    last = next((r for r in reversed(records) if r.exact is not None), None)
+    last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
     if last is None or status.state == "failed":
         return status.message
     early = _early(last, config) if config is not None and status.state == "finished" else ""
     return (
-        f"{status.message}{early} Sequence accuracy is {percent(last.exact or 0.0)} on {last.held_out:,} held-out "
-        "items."
+        f"{status.message}{early} Sequence accuracy is {percent(last.sequence_accuracy or 0.0)} on {last.held_out:,} "
+        "held-out items."
     )
 
 
@@ -297,7 +297,7 @@ def _early(last: Record, config: RunConfig) -> str:
     """Why a finished run has fewer steps than it might have had; a limit of time is in its message already."""
     if last.capped or last.step >= config.steps:
         return ""
-    if config.finish_early and (last.exact or 0.0) >= PASS:
+    if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
         return f" It ended before step {config.steps:,}, since at least {percent(PASS)} of the sequences were correct."
     return (
         f" It ended before step {config.steps:,}, since the validation loss no longer fell."
@@ -307,7 +307,7 @@ def _early(last: Record, config: RunConfig) -> str:
 
 def pace(record: Record, machine: str = "") -> str:
     """Time, speed and share of data making at a step, and the machine."""
-    parts = [f"{duration(record.elapsed)} elapsed, {duration(record.trained)} of training"]
+    parts = [f"{duration(record.elapsed)} elapsed, {duration(record.train_seconds)} of training"]
     if record.tokens_per_second:
         parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
     if record.data_share is not None:
@@ -493,7 +493,7 @@ def _example_label(data: RunData, example: int) -> str:
     assert data.config is not None
     task = data.task()
     source, target = task.display_tokens(
-        watched_examples(data.config.task, data.config.watch)[example]
+        watched_examples(data.config.task, data.config.num_examples)[example]
     )
     if task.input in ("patches", "series"):
         answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
@@ -507,7 +507,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     if task.input not in ("patches", "series") or config is None:
         return
     example = 0 if head is None else head.example
-    sample = watched_examples(config.task, config.watch)[example]
+    sample = watched_examples(config.task, config.num_examples)[example]
     outputs: tuple[str, ...] = ()
     weights: np.ndarray | None = None
     if head is not None and moment.weights is not None:
@@ -603,7 +603,7 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
         chart_title("Validation error, % of the error of repeating the last season")
         _draw(
             data,
-            "exact",
+            "sequence_accuracy",
             "Validation error over training, compared with repeating the last season.",
             [Curve("error", points(records, "error", 100))],
             step,
@@ -616,7 +616,10 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
         if any(getattr(r, key) is not None for r in records)
     ]
-    exact, single = points(records, "exact", 100), points(records, "letters", 100)
+    exact, single = (
+        points(records, "sequence_accuracy", 100),
+        points(records, "token_accuracy", 100),
+    )
     curves = [Curve(f"{task.unit} accuracy", single)]
     if task.form == "label":
         curves = [Curve("accuracy", single), Curve("balanced accuracy", balanced_points(records))]
@@ -630,7 +633,7 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
     guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
     _draw(
         data,
-        "exact",
+        "sequence_accuracy",
         f"Accuracy on held-out {task.whole} over training.",
         curves,
         step,
@@ -1096,7 +1099,11 @@ HOW_LONG = (
         "steps", "Maximum steps", 1000, 100, "the largest number of updates of the weights"
     ),
     parameters_number(
-        "seconds", "Maximum seconds", 900.0, 5.0, "the longest time of the run, evaluation included"
+        "max_seconds",
+        "Maximum seconds",
+        900.0,
+        5.0,
+        "the longest time of the run, evaluation included",
     ),
     parameters_number(
         "patience",
@@ -1188,17 +1195,23 @@ def group(label: str, icon: str, key: str) -> Any:
     return st.popover(label, icon=icon, width="stretch", on_change="rerun", key=key)
 
 
+def setting_key(name: str, param: Param) -> str:
+    """The key of a setting's widget, which is in links: there the most seconds are still called `seconds`."""
+    return f"{name}:{'seconds' if param.key == 'max_seconds' else param.key}"
+
+
 def parameters_values(params: Iterable[Param], key: str, visible: bool) -> dict[str, Value]:
     """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link."""
     params = tuple(params)
     for param in params:
-        link_param(param, f"{key}:{param.key}")
+        link_param(param, setting_key(key, param))
     if visible:
         return {
-            param.key: param_widget(param, key=f"{key}:{param.key}", keep=KEEP) for param in params
+            param.key: param_widget(param, key=setting_key(key, param), keep=KEEP)
+            for param in params
         }
     return {
-        param.key: st.session_state.get(f"{key}:{param.key}", param.default) for param in params
+        param.key: st.session_state.get(setting_key(key, param), param.default) for param in params
     }
 
 
@@ -1228,7 +1241,7 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
     device = Param(
         "device", "Device", "auto", choices=devices(), labels=("automatic",), meaning=AUTO
     )
-    most = {"steps": most_steps(), "seconds": most_seconds()}
+    most = {"steps": most_steps(), "max_seconds": most_seconds()}
     return {
         name: tuple(
             replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
@@ -1335,7 +1348,7 @@ def adopt(config: RunConfig) -> None:
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)}
     values |= adopt_pattern(name, model)
     for params in of_training(config, "pairs").values():
-        values |= {f"{name}:{param.key}": getattr(config, param.key) for param in params}
+        values |= {setting_key(name, param): getattr(config, param.key) for param in params}
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(
         values | {f"train:{task.key}:{key}": value for key, value in task.params}
@@ -1523,7 +1536,15 @@ def _rate_text(rate: float) -> str:
 
 CURVES = "The records of the run: a row for each step at which it was measured. `train(config)` gives them again."
 STEP = "One step: the scores, and the attention of one head on a held-out example."
-SCRIPT_NAMES = ("loss", "train_loss", "exact", "letters", "error", "gradient", "rate")
+SCRIPT_NAMES = (
+    "loss",
+    "train_loss",
+    "sequence_accuracy",
+    "token_accuracy",
+    "error",
+    "gradient",
+    "rate",
+)
 DRAW_CURVES = """
 import altair as alt
 
@@ -1591,7 +1612,7 @@ def _step(data: RunData, moment: Moment) -> tuple[Cell, dict[str, np.ndarray]]:
     code = f"""
 step = {moment.step}
 record = next(one for one in records if one.step == step)
-print(record.loss, record.exact, record.expected)
+print(record.loss, record.sequence_accuracy, record.expected)
 """
     results = (
         {}
@@ -1606,7 +1627,7 @@ print(record.loss, record.exact, record.expected)
         + f"""
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
-tokens = axis_tokens(task, task.held_out(config.watch)[{head.example}])
+tokens = axis_tokens(task, task.held_out(config.num_examples)[{head.example}])
 rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
@@ -1781,7 +1802,7 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
     task, config = data.task(), data.config
     if config is None or moment.head is None or not task.shape.sentence_end:
         return
-    example = watched_examples(config.task, config.watch)[moment.head.example]
+    example = watched_examples(config.task, config.num_examples)[moment.head.example]
     tokens, _ = task.display_tokens(example)
     weights = _weights(data, config.model, moment, tokens)
     if weights is None:
@@ -1859,7 +1880,7 @@ def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
     """The first `count` watched pictures as HTML."""
     assert data.config is not None
     grid, images = task.shape.grid, []
-    for example in watched_examples(data.config.task, data.config.watch)[:count]:
+    for example in watched_examples(data.config.task, data.config.num_examples)[:count]:
         pixels = grids.tinted(grids.picture(example.source, grid), grid, None, theme(), ink.text)
         images.append(grids.image(pixels, "the picture", PICTURE))
     return images
@@ -1955,7 +1976,7 @@ def _train_longer(data: RunData) -> None:
             help="Training continues from the last saved weights.",
         )
         st.caption(
-            f"From step {reached:,} to {reached + more:,}, for at most {data.config.seconds:g} more seconds. "
+            f"From step {reached:,} to {reached + more:,}, for at most {data.config.max_seconds:g} more seconds. "
             f"The learning rate schedule ({data.config.schedule}) covers all steps."
         )
         st.button(
@@ -1990,7 +2011,7 @@ def _continue(run: Run, more: int = 0) -> None:
             "steps": run.checkpoint_steps()[-1] + more,
             "finish_early": False,
             "patience": 0,
-            "seconds": min(most_seconds(), spent + data.config.seconds),
+            "max_seconds": min(most_seconds(), spent + data.config.max_seconds),
         }
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)
@@ -2020,7 +2041,7 @@ def run_question(data: RunData) -> Question | None:
     """
     unit = data.task().unit
     values = {
-        f"{unit.capitalize()} accuracy": [(r.step, r.letters) for r in data.records],
+        f"{unit.capitalize()} accuracy": [(r.step, r.token_accuracy) for r in data.records],
         "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records],
     }
     steps = {

@@ -276,7 +276,7 @@ def load_comparison(pair: Pair | None) -> Comparison:
                 run.status(),
                 learned,
                 run_records[-1].step if run_records else 0,
-                run_records[-1].trained if run_records else 0.0,
+                run_records[-1].train_seconds if run_records else 0.0,
             )
         )
     return Comparison(
@@ -302,7 +302,7 @@ from safetensors.numpy import load_file
 saved = lab_path("core/studies/data/why")  # `make bottleneck` trains all of these models again
 data = json.loads((saved / "result.json").read_text("utf-8"))
 rows = pd.DataFrame([
-    {"model": f"{score or 'one vector'} {size}", "words": bucket["lengths"], "exact": 100 * bucket["exact"]}
+    {"model": f"{score or 'one vector'} {size}", "words": bucket["lengths"], "exact": 100 * bucket["sequence_accuracy"]}
     for one in data["learned"] for score, size in [one["model"]] for bucket in one["buckets"]])
 exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
 print(exact.round(1))
@@ -316,7 +316,7 @@ runs = [open_run(path) for path in [{paths}]]
 # core.training.train(runs[0].config()) trains one again, a record after the other
 names = [attention.score.key if (attention := run.config().model.attention) else "one vector" for run in runs]
 decoded = [[record for record in run.records() if record.examples] for run in runs]
-rows = pd.DataFrame([{{"model": name, "words": bucket.lengths, "exact": 100 * bucket.exact}}
+rows = pd.DataFrame([{{"model": name, "words": bucket.lengths, "exact": 100 * bucket.sequence_accuracy}}
                      for name, records in zip(names, decoded) for bucket in records[-1].buckets])
 exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
 print(exact.round(1))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
 
 from core.entries import ConfigError
-from core.serialization import bounds, check_types, read
+from core.runs.sweeps import Outcome
+from core.serialization import OLD_NAMES, bounds, check_types, read
+from core.training import Record, RunConfig
+from core.training.sweeps import with_settings
+from tests.training.small import small_run
 
 
 @dataclass(frozen=True)
@@ -81,3 +85,40 @@ def test_direct() -> None:
 def test_no_object(data: object, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         read(data, Outer, "An outer")
+
+
+def older(data: dict, of: str) -> dict:
+    """An object with the names of before."""
+    names = {new: old for old, new in OLD_NAMES[of].items()}
+    return {names.get(name, name): value for name, value in data.items()}
+
+
+def test_old_config() -> None:
+    config = small_run(max_seconds=70, max_train_seconds=60, num_examples=3)
+    data = older(config.to_json(), "config")
+    assert (data["seconds"], data["trained"], data["watch"]) == (70, 60, 3)
+    assert RunConfig.from_json(data) == config
+    assert with_settings(small_run(), {"trained": 60}).max_train_seconds == 60
+
+
+def test_old_record() -> None:
+    data: dict[str, Any] = {"step": 3, "letters": 0.5, "exact": 0.25, "trained": 1.5}
+    data["buckets"] = [{"lengths": "1-2", "count": 4, "exact": 0.75, "bleu": None}]
+    record = Record.from_json(data)
+    assert (record.token_accuracy, record.sequence_accuracy, record.train_seconds) == (
+        0.5,
+        0.25,
+        1.5,
+    )
+    assert record.buckets[0].sequence_accuracy == 0.75
+    for old, new in OLD_NAMES["record"].items():  # a plug-in that was made of a sweep reads them
+        assert getattr(record, old) == getattr(record, new)
+    assert Record.from_json(record.to_json()) == record and not hasattr(record, "other")
+
+
+def test_old_outcome() -> None:
+    measures = {"exact": [0.5], "letters": [0.75], "loss": [1.0]}
+    data = {"state": "finished", "steps": [4], "trained": [1.5], "measures": measures}
+    outcome = Outcome.from_json(data)
+    assert outcome.points("sequence_accuracy", "train_seconds") == [(1.5, 0.5)]
+    assert outcome.last("token_accuracy") == 0.75

@@ -13,8 +13,8 @@ from core.runs.sweeps import MEASURES as UNITS
 from core.training.sweeps import SweepConfig, value_text
 
 MEASURES = {
-    "exact": "share of whole answers",
-    "letters": "share of single answers",
+    "sequence_accuracy": "share of whole answers",
+    "token_accuracy": "share of single answers",
     "bleu": "BLEU",
     "chrf": "chrF",
     "loss": "validation loss",

@@ -33,8 +33,8 @@ from core.training.record import Record
 LICENSE = "unknown"  # the Hub's word for weights that nobody has licensed yet
 METRICS = {
     "loss": ("loss", "Validation loss"),
-    "letters": ("accuracy", "Token accuracy"),
-    "exact": ("exact_match", "Sequence accuracy"),
+    "token_accuracy": ("accuracy", "Token accuracy"),
+    "sequence_accuracy": ("exact_match", "Sequence accuracy"),
     "bleu": ("bleu", "BLEU"),
     "chrf": ("chrf", "chrF"),
 }
@@ -191,7 +191,7 @@ def training(run: Run, step: int, record: Record | None) -> list[tuple[str, Any]
     rows: list[tuple[str, Any]] = [("steps", f"{step:,} of {config.steps:,}")]
     if record is not None and record.elapsed:  # an exported folder does not state them
         rows += [
-            ("seconds of training", f"{record.trained:.1f}"),
+            ("seconds of training", f"{record.train_seconds:.1f}"),
             ("seconds with measuring", f"{record.elapsed:.1f}"),
         ]
     if record is not None and record.train_loss is not None:
@@ -434,7 +434,16 @@ def final_metrics(run: Run) -> dict[str, Any]:
     last = records[-1].to_json() if records else {}
     return {
         name: last[name]
-        for name in ("step", "loss", "letters", "exact", "bleu", "chrf", "cut", "held_out")
+        for name in (
+            "step",
+            "loss",
+            "token_accuracy",
+            "sequence_accuracy",
+            "bleu",
+            "chrf",
+            "cut",
+            "held_out",
+        )
         if last.get(name) is not None
     }
 

@@ -59,15 +59,15 @@ MAX_EXAMPLES = 8  # held-out rows in each record
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean held-out loss in nats (a token, for pairs), accuracy of whole outputs (`exact`) and of tokens (`letters`).
+    """Mean held-out loss in nats (a token, for pairs), accuracy of whole outputs and of tokens.
 
     `cut` counts outputs without an end mark within as many tokens as the longest answer has. `confusion` counts rows by
     their label and the predicted one, in the order of the learner's labels; None for pairs.
     """
 
     loss: float
-    exact: float
-    letters: float | None
+    sequence_accuracy: float
+    token_accuracy: float | None
     predictions: tuple[Prediction, ...]
     cut: int | None = None
     confusion: tuple[tuple[int, ...], ...] | None = None
@@ -343,7 +343,7 @@ class Course:
         self.inputs = recorded_inputs(config, rows)
         self.losses: list[float] = []
         before = run.records()
-        self.trained = before[-1].trained if before else 0.0
+        self.train_seconds = before[-1].train_seconds if before else 0.0
         self.began = time.perf_counter() - (before[-1].elapsed if before else 0.0)
         self.step, self.done, self.late, self.step_began = 0, False, False, self.began
 
@@ -382,7 +382,7 @@ class Course:
 
     def after(self, step: int, rate: float) -> bool:
         """Write a record when it is due; returns whether to continue training."""
-        self.trained += time.perf_counter() - self.step_began
+        self.train_seconds += time.perf_counter() - self.step_began
         self.step, self.late = step, self.elapsed > self.config.seconds
         stopped, paused = self.stop(), self.run.stop_request() == "pause"
         if stopped and not paused:
@@ -399,12 +399,12 @@ class Course:
             step=self.step,
             train_loss=sum(losses) / len(losses) if losses else None,
             loss=evaluation.loss,
-            letters=evaluation.letters,
-            exact=evaluation.exact,
+            token_accuracy=evaluation.token_accuracy,
+            sequence_accuracy=evaluation.sequence_accuracy,
             cut=evaluation.cut,
             rate=rate,
             elapsed=self.elapsed,
-            trained=self.trained,
+            train_seconds=self.train_seconds,
             held_out=len(self.rows.held_out),
             final=self.done,
             capped=self.capped,
@@ -576,7 +576,7 @@ def _print_record(record: Record) -> None:
     balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
     capped = "  ended by the time limit" if record.capped else ""
     print(
-        f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
+        f"step {record.step:5,}  {loss}  right {record.sequence_accuracy:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
         flush=True,
     )
 

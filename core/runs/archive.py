@@ -30,7 +30,7 @@ from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
 from core.tasks import Example, Task, make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.evaluate import axis_tokens
-from core.training.loop import Interval, Progress
+from core.training.loop import read_counters
 from core.training.record import FIELDS, Record, count
 
 # Checks of the files of an uploaded run; each raises a ValueError that names the file and the mistake.
@@ -93,7 +93,7 @@ def frames(run: Run, config: RunConfig) -> None:
     if not run.frame_steps():
         return
     task = make_task(config.task)
-    examples = task.held_out(config.watch)[: config.watch]
+    examples = task.held_out(config.num_examples)[: config.num_examples]
     heads: dict[str, tuple[int, ...]] = {}
     for step in run.frame_steps():
         where = f"frames/{step:06d}.safetensors"
@@ -166,14 +166,12 @@ def _beside(
 
 def _progress(text: dict[str, str], step: int, where: str) -> None:
     try:
-        now = {name: type(value)(text[name]) for name, value in vars(Progress()).items()}
-        for name, value in vars(Interval()).items():
-            type(value)(text.get(f"interval.{name}", value))
+        now, _ = read_counters(text)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{where} does not state the step of the run: {error}") from error
-    if now["step"] != step or text.get("optimizer") not in OPTIMIZERS:
+    if now.step != step or text.get("optimizer") not in OPTIMIZERS:
         raise ValueError(
-            f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}."
+            f"{where} is of step {now.step}, optimizer {text.get('optimizer', 'unknown')[:40]}."
         )
 
 

@@ -20,7 +20,7 @@ from core.runs.executor import Worker, start_worker
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store_sync import forget
-from core.serialization import read
+from core.serialization import read, renamed
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
 from core.training.seed_stats import Comparison, compare, seed_stats
@@ -29,11 +29,11 @@ from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
 MAX_SWEEPS = 50
 LASTING = ("finished", "failed")  # a stopped run may continue
 MEASURES = {
-    "exact": "share",
+    "sequence_accuracy": "share",
     "bleu": "score",
     "chrf": "score",
     "error": "positive",
-    "letters": "share",
+    "token_accuracy": "share",
     "loss": "positive",
     "expected": "share",
 }  # with their units; the first available one ranks the values
@@ -55,7 +55,7 @@ class Outcome:
     state: str
     message: str = ""
     steps: tuple[Count, ...] = ()
-    trained: tuple[Number, ...] = ()
+    train_seconds: tuple[Number, ...] = ()
     measures: Mapping[str, tuple[Number | None, ...]] = field(default_factory=dict)
     held_out: Count = 0
     even: Number | None = None
@@ -72,7 +72,7 @@ class Outcome:
             status.state,
             status.message,
             tuple(r.step for r in records),
-            tuple(_short(r.trained) for r in records),
+            tuple(_short(r.train_seconds) for r in records),
             {
                 name: column
                 for name, column in columns.items()
@@ -93,18 +93,22 @@ class Outcome:
         return next((value for value in reversed(column) if value is not None), None)
 
     def points(self, measure: str, over: str = "steps") -> list[tuple[float, float]]:
-        """The points (x, y) of a measure over "steps" or over seconds "trained"."""
+        """The points (x, y) of a measure over "steps" or over "train_seconds"."""
         columns = zip(getattr(self, over), self.measures.get(measure, ()), strict=False)
         return [(x, y) for x, y in columns if y is not None]
 
     @classmethod
     def from_json(cls, data: object) -> Outcome:
         """The outcome in a sweep's file; ConfigError for anything else."""
+        if isinstance(data, Mapping):
+            data = renamed(data, "record")
+            if isinstance(data.get("measures"), Mapping):
+                data = data | {"measures": renamed(data["measures"], "record")}
         outcome = read(data, cls, "A sweep's outcome")
         if outcome.state not in (*UNDER_WAY, *ENDED, "lost"):
             raise ConfigError(f"A sweep's outcome has no state {quote(outcome.state)}.")
         columns = outcome.measures.values()
-        if {len(outcome.trained), *map(len, columns)} - {len(outcome.steps)}:
+        if {len(outcome.train_seconds), *map(len, columns)} - {len(outcome.steps)}:
             raise ConfigError("A sweep's outcome has columns of different lengths.")
         for name, column in outcome.measures.items():
             most = LARGEST[MEASURES[name]] if name in MEASURES else -1
@@ -229,7 +233,9 @@ def sweep_comparisons(
         if (index, seed) in outcomes and (value := outcomes[index, seed].last(measure)) is not None:
             groups[index][seed] = value
     held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
-    highest = {"exact": 1.0, "letters": 1.0, "bleu": 100.0, "chrf": 100.0}.get(measure, 0.0)
+    highest = {"sequence_accuracy": 1.0, "token_accuracy": 1.0, "bleu": 100.0, "chrf": 100.0}.get(
+        measure, 0.0
+    )
     return compare(
         groups, MEASURES[measure], highest / held_out if held_out else 0.0
     )  # the share of one held-out item

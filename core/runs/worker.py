@@ -170,7 +170,7 @@ def _restore_record(run: Run, session: Session) -> Record | None:
 
 def _finished(last: Record, run: Run) -> str:
     config, losses, best = run.config(), run.validation_losses(), last.best
-    capped = cap_reached(config.seconds, config.steps) if last.capped else ""
+    capped = cap_reached(config.max_seconds, config.steps) if last.capped else ""
     smallest = min(losses, key=lambda step: losses[step], default=best)
     from_best = (
         ""
@@ -245,7 +245,9 @@ def _wait_warm() -> Path | None:
     """Take the first steps of a tiny run, so that the next starts fast, then wait for a folder; None at end of file."""
     task = TaskConfig.of("reverse", length=6, vocab=12)
     model = ModelConfig.transformer(d_model=8, num_heads=1, layers=1, d_ff=8, position="learned")
-    config = RunConfig(task, model, steps=2, batch_size=4, record_every=1, held_out=4, watch=1)
+    config = RunConfig(
+        task, model, steps=2, batch_size=4, record_every=1, held_out=4, num_examples=1
+    )
     for _ in zip(range(2), train(config), strict=False):
         pass
     print("ready", flush=True)

@@ -67,9 +67,9 @@ class Measure:
 
 
 MEASURES = (
-    Measure("exact", "Accuracy", "Sequence accuracy", lambda r: r.exact),
+    Measure("sequence_accuracy", "Accuracy", "Sequence accuracy", lambda r: r.sequence_accuracy),
     Measure("error", "Error", "Error, relative to repeating the last season", lambda r: r.error),
-    Measure("letters", "Token accuracy", "Token accuracy", lambda r: r.letters),
+    Measure("token_accuracy", "Token accuracy", "Token accuracy", lambda r: r.token_accuracy),
     Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
     Measure("chrf", "chrF", "chrF", lambda r: r.chrf, False),
     Measure("loss", "Validation loss", "Validation loss", lambda r: r.loss, False),
@@ -90,8 +90,8 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
         return present
     task = task_of(configs.pop())
     by_task = {
-        "exact": "accuracy" if task.form == "label" else "sequence accuracy",
-        "letters": f"{task.unit} accuracy",
+        "sequence_accuracy": "accuracy" if task.form == "label" else "sequence accuracy",
+        "token_accuracy": f"{task.unit} accuracy",
     }
     return [
         replace(measure, name=name[0].upper() + name[1:])
@@ -102,7 +102,7 @@ def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
 
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
-    """The runs that watch the same held-out examples, so that their maps can be compared, and the others."""
+    """The runs that log the same held-out examples, so that their maps can be compared, and the others."""
     with_maps = [side for side in sides if side.steps]
     same = [
         side for side in with_maps if side.required_config.task == with_maps[0].required_config.task
@@ -125,7 +125,7 @@ def examples(side: ComparedRun) -> list[str]:
     task, config = side.task, side.required_config
     return [
         task.separator.join(task.display_tokens(example)[0])
-        for example in watched_examples(config.task, config.watch)
+        for example in watched_examples(config.task, config.num_examples)
     ]
 
 
@@ -133,7 +133,7 @@ def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMa
     """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
     config, task = side.required_config, side.task
-    watched = watched_examples(config.task, config.watch)
+    watched = watched_examples(config.task, config.num_examples)
     if step < 0 or example >= len(watched):
         return step, None
     return step, source_maps(config.model, task, side.run.frame(step), watched[example], example)

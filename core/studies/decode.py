@@ -138,7 +138,7 @@ def longest_of(task: Task, example: Example, settings: SearchSettings) -> int:
 class Score:
     """The means of one strategy over the best outputs of the same sources."""
 
-    exact: float
+    sequence_accuracy: float
     logp: float
     tokens: float
     bleu: float | None = None

@@ -121,7 +121,7 @@ def bottleneck() -> dict[str, Any]:
     def mean_exact(score: str | None) -> list[float]:
         runs = [one["buckets"] for one in learned if one["model"] == [score, size]]
         return [
-            round(sum(run[at]["exact"] for run in runs) / len(runs), 4)
+            round(sum(run[at]["sequence_accuracy"] for run in runs) / len(runs), 4)
             for at in range(len(lengths))
         ]
 

@@ -66,12 +66,12 @@ class SweepData:
 
     def stats(self, value: int, measure: str) -> SeedStats | None:
         """Mean and interval of a measure over the finished seeds of one value."""
-        if measure == "trained":
+        if measure == "train_seconds":
             return seed_stats(
                 [
-                    outcome.trained[-1]
+                    outcome.train_seconds[-1]
                     for outcome in self.outcomes_of(value)
-                    if outcome.state == "finished" and outcome.trained
+                    if outcome.state == "finished" and outcome.train_seconds
                 ],
                 "positive",
             )
@@ -88,7 +88,7 @@ class SweepData:
         """The mean over training of the finished seeds, or before any has finished the seed trained longest."""
         started = [outcome for outcome in self.outcomes_of(value) if outcome.steps]
         finished = [outcome for outcome in started if outcome.state == "finished"]
-        longest = sorted(started, key=lambda outcome: outcome.trained[-1])[-1:]
+        longest = sorted(started, key=lambda outcome: outcome.train_seconds[-1])[-1:]
         shared = over == "steps" and self.config.equal == "steps"
         return line([outcome.points(measure, over) for outcome in finished or longest], shared)
 

@@ -26,7 +26,7 @@ def time_needed(config: RunConfig) -> str:
             config,
             seed=0,
             steps=1,
-            seconds=60.0,
+            max_seconds=60.0,
             learning_rate=1e-3,
             warmup=0,
             patience=0,

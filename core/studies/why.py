@@ -95,8 +95,8 @@ class Controls:
             return replace(
                 replace(self, seconds=SECONDS[-1]).config(model),
                 steps=FEW,
-                seconds=BOUNDS["seconds"][1],
-                trained=BOUNDS["trained"][1],
+                max_seconds=BOUNDS["max_seconds"][1],
+                max_train_seconds=BOUNDS["max_train_seconds"][1],
             )
         return RunConfig(
             TaskConfig.of("numbers", max_source=self.longest),
@@ -107,12 +107,12 @@ class Controls:
             warmup=50,
             schedule="inverse_sqrt",
             seed=self.seed,
-            seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds),
-            trained=self.seconds,
+            max_seconds=min(BOUNDS["max_seconds"][1], 60 + MEASURING * self.seconds),
+            max_train_seconds=self.seconds,
             record_every=EVERY,
             decode_every=DECODE_EVERY,
             held_out=120,
-            watch=8,
+            num_examples=8,
             finish_early=False,
         )
 
@@ -121,8 +121,8 @@ class Controls:
         return replace(
             self.config(model),
             steps=steps,
-            trained=BOUNDS["trained"][1],
-            seconds=BOUNDS["seconds"][1],
+            max_train_seconds=BOUNDS["max_train_seconds"][1],
+            max_seconds=BOUNDS["max_seconds"][1],
             record_every=max(1, steps // 18),
             decode_every=1,
             schedule="cosine",
@@ -131,7 +131,10 @@ class Controls:
     @classmethod
     def of(cls, config: RunConfig) -> Controls:
         """The setting of the run with attention."""
-        model, seconds = Model.of(config), FEW_STEPS if config.steps == FEW else config.trained
+        model, seconds = (
+            Model.of(config),
+            FEW_STEPS if config.steps == FEW else config.max_train_seconds,
+        )
         return cls(
             model.d_model,
             int(config.task["max_source"]),
@@ -160,7 +163,7 @@ class Point:
     step: int
     seconds: float
     bleu: float
-    exact: float
+    sequence_accuracy: float
 
 
 @dataclass(frozen=True)
@@ -179,13 +182,16 @@ class TrainedModel:
         buckets: tuple[Bucket, ...] = ()
         held_out = 0
         for r in records:
-            if r.exact is not None and r.bleu is not None:
-                points[r.step] = Point(r.step, r.trained, r.bleu, r.exact)
+            if r.sequence_accuracy is not None and r.bleu is not None:
+                points[r.step] = Point(r.step, r.train_seconds, r.bleu, r.sequence_accuracy)
                 buckets, held_out = r.buckets, r.held_out
         return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
 
     def to_json(self) -> dict[str, Any]:
-        points = [[p.step, round(p.seconds, 2), round(p.bleu, 3), p.exact] for p in self.points]
+        points = [
+            [p.step, round(p.seconds, 2), round(p.bleu, 3), p.sequence_accuracy]
+            for p in self.points
+        ]
         return asdict(self) | {"points": points}
 
     @classmethod
@@ -275,7 +281,7 @@ def over_time(
 
 
 def _percent(item: Bucket | Point, metric: str) -> float:
-    return 100 * item.exact if metric == "exact" else float(item.bleu or 0.0)
+    return 100 * item.sequence_accuracy if metric == "exact" else float(item.bleu or 0.0)
 
 
 SAVED = Path(__file__).with_name("data") / "why"
@@ -359,7 +365,7 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
         ):
             spent[model] += seconds / seeds
             scores = "; ".join(
-                f"{bucket.lengths} {bucket.bleu:.0f}/{100 * bucket.exact:.0f}"
+                f"{bucket.lengths} {bucket.bleu:.0f}/{100 * bucket.sequence_accuracy:.0f}"
                 for bucket in runs[model, seed].records()[-1].buckets
             )
             print(

@@ -200,7 +200,7 @@ class Task:
     classes: tuple[str, ...] = ()  # of a label
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
     notes: tuple[str, ...] = ()  # how a person's data was read
-    metrics: tuple[str, ...] = ("exact",)
+    metrics: tuple[str, ...] = ("sequence_accuracy",)
     source_vocab: Vocabulary
     target_vocab: Vocabulary
     max_source: int

@@ -111,8 +111,8 @@ def _comparable(predictions: Sequence[str], targets: Sequence[str], n: int) -> t
 
 
 def score(task: Task, predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> dict[str, float]:
-    """The task's metrics by name: "exact" of its tokens, "bleu" of its words, "chrf" of its text."""
-    scores = {"exact": exact_match(predictions, targets)}
+    """The task's metrics by name: "sequence_accuracy" of its tokens, "bleu" of its words, "chrf" of its text."""
+    scores = {"sequence_accuracy": exact_match(predictions, targets)}
     if "bleu" in task.metrics:
         scores["bleu"] = bleu(
             *([task.words_of(row) for row in rows] for rows in (predictions, targets))

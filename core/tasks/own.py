@@ -70,7 +70,7 @@ class OwnPairs(PairTask):
         # BLEU counts words, so it is left out where no target has two; characters are scored by chrF.
         has_words = self.separator or any(" " in pair.target for pair in both)
         self.metrics = (
-            "exact",
+            "sequence_accuracy",
             *(["bleu"] if has_words else []),
             *([] if self.separator else ["chrf"]),
         )

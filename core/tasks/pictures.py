@@ -134,7 +134,7 @@ class Pictures(PictureTask):
 
     unit, whole = "word", "numbers"
     separator = " "
-    metrics = ("exact", "bleu")
+    metrics = ("sequence_accuracy", "bleu")
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)

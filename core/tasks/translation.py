@@ -292,7 +292,7 @@ class Numbers(PairTask):
     """One to ten numbers joined by ";": most below a thousand, some up to 9999."""
 
     separator = " "
-    metrics = ("exact", "bleu")
+    metrics = ("sequence_accuracy", "bleu")
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)

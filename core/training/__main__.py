@@ -110,7 +110,7 @@ def resume(name: Name, steps: int | None = None, seconds: float | None = None) -
     """Continue a run from its last checkpoint, with other steps or seconds if given."""
     run = open_run(name)
     store_sync.take_over(run)
-    more = given(steps=steps, seconds=seconds)
+    more = given(steps=steps, max_seconds=seconds)
     run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.requeue()
     _work(run)
@@ -218,9 +218,9 @@ def progress(record: Record, config: RunConfig) -> str:
     for name, value in (
         ("loss", record.loss),
         ("training", record.train_loss),
-        ("right", record.letters),
+        ("right", record.token_accuracy),
         ("balanced", record.balanced),
-        ("exact", record.exact),
+        ("exact", record.sequence_accuracy),
         ("bleu", record.bleu),
         ("chrf", record.chrf),
         ("error", record.error),
@@ -230,7 +230,7 @@ def progress(record: Record, config: RunConfig) -> str:
     if record.known_loss is not None:
         parts.append(f"without the {record.unknown or 0:.1%} unknown: loss {record.known_loss:.3f}")
     if record.capped:
-        parts.append(f"ended by the limit of {config.seconds:g} s")
+        parts.append(f"ended by the limit of {config.max_seconds:g} s")
     if record.best is not None:
         parts.append(f"weights of step {record.best:,}")
     if record.cut:

@@ -13,6 +13,7 @@ from core.entries import check_fields, quote
 from core.models import ModelConfig
 from core.models.cards.base import ModelCard
 from core.models.config import RECURRENT
+from core.serialization import renamed
 from core.tasks import Task, TaskConfig, make_task, reading
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -28,7 +29,14 @@ _CHOICES = {
 _FLAGS = ("finish_early", "checkpointing", "keep_best")
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
-_FRACTIONS = ("learning_rate", "seconds", "clip", "weight_decay", "label_smoothing", "trained")
+_FRACTIONS = (
+    "learning_rate",
+    "max_seconds",
+    "clip",
+    "weight_decay",
+    "label_smoothing",
+    "max_train_seconds",
+)
 # name -> (lowest, highest)
 BOUNDS = {
     "steps": (1, 20_000),
@@ -36,8 +44,8 @@ BOUNDS = {
     "learning_rate": (1e-6, 1.0),
     "warmup": (0, 5_000),
     "seed": (0, 2**31 - 1),
-    "seconds": (1, 3_600),
-    "trained": (0.5, 3_600),
+    "max_seconds": (1, 3_600),
+    "max_train_seconds": (0.5, 3_600),
     "clip": (0.01, 1e9),
     "weight_decay": (0.0, 1.0),
     "label_smoothing": (0.0, 0.5),
@@ -45,7 +53,7 @@ BOUNDS = {
     "record_every": (1, 5_000),
     "decode_every": (1, 1_000),
     "held_out": (1, 1_000),
-    "watch": (1, 8),
+    "num_examples": (1, 8),
 }
 
 
@@ -53,11 +61,12 @@ BOUNDS = {
 class RunConfig:
     """A task, a model and training settings; ConfigError for values that cannot run.
 
-    `record_every` counts steps between records, `decode_every` records between free-running decodes. `seconds` caps the
-    whole run, `trained` the training alone. `finish_early` ends it after two records in a row with an exact match of
-    99 %, `patience` after that many records without a smaller validation loss (0: never). With `keep_best` the final
-    figures, and every page by default, use the weights of the smallest validation loss. `checkpointing` recomputes
-    layers in the backward pass; precision bf16 runs the forward pass in bfloat16.
+    `record_every` counts steps between records, `decode_every` records between free-running decodes. `max_seconds` caps
+    the whole run, `max_train_seconds` the training alone. `finish_early` ends it after two records in a row with a
+    sequence accuracy of 99 %, `patience` after that many records without a smaller validation loss (0: never). With
+    `keep_best` the final figures, and every page by default, use the weights of the smallest validation loss.
+    `checkpointing` recomputes layers in the backward pass; precision bf16 runs the forward pass in bfloat16.
+    `num_examples` held-out examples are logged with each record, with their attention.
     """
 
     task: TaskConfig
@@ -70,8 +79,8 @@ class RunConfig:
     schedule: str = "cosine"
     seed: int = 0
     device: str = "auto"
-    seconds: float = 900.0
-    trained: float = 3_600.0
+    max_seconds: float = 900.0
+    max_train_seconds: float = 3_600.0
     clip: float = 1.0
     weight_decay: float = 0.01
     label_smoothing: float = 0.0
@@ -82,7 +91,7 @@ class RunConfig:
     record_every: int = 20
     decode_every: int = 1
     held_out: int = 200
-    watch: int = 5
+    num_examples: int = 5
     finish_early: bool = True
 
     def __post_init__(self) -> None:
@@ -125,6 +134,7 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: object) -> RunConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
+        data = renamed(data, "config") if isinstance(data, dict) else data
         values = check_fields(cls, data, "A run", ("task", "model"))
         task, model = (
             TaskConfig.from_json(values.pop("task")),

@@ -98,10 +98,10 @@ def estimate(config: RunConfig, task: Task) -> float:
 def in_words(config: RunConfig, seconds: float) -> str:
     """The estimate as sentences, with the cap or the patience that may end the run before."""
     text = f"About {duration(seconds)} for {config.steps:,} steps, measured from a few steps on this machine."
-    if seconds > config.seconds:
-        reached = max(1, int(config.steps * config.seconds / seconds))
+    if seconds > config.max_seconds:
+        reached = max(1, int(config.steps * config.max_seconds / seconds))
         text += (
-            f" The time limit of {duration(config.seconds)} would end it near step {reached:,}: allow more "
+            f" The time limit of {duration(config.max_seconds)} would end it near step {reached:,}: allow more "
             "seconds, or take a smaller model."
         )
     if config.patience:

@@ -294,7 +294,7 @@ class TeacherForced:
     """Teacher-forced measures, as in Record; `expected` and `even` are None where the task expects no position."""
 
     loss: float
-    letters: float | None
+    token_accuracy: float | None
     expected: tuple[tuple[float, ...], ...] | None
     even: float | None
     confusion: tuple[tuple[int, ...], ...] | None = None

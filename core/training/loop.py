@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from core.attention import Attention
 from core.hooks import hooked
 from core.models import Model, build_model
+from core.serialization import renamed
 from core.tasks import Example, Task, make_task
 from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import (
@@ -93,14 +94,14 @@ def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
 
 @dataclass
 class Progress:
-    """Counters of a run; `elapsed` are seconds with measuring, `trained` without."""
+    """Counters of a run; `elapsed` are seconds with measuring, `train_seconds` without."""
 
     step: int = 0
     passes: int = 0  # records in a row with an exact match of 99 %
     best: float = float("inf")  # the smallest validation loss
     waited: int = 0  # records since
     elapsed: float = 0.0
-    trained: float = 0.0
+    train_seconds: float = 0.0
 
 
 @dataclass
@@ -123,6 +124,17 @@ class Interval:
 
     def clear(self) -> None:
         vars(self).update(vars(Interval()))
+
+
+def read_counters(text: Mapping[str, str]) -> tuple[Progress, Interval]:
+    """The counters in the text of a checkpoint; KeyError or ValueError where one is missing or is no number."""
+    text = renamed(text, "record")
+    now = {name: type(usual)(text[name]) for name, usual in vars(Progress()).items()}
+    sums = {  # missing in checkpoints of older versions
+        name: type(usual)(text.get(f"interval.{name}", usual))
+        for name, usual in vars(Interval()).items()
+    }
+    return Progress(**now), Interval(**sums)
 
 
 @dataclass(frozen=True)
@@ -213,10 +225,7 @@ class Session:
         torch.set_rng_state(tensors["generator.torch"])
         if self.device == "cuda" and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"])
-        kinds: dict[str, Any] = {name: type(value) for name, value in vars(Progress()).items()}
-        self.progress = Progress(**{name: kind(text[name]) for name, kind in kinds.items()})
-        for name, usual in vars(Interval()).items():  # missing in checkpoints of older versions
-            setattr(self.interval, name, type(usual)(text.get(f"interval.{name}", usual)))
+        self.progress, self.interval = read_counters(text)
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         state: dict[int, dict[str, Tensor]] = {}
@@ -296,7 +305,7 @@ def train(
 ) -> Iterator[Record]:
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
-    A restored session continues after its step. Ends after `steps`, after `seconds` or `trained` seconds, after two
+    A restored session continues after its step. Ends after `steps`, after `max_seconds` or `max_train_seconds`, after two
     records in a row at 99 % that 1,000 items confirm (if `finish_early`), after `patience` records without a smaller
     validation loss, or, without the final record, as soon as `stop()` is true. With `keep_best` the final record
     measures the weights of the smallest validation loss, on held-out items that did not choose them if there are
@@ -333,7 +342,9 @@ def _records(
                     break
                 if config.finish_early and now.passes >= 2:
                     last = _final(session, clock, record, stop)
-                    if last.exact is not None and last.exact >= PASS:  # a record has few items
+                    if (
+                        last.sequence_accuracy is not None and last.sequence_accuracy >= PASS
+                    ):  # a record has few items
                         yield last
                         return
                     now.passes = 0
@@ -341,10 +352,12 @@ def _records(
             now.step, record = now.step + 1, None
             if stop():
                 return
-            late = clock.elapsed > config.seconds or now.trained > config.trained
+            late = (
+                clock.elapsed > config.max_seconds or now.train_seconds > config.max_train_seconds
+            )
         yield replace(
             _final(session, clock, record, stop),
-            capped=now.step < config.steps and clock.elapsed > config.seconds,
+            capped=now.step < config.steps and clock.elapsed > config.max_seconds,
         )
     except Stopped:
         return
@@ -369,8 +382,8 @@ def _next_record(session: Session, clock: Clock, stop: Callable[[], bool]) -> Re
     now.best, now.waited = (loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
     if better and session.config.keep_best:
         session.note_best()
-    if record.exact is not None:
-        now.passes = now.passes + 1 if record.exact >= PASS else 0
+    if record.sequence_accuracy is not None:
+        now.passes = now.passes + 1 if record.sequence_accuracy >= PASS else 0
     return record
 
 
@@ -414,7 +427,7 @@ class Clock:
 
     def add(self, step: Step) -> None:
         self.steps.append(step)
-        self.progress.trained += step.seconds
+        self.progress.train_seconds += step.seconds
         self.interval.add(step.tokens, step.seconds, step.data)
 
     def collect(self) -> None:
@@ -427,7 +440,7 @@ class Clock:
             [torch.stack((step.loss, step.gradient, step.indexer)) for step in steps]
         ).tolist()
         waited = time.perf_counter() - started  # seconds the device still worked on the steps
-        self.progress.trained += waited
+        self.progress.train_seconds += waited
         self.interval.busy += waited
         for step, (loss, gradient, indexer) in zip(steps, values, strict=True):
             if not (math.isfinite(loss) and math.isfinite(gradient)):
@@ -519,12 +532,12 @@ def measure(
         step > 0 or config.decode_every == 1
     )
     free, form = final or due or step >= config.steps, objective(task)
-    decoded = examples if form.scored else examples[: config.watch]
+    decoded = examples if form.scored else examples[: config.num_examples]
     predictions = measure_free(model, task, decoded, session.device, stop) if free else []
     record = Record(
         step=step,
         loss=forced.loss,
-        letters=forced.letters,
+        token_accuracy=forced.token_accuracy,
         expected=forced.expected,
         even=forced.even,
         unknown=forced.unknown,
@@ -535,12 +548,14 @@ def measure(
         gradients=gradients,
         rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed,
-        trained=session.progress.trained,
+        train_seconds=session.progress.train_seconds,
         held_out=len(examples),
         final=final,
-        examples=tuple(predictions[: config.watch]),
+        examples=tuple(predictions[: config.num_examples]),
         buckets=buckets(task, predictions) if free else (),
-        maps=frames(model, config.model, task, session.held_out[: config.watch], session.device),
+        maps=frames(
+            model, config.model, task, session.held_out[: config.num_examples], session.device
+        ),
     )
     session.progress.elapsed = record.elapsed
     if not final:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from core.serialization import OLD_NAMES, renamed
 from core.tasks.metrics import balanced_accuracy
 
 # Tests of the plain JSON values in the fields of a run's files.
@@ -97,8 +98,8 @@ def record_fields(number: Test) -> dict[str, Test]:
                 "train_loss",
                 "loss",
                 "known_loss",
-                "letters",
-                "exact",
+                "token_accuracy",
+                "sequence_accuracy",
                 "bleu",
                 "chrf",
                 "unknown",
@@ -112,7 +113,7 @@ def record_fields(number: Test) -> dict[str, Test]:
             ),
             optional,
         ),
-        **dict.fromkeys(("elapsed", "trained"), number),
+        **dict.fromkeys(("elapsed", "train_seconds"), number),
         **dict.fromkeys(("step", "held_out"), count),
         "expected": maybe(table(number)),
         "confusion": maybe(counts),
@@ -125,7 +126,8 @@ def record_fields(number: Test) -> dict[str, Test]:
             {"source": words, "target": words, "predicted": words}, {"cut": flag}
         ),
         "buckets": objects_with(
-            {"lengths": text, "count": count, "exact": number, "bleu": optional}, {"chrf": optional}
+            {"lengths": text, "count": count, "sequence_accuracy": number, "bleu": optional},
+            {"chrf": optional},
         ),
     }
 
@@ -168,7 +170,7 @@ class Bucket:
 
     lengths: str
     count: int
-    exact: float
+    sequence_accuracy: float
     bleu: float | None = None
     chrf: float | None = None
 
@@ -177,8 +179,8 @@ class Bucket:
 class Record:
     """The measurements of one step.
 
-    Losses are nats a token (squared error for a series). `letters` is the token accuracy under teacher forcing, `exact`
-    the accuracy of whole free-running outputs (of classes, for a label), `error` a series' absolute error divided by
+    Losses are nats a token (squared error for a series). `token_accuracy` is under teacher forcing,
+    `sequence_accuracy` of whole free-running outputs (of classes, for a label), `error` a series' absolute error divided by
     that of repeating the last season. `cut` counts the outputs that reached the cap of decoding (one token more than
     the longest target) without an end mark. `expected` is, by layer and head, the mean weight on the position the
     output comes from, `even` the weight that uniform attention puts there.
@@ -186,22 +188,22 @@ class Record:
     Since the last record: `indexer_loss` is the mean over steps and layers of the loss that trains lightning indexers
     (None without any), `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part of
     the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time spent
-    on making batches. `elapsed` are seconds with measuring, `trained` without.
+    on making batches. `elapsed` are seconds with measuring, `train_seconds` without.
 
     `unknown` is the share of held-out target tokens that the vocabulary lacks, `known_loss` the loss of the others;
     None where all are known. In a final record, `capped` is whether the cap on seconds ended the run before its last
     step, `best` the step whose weights were measured if not the last.
 
-    `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` has the free-running
-    scores by source length. `confusion` counts a label's held-out items by class (row) and predicted class (column), in
-    the order of the task's classes.
+    `maps` holds the attention of the first `num_examples` examples, "0:cross" -> (layers, H, T, S). `buckets` has the
+    free-running scores by source length. `confusion` counts a label's held-out items by class (row) and predicted class
+    (column), in the order of the task's classes.
     """
 
     step: int
     train_loss: float | None = None
     loss: float | None = None
-    letters: float | None = None
-    exact: float | None = None
+    token_accuracy: float | None = None
+    sequence_accuracy: float | None = None
     bleu: float | None = None
     chrf: float | None = None
     expected: tuple[tuple[float, ...], ...] | None = None
@@ -217,7 +219,7 @@ class Record:
     tokens_per_second: float | None = None
     data_share: float | None = None
     elapsed: float = 0.0
-    trained: float = 0.0
+    train_seconds: float = 0.0
     held_out: int = 0
     final: bool = False
     capped: bool = False
@@ -226,6 +228,12 @@ class Record:
     buckets: tuple[Bucket, ...] = ()
     confusion: tuple[tuple[int, ...], ...] | None = None
     maps: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        """A field by the name that it had before, which the plug-ins of readers still use."""
+        if name in OLD_NAMES["record"]:
+            return getattr(self, OLD_NAMES["record"][name])
+        raise AttributeError(f"a record has no {name}")
 
     @property
     def balanced(self) -> float | None:
@@ -246,7 +254,12 @@ class Record:
     @classmethod
     def from_json(cls, data: dict) -> Record:
         """The record in a line of metrics.jsonl; ValueError for an invalid field."""
-        data = dict(data)
+        data = renamed(data, "record")
+        if isinstance(data.get("buckets"), list):
+            data["buckets"] = [
+                renamed(bucket, "record") if isinstance(bucket, dict) else bucket
+                for bucket in data["buckets"]
+            ]
         if "step" not in data or not fits(data, LOOSE_FIELDS):
             raise ValueError("a record needs a step, and numbers in its number fields")
         examples = tuple(

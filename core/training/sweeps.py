@@ -13,6 +13,7 @@ from core.attention.presets import attention_name, choice_name
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote
 from core.models import ModelConfig, Shape, build_model
 from core.models.cards import CARDS, card
+from core.serialization import renamed
 from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig, check_number, recommended
 
@@ -58,7 +59,7 @@ TRAINING = {
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 EQUAL = ("steps", "seconds")
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
-LONGEST = float(BOUNDS["seconds"][1])
+LONGEST = float(BOUNDS["max_seconds"][1])
 MOST_STEPS = int(BOUNDS["steps"][1])
 RECORD_EVERY = 20  # steps, at least, where seconds are equal
 
@@ -116,16 +117,21 @@ class SweepConfig:
     def run(self, index: int, seed: int) -> RunConfig:
         """The config of one value and one seed."""
         run = vary(self.base, self.axis, self.values[index])
-        run = replace(run, seed=seed, finish_early=False, patience=0, watch=1, seconds=LONGEST)
+        run = replace(
+            run, seed=seed, finish_early=False, patience=0, num_examples=1, max_seconds=LONGEST
+        )
         if self.equal == "steps":
             return replace(
-                run, steps=self.base.steps, record_every=self.base.record_every, trained=LONGEST
+                run,
+                steps=self.base.steps,
+                record_every=self.base.record_every,
+                max_train_seconds=LONGEST,
             )
         schedule = run.schedule if self.axis == "schedule" else "constant"
         return replace(
             run,
             steps=MOST_STEPS,
-            trained=self.seconds,
+            max_train_seconds=self.seconds,
             schedule=schedule,
             record_every=max(self.base.record_every, RECORD_EVERY),
         )
@@ -184,7 +190,7 @@ def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
 
 def with_settings(run: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """The config with settings changed: a field of the run, or what a sweep varies; ConfigError for another name."""
-    for name, value in settings.items():
+    for name, value in renamed(settings, "config").items():
         if name in RunConfig.__dataclass_fields__ and name not in ("task", "model"):
             run = replace(run, **{name: value})
         else:

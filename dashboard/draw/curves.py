@@ -452,7 +452,9 @@ def loss_curves(records: Sequence[Record]) -> list[Curve]:
 
 def balanced_points(records: Sequence[Record]) -> Points:
     """Balanced accuracy in percent over the steps; empty where classes are so even that it is the accuracy."""
-    accuracy = [r.exact if r.letters is None else r.letters for r in records]
+    accuracy = [
+        r.sequence_accuracy if r.token_accuracy is None else r.token_accuracy for r in records
+    ]
     if all(
         r.balanced is None or share is None or abs(r.balanced - share) < APART
         for r, share in zip(records, accuracy, strict=True)

@@ -114,7 +114,7 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
     names = ("tokens", "held out", "exact", *(name for name, _ in scores))
     rows = []
     for bucket in buckets:
-        cells = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
+        cells = [bucket.lengths, f"{bucket.count}", percent(bucket.sequence_accuracy)]
         cells += [score(getattr(bucket, key)) for _, key in scores]
         rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in cells))
     return _table(names, rows, line, right=range(len(names)))

@@ -140,7 +140,7 @@ def _seconds_left(run: Run, paces: dict[Kind, float]) -> float | None:
     if config is None:  # of a corpus, a claim or a pretrained model
         return float(limits.limits().seconds) if hosted() else None
     last = next(reversed(run.records()), None)
-    cap = min(config.seconds, limits.most_seconds()) - (last.elapsed if last else 0.0)
+    cap = min(config.max_seconds, limits.most_seconds()) - (last.elapsed if last else 0.0)
     pace = last.elapsed / last.step if last and last.step else paces.get(_kind(config))
     if pace is None:
         return max(0.0, cap) if cap <= KNOWN_CAP else None

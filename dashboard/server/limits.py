@@ -127,13 +127,15 @@ def most_steps() -> int:
 
 def most_seconds() -> float:
     """The most seconds of a run."""
-    return float(at_most("seconds", int(BOUNDS["seconds"][1])))
+    return float(at_most("seconds", int(BOUNDS["max_seconds"][1])))
 
 
 def within(config: RunConfig) -> RunConfig:
     """The config with no more steps and seconds than a run may have; a page begins with it."""
     return replace(
-        config, steps=min(config.steps, most_steps()), seconds=min(config.seconds, most_seconds())
+        config,
+        steps=min(config.steps, most_steps()),
+        max_seconds=min(config.max_seconds, most_seconds()),
     )
 
 
@@ -154,12 +156,12 @@ def admit_config(config: RunConfig, seconds: float = 0.0) -> RunConfig:
         return config
     if seconds >= most_seconds():
         raise LimitReached(f"This run has had the {most_seconds():.0f} s that a run may take here.")
-    if config.steps > most_steps() and config.trained > most_seconds():
+    if config.steps > most_steps() and config.max_train_seconds > most_seconds():
         raise LimitReached(
             f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
             f"{most_seconds():.0f} s. Choose fewer steps."
         )
-    return replace(config, seconds=min(config.seconds, most_seconds()))
+    return replace(config, max_seconds=min(config.max_seconds, most_seconds()))
 
 
 def check_runs(more: int) -> None:

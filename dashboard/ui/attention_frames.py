@@ -105,7 +105,7 @@ def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tup
     """The tokens of a map's rows and columns."""
     assert data.config is not None
     example_tokens = axis_tokens(
-        data.task(), watched_examples(data.config.task, data.config.watch)[example]
+        data.task(), watched_examples(data.config.task, data.config.num_examples)[example]
     )
     return map_tokens(data.config.model, kind, *example_tokens)
 

@@ -315,7 +315,7 @@ class RunSummary:
     status: Status
     created: float
     steps: int
-    trained: float  # seconds
+    train_seconds: float
     loss: float | None
     curve: tuple[float, ...]  # held-out loss
     last: Record | None  # the latest in which the model ran free
@@ -376,11 +376,16 @@ def _read(run: Run, _stamp: str) -> RunSummary:
         planned_steps=config.steps if config else _count(about(run).get("steps")),
         created=seconds_of(metadata.get("created")),
         steps=records[-1].step if records else 0,
-        trained=records[-1].trained if records else 0.0,
+        train_seconds=records[-1].train_seconds if records else 0.0,
         loss=losses[-1] if losses else None,
         curve=tuple(losses[::every]),
         last=next(
-            (r for r in reversed(records) if r.exact is not None or r.error is not None), None
+            (
+                r
+                for r in reversed(records)
+                if r.sequence_accuracy is not None or r.error is not None
+            ),
+            None,
         ),
         checkpoint_steps=tuple(run.checkpoint_steps()),
         bytes=size(run),
@@ -413,7 +418,7 @@ def describe(run: Run) -> Details:
         _digest(config.task.to_json()),
         _digest(config.to_json()),
         None if item.last is None else _score(item),
-        item.trained,
+        item.train_seconds,
         bool(item.curve),
     )
 
@@ -440,12 +445,12 @@ def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
         and other.config != item.config
         and other.last is not None
     ]
-    return max(same, key=lambda other: (_score(other), -other.trained), default=None)
+    return max(same, key=lambda other: (_score(other), -other.train_seconds), default=None)
 
 
 def _score(item: RunSummary) -> float:
     assert item.last is not None
-    return -item.last.error if item.last.error is not None else item.last.exact or 0.0
+    return -item.last.error if item.last.error is not None else item.last.sequence_accuracy or 0.0
 
 
 # The search in the list of runs.

@@ -13,7 +13,7 @@ from tests.browser.helpers import box_of, click, resize, shot, wait_picture, wai
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1]
-TRAINED = duration(LAST.trained).replace("\u00a0", " ")
+TRAINED = duration(LAST.train_seconds).replace("\u00a0", " ")
 
 
 def open_page(page: Page, link: str) -> Page:

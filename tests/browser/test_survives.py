@@ -24,7 +24,7 @@ from tests.training.small import small_run
 
 STEP = re.compile(r"Step [1-9][\d,]* of")
 DOWN = float(os.environ.get("ATTENTION_LAB_DOWN") or 0)  # seconds
-LONG = dict(steps=20_000, seconds=300.0, batch_size=32, finish_early=False, record_every=50)
+LONG = dict(steps=20_000, max_seconds=300.0, batch_size=32, finish_early=False, record_every=50)
 
 
 def queue_run(folder, **changes) -> Run:

@@ -31,7 +31,9 @@ def loaded(claim, folder):
     return claim_of(claim.key)
 
 
-@pytest.mark.parametrize(("measure", "better", "worse"), [("exact", 0.9, 0.5), ("loss", 0.5, 0.9)])
+@pytest.mark.parametrize(
+    ("measure", "better", "worse"), [("sequence_accuracy", 0.9, 0.5), ("loss", 0.5, 0.9)]
+)
 def test_the_file_judges_what_its_author_wrote(plugged, tmp_path, measure, better, worse):
     claim = loaded(SweepClaim(SWEEP, 2, 0, measure, 0.1, 'O\'Neill, "Ann"'), tmp_path)
     first, second = claim.conditions(claim.settle())
@@ -61,7 +63,7 @@ def test_the_file_trains_both_values_from_new_seeds(plugged, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"measure": "speed"}, "measure = 'speed'; take one of exact"),
+        ({"measure": "speed"}, "measure = 'speed'; take one of sequence_accuracy"),
         ({"second": 0}, "two values of the sweep"),
         ({"second": 9}, "two values of the sweep"),
         ({"bound": float("nan")}, "a number from 0"),
@@ -70,7 +72,10 @@ def test_the_file_trains_both_values_from_new_seeds(plugged, tmp_path):
 def test_what_cannot_be_compared_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         SweepClaim(
-            **{**dict(sweep=SWEEP, first=0, second=1, measure="exact", bound=0.1), **changes}
+            **{
+                **dict(sweep=SWEEP, first=0, second=1, measure="sequence_accuracy", bound=0.1),
+                **changes,
+            }
         )
 
 

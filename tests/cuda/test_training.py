@@ -28,7 +28,7 @@ TRAINED = (
     if torch.cuda.is_available()
     else []
 )
-SHORT = dict(steps=2, batch_size=8, record_every=1, decode_every=2, held_out=6, watch=1)
+SHORT = dict(steps=2, batch_size=8, record_every=1, decode_every=2, held_out=6, num_examples=1)
 
 
 @each(("task", "kind"), TRAINED)

@@ -28,10 +28,12 @@ def ended(run: Run, state: str = "finished") -> Run:
 def test_limits_are_said_and_hold(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=2")
     with who(ANNA):
-        assert jobs.start(small_run()).config().seconds == 120, "a longer time becomes the limit"
+        assert jobs.start(small_run()).config().max_seconds == 120, (
+            "a longer time becomes the limit"
+        )
         with pytest.raises(LimitReached, match="2,000 and take 120 s"):
             jobs.start(small_run(steps=2_001))
-        jobs.start(small_run(steps=20_000, trained=5.0))  # its seconds of training end it
+        jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
         with pytest.raises(LimitReached, match="2 of your runs wait or train.*over the 2"):
             jobs.start(small_run())
         assert len(list_runs()) == 2
@@ -149,10 +151,10 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     with who(ANNA):
         busy, waits = (
-            create_run(small_run(steps=100, seconds=50.0, seed=seed)) for seed in range(2)
+            create_run(small_run(steps=100, max_seconds=50.0, seed=seed)) for seed in range(2)
         )
     with who(BEN):
-        last = create_run(small_run(steps=100, seconds=50.0, seed=3))
+        last = create_run(small_run(steps=100, max_seconds=50.0, seed=3))
     busy.append(Record(20, loss=1.0, elapsed=2.0))
     for at, run in enumerate((busy, waits, last)):
         state = "queued" if at else "running"
@@ -194,7 +196,7 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
 
 
 def test_a_wait_that_nothing_tells_is_not_told():
-    waits = create_run(small_run(seconds=3_000.0))
+    waits = create_run(small_run(max_seconds=3_000.0))
     last = create_run(small_run())
     assert [place.seconds for place in jobs.places([waits, last], [], 1).values()] == [
         0.0,
@@ -217,8 +219,8 @@ def test_a_turn_has_an_end(who, monkeypatch):
 
 
 def test_elsewhere_nothing_is_bounded():
-    assert limits.admit_config(small_run(steps=20_000, seconds=3_600.0)) == small_run(
-        steps=20_000, seconds=3_600.0
+    assert limits.admit_config(small_run(steps=20_000, max_seconds=3_600.0)) == small_run(
+        steps=20_000, max_seconds=3_600.0
     )
     assert (
         limits.most_steps() == 20_000

@@ -32,7 +32,7 @@ from tests.training.small import small_run
 def made(name: str | None = None, exact: float | None = None, trained: float = 1.0, **changes):
     run = create_run(small_run(**changes), **dict[str, Any](name=name) if name else {})
     run.append(Record(0, loss=2.0))
-    run.append(Record(4, loss=1.0, exact=exact, trained=trained, held_out=11))
+    run.append(Record(4, loss=1.0, sequence_accuracy=exact, train_seconds=trained, held_out=11))
     run.set_status("finished", "Finished.")
     return run
 
@@ -40,7 +40,7 @@ def made(name: str | None = None, exact: float | None = None, trained: float = 1
 @pytest.mark.parametrize("example", EXAMPLE_RUNS, ids=lambda run: run.id)
 def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
     records = example.records()
-    assert records[-1].final and records[-1].exact >= 0.99
+    assert records[-1].final and records[-1].sequence_accuracy >= 0.99
     assert example.frame_steps() == sorted({record.step for record in records})
     model, task = example.model()
     batch = task.collate(task.held_out(50))
@@ -66,7 +66,7 @@ def test_both_examples_learn_one_task_and_are_found_by_link():
 def test_a_summary_follows_its_folder():
     run = made(exact=0.5)
     first = summarize(run)
-    assert (first.steps, first.loss, first.last.exact, first.curve, first.named) == (
+    assert (first.steps, first.loss, first.last.sequence_accuracy, first.curve, first.named) == (
         4,
         1.0,
         0.5,
@@ -74,7 +74,7 @@ def test_a_summary_follows_its_folder():
         False,
     )
     assert first is summarize(run), "nothing changed, so nothing is read again"
-    run.append(Record(8, loss=0.5, exact=0.75))
+    run.append(Record(8, loss=0.5, sequence_accuracy=0.75))
     run.update_metadata(name="mine")
     os.utime(run.path / "metrics.jsonl", (time.time() + 1,) * 2)
     second = summarize(run)
@@ -138,9 +138,9 @@ def test_only_all_is_called_all(share, percentage):
 
 
 def test_a_fork_goes_on_for_as_long_again():
-    config = small_run(seconds=60.0)
+    config = small_run(max_seconds=60.0)
     forked = longer(config, 9, 20.0, learning_rate=1e-3)
-    assert (forked.steps, forked.seconds, forked.learning_rate, forked.finish_early) == (
+    assert (forked.steps, forked.max_seconds, forked.learning_rate, forked.finish_early) == (
         9,
         100.0,
         1e-3,

@@ -45,7 +45,7 @@ def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> 
     config = sweep_config(seeds=tuple(range(len(exact[0]))), **changes)
     outcomes = {
         (place, seed): Outcome(
-            state, "", (0, 4), (0.0, 2.0), {"exact": (0.0, value)}, 1000, elapsed=3.0
+            state, "", (0, 4), (0.0, 2.0), {"sequence_accuracy": (0.0, value)}, 1000, elapsed=3.0
         )
         for place, row in enumerate(exact)
         for seed, value in enumerate(row)
@@ -139,7 +139,9 @@ def test_values_are_read_as_offered_or_as_typed():
 
 
 def test_the_fact_tests_the_best_against_the_worst():
-    sentence = sweeps.fact_text(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
+    sentence = sweeps.fact_text(
+        shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "sequence_accuracy"
+    )
     assert (
         "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence
         and "**General** reaches **12.0" in sentence
@@ -155,7 +157,9 @@ def test_the_fact_tests_the_best_against_the_worst():
 
 
 def test_the_fact_never_calls_values_equal():
-    sentence = sweeps.fact_text(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
+    sentence = sweeps.fact_text(
+        shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "sequence_accuracy"
+    )
     assert "is not significant, which does not prove that they are equal." in sentence
     assert sentence.endswith("The seeds of General range from 5.0 to 99.0.")
 
@@ -165,11 +169,11 @@ def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not()
         [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]],
         values=("dot", "general", "cosine"),
     )
-    sentence = sweeps.fact_text(three, "exact")
+    sentence = sweeps.fact_text(three, "sequence_accuracy")
     most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
     assert most in sentence
     assert "3 pairs, Bonferroni's correction" in sentence
-    head, rows = sweeps.pairs(three, "exact")
+    head, rows = sweeps.pairs(three, "sequence_accuracy")
     assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
 
 
@@ -177,14 +181,14 @@ def test_nothing_is_tested_while_runs_go_on():
     shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
     going = SweepData(Sweep(Path("one.json")), shown.config, shown.outcomes)
-    assert going.live and going.comparisons("exact") == []
-    assert "tested when all runs have ended" in sweeps.fact_text(going, "exact")
+    assert going.live and going.comparisons("sequence_accuracy") == []
+    assert "tested when all runs have ended" in sweeps.fact_text(going, "sequence_accuracy")
 
 
 def test_a_smaller_loss_is_the_better_one():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     loss = {
-        cell: replace(o, measures={"loss": o.measures["exact"]})
+        cell: replace(o, measures={"loss": o.measures["sequence_accuracy"]})
         for cell, o in shown.outcomes.items()
     }
     assert sweeps.fact_text(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith(
@@ -199,7 +203,7 @@ def test_nothing_is_compared_on_one_seed():
         for cell, o in shown.outcomes.items()
     }
     assert "**2** of 4 runs have finished" in sweeps.fact_text(
-        SweepData(EXAMPLE_SWEEP, shown.config, half), "exact"
+        SweepData(EXAMPLE_SWEEP, shown.config, half), "sequence_accuracy"
     )
 
 
@@ -219,7 +223,9 @@ def test_the_table_counts_what_finished_and_what_failed():
 
 def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_finished():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
-    shown.outcomes[1, 1] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.1)})
+    shown.outcomes[1, 1] = Outcome(
+        "running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.1)}
+    )
     shown.outcomes[1, 0] = Outcome("queued")
     assert sweeps.progress(shown, 1) == (
         0.625,
@@ -234,16 +240,20 @@ def test_numbers_to_take_away():
         )
     )
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
-    assert all(0 <= float(row["exact"]) <= 1 for row in rows)
+    assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)
 
 
 def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
-    assert shown.line(0, "exact", "steps").mean == (0.0, 0.6)
+    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.6)
     shown.outcomes[0, 1] = replace(shown.outcomes[0, 1], state="running")
-    assert shown.line(0, "exact", "steps").mean == (0.0, 0.5), "half a run does not bend the mean"
-    shown.outcomes[0, 0] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.3)})
-    assert shown.line(0, "exact", "steps").mean == (0.0, 0.7)
+    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.5), (
+        "half a run does not bend the mean"
+    )
+    shown.outcomes[0, 0] = Outcome(
+        "running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.3)}
+    )
+    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.7)
 
 
 def test_figures_stay_within_their_scale():

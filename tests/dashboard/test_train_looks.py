@@ -174,6 +174,13 @@ def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
 
 def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
     even, lopsided = ((10, 0), (5, 5)), ((18, 0), (2, 0))
-    assert balanced_points([Record(0, letters=0.75, confusion=even), Record(1, letters=None)]) == []
-    assert balanced_points([Record(0, letters=0.9, confusion=lopsided)]) == [(0, 50.0)]
-    assert balanced_points([Record(0, exact=0.9, confusion=lopsided)]) == [(0, 50.0)], "fine-tuning"
+    assert (
+        balanced_points(
+            [Record(0, token_accuracy=0.75, confusion=even), Record(1, token_accuracy=None)]
+        )
+        == []
+    )
+    assert balanced_points([Record(0, token_accuracy=0.9, confusion=lopsided)]) == [(0, 50.0)]
+    assert balanced_points([Record(0, sequence_accuracy=0.9, confusion=lopsided)]) == [(0, 50.0)], (
+        "fine-tuning"
+    )

@@ -51,7 +51,11 @@ def test_both_models_are_the_same_but_for_the_attention():
     )
     assert without.model.attention is None and with_it.model.attention.score.key == "general"
     assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
-    assert with_it.trained == 5 and with_it.task["max_source"] == 30 and not with_it.finish_early
+    assert (
+        with_it.max_train_seconds == 5
+        and with_it.task["max_source"] == 30
+        and not with_it.finish_early
+    )
     assert Controls.of(with_it) == Controls(32, 30, "general", 5, 7)
 
 
@@ -60,7 +64,10 @@ def test_both_models_are_the_same_but_for_the_attention():
 def test_every_setting_on_offer_can_run(score, size):
     for seconds in (5, 180):
         for model in Controls(size, score=score, seconds=seconds).pair:
-            assert Controls(size, score=score, seconds=seconds).config(model).trained == seconds
+            assert (
+                Controls(size, score=score, seconds=seconds).config(model).max_train_seconds
+                == seconds
+            )
 
 
 def test_seeds_are_averaged_and_their_spread_told():
@@ -167,7 +174,7 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
             run.append(
                 Record(
                     step,
-                    exact=0.0,
+                    sequence_accuracy=0.0,
                     bleu=1.0,
                     examples=(short, long) if step else (),
                     maps=maps if model.score else {},

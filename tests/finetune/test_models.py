@@ -225,7 +225,10 @@ def classifier(encoder, colours, tmp_path_factory) -> Path:
         "classify", colours, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2
     )
     run = create(config, home)
-    assert fine_tune(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
+    assert (
+        fine_tune(run, lambda: False)[0] == "finished"
+        and run.records()[-1].sequence_accuracy == 1.0
+    )
     folder = result(run)
     assert folder is not None
     weights = load_file(folder / "model.safetensors")
@@ -256,7 +259,11 @@ def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(
     )
     fine_tune(run, lambda: False)
     first, last = run.records()[0], run.records()[-1]
-    assert (first.exact, last.exact, about(run)["new_head"]) == (1.0, 1.0, False)
+    assert (first.sequence_accuracy, last.sequence_accuracy, about(run)["new_head"]) == (
+        1.0,
+        1.0,
+        False,
+    )
     assert about(run)["labels"] == ["redy", "bluey"] and last.balanced == 1.0
     assert (
         [sum(row) for row in last.confusion]
@@ -282,7 +289,7 @@ def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp
     finally:
         torch.set_num_threads(threads)
     run = Run(tmp_path / "run")
-    assert run.records()[0].exact == run.records()[-1].exact == 1.0
+    assert run.records()[0].sequence_accuracy == run.records()[-1].sequence_accuracy == 1.0
     assert load_folder(result(run), "tuned").model.config.id2label == {0: "redy", 1: "bluey"}
 
 
@@ -330,7 +337,7 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(
         FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path
     )
     state, words = fine_tune(run, lambda: False)
-    assert state == "finished" and run.records()[-1].exact == 1.0, words
+    assert state == "finished" and run.records()[-1].sequence_accuracy == 1.0, words
 
 
 def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, tmp_path, page):

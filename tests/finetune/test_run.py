@@ -90,9 +90,9 @@ def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     assert (state, records[-1].step, records[-1].final) == ("finished", steps, True), words
     assert [r.step for r in output] == [r.step for r in records] == run.frame_steps()
     assert records[0].train_loss is None and records[0].step == 0
-    assert records[-1].loss < 0.5 * records[0].loss and records[-1].exact > 0.9
+    assert records[-1].loss < 0.5 * records[0].loss and records[-1].sequence_accuracy > 0.9
     assert config_of(run) == config and about(run)["steps"] == steps
-    assert 0 < records[1].trained < records[-1].trained < records[-1].elapsed
+    assert 0 < records[1].train_seconds < records[-1].train_seconds < records[-1].elapsed
     assert size(run) > result(run).joinpath("model.safetensors").stat().st_size
 
 
@@ -182,8 +182,8 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
     assert (paused.path / "trainer").exists() and size(paused) > size(whole) / 2
     paused.requeue()
     assert fine_tune(paused, never)[0] == "finished"
-    assert [(r.step, r.exact) for r in paused.records()] == [
-        (r.step, r.exact) for r in whole.records()
+    assert [(r.step, r.sequence_accuracy) for r in paused.records()] == [
+        (r.step, r.sequence_accuracy) for r in whole.records()
     ]
     assert paused.records()[-1].loss == pytest.approx(whole.records()[-1].loss, rel=1e-5)
     assert not (paused.path / "trainer").exists()
@@ -227,7 +227,11 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     first, last = run.records()[0], run.records()[-1]
     assert state == "finished", words
     assert set(about(run)["new_words"]) == {"uno", "due"}
-    assert first.exact == 0.0 and last.letters > first.letters and last.loss < first.loss
+    assert (
+        first.sequence_accuracy == 0.0
+        and last.token_accuracy > first.token_accuracy
+        and last.loss < first.loss
+    )
     assert set(run.frame(last.step)) == {
         f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")
     }

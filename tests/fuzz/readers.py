@@ -113,11 +113,11 @@ def sweep_with_outcomes(path) -> tuple[Sweep, dict]:
         "state": "finished",
         "message": "",
         "steps": [0, 4],
-        "trained": [0.0, 1.5],
+        "train_seconds": [0.0, 1.5],
         "held_out": 20,
         "even": 0.1,
         "elapsed": 2.0,
-        "measures": {"exact": [None, 0.5], "loss": [2.0, 1.0], "expected": [0.2, 0.4]},
+        "measures": {"sequence_accuracy": [None, 0.5], "loss": [2.0, 1.0], "expected": [0.2, 0.4]},
     }
     data = sweep.data() | {
         "outcomes": {f"{place}:{seed}": outcome for place, seed in config.cells},
@@ -137,12 +137,12 @@ def use_sweep(sweep: Sweep) -> None:
     else:
         for measure in shown.measures():
             "".join(
-                [sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "trained")]
+                [sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "train_seconds")]
             ).encode()
             sweeps.pairs(shown, measure)
             sweep_comparisons(shown.config, shown.outcomes, measure)
             for place in range(len(shown.names)):
-                shown.line(place, measure, "trained"), shown.line(place, measure, "steps")
+                shown.line(place, measure, "train_seconds"), shown.line(place, measure, "steps")
         (
             sweeps.table_text(shown),
             sweeps.failures(shown),

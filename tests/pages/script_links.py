@@ -219,7 +219,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("cards", {"cards:model": "bert", "cards:compared": ""}),
     ("cards", {"cards:model": "deepseek_v32", "cards:compared": "llama3,gpt2"}),
     ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),
-    ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "trained"}),
+    ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "train_seconds"}),
     ("compare_runs", {"compare_runs:measure": "expected", "step": "100"}),
     ("decode", {"decode:strategy": "Sampling", "decode:seed": "3", "decode:picked": "7"}),
     ("decode", {"run": "example_recurrent", "decode:strategy": "Greedy", "decode:source": "e a c"}),

@@ -40,9 +40,9 @@ def made(
             Record(
                 step,
                 loss=4.0 - step,
-                letters=0.9,
-                exact=step / 4,
-                trained=speed * step,
+                token_accuracy=0.9,
+                sequence_accuracy=step / 4,
+                train_seconds=speed * step,
                 held_out=11,
                 expected=((0.1, 0.2 + step / 10),),
                 even=0.17,
@@ -69,7 +69,7 @@ def test_first_sight_compares_the_two_examples():
     page = page_text(app)
     step = int(re.search(r"At step (\d+), sequence accuracy: \d+\u00a0% for Transformer", page)[1])
     assert step in {r.step for r in EXAMPLE_RUNS[0].records()}
-    assert f"After {duration(EXAMPLE_RUNS[0].records()[-1].trained)} of" in page
+    assert f"After {duration(EXAMPLE_RUNS[0].records()[-1].train_seconds)} of" in page
     assert "attention.score" in page and "57,822" in page and len(app.get("vega_lite_chart")) == 2
 
 
@@ -214,11 +214,11 @@ def test_names_leave_out_what_all_share_and_differ():
 
 def test_latest_takes_the_last_measured():
     records = (
-        Record(0, exact=0.1, trained=0.0),
-        Record(2, exact=None, trained=1.0),
-        Record(4, exact=0.9, trained=2.0),
+        Record(0, sequence_accuracy=0.1, train_seconds=0.0),
+        Record(2, sequence_accuracy=None, train_seconds=1.0),
+        Record(4, sequence_accuracy=0.9, train_seconds=2.0),
     )
-    assert latest(records, lambda r: r.exact, lambda r: r.trained <= 1.5) == 0.1
+    assert latest(records, lambda r: r.sequence_accuracy, lambda r: r.train_seconds <= 1.5) == 0.1
     assert latest(records, lambda r: r.bleu, lambda r: True) is None
     assert (
         expected(Record(0, expected=((0.1, 0.4), (0.3, 0.2)))) == 0.4

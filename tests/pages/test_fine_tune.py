@@ -33,16 +33,16 @@ def test_first_sight_is_the_kept_run_beside_what_it_beats():
     run = EXAMPLE_RUNS["classify"]
     records, app = run.records(), open_page()
     text = page_text(app)
-    share = f"{round(100 * records[-1].exact)}\u00a0%"
+    share = f"{round(100 * records[-1].sequence_accuracy)}\u00a0%"
     assert (
         f"At step {records[-1].step:,}, accuracy is {share} on {records[-1].held_out} held-out texts"
         in text
     )
     assert (
-        f"before training it was {round(100 * records[0].exact)}\u00a0%" in text
+        f"before training it was {round(100 * records[0].sequence_accuracy)}\u00a0%" in text
         and "the majority class" in text
     )
-    assert records[-1].exact > 0.8 and records[0].exact < 0.5
+    assert records[-1].sequence_accuracy > 0.8 and records[0].sequence_accuracy < 0.5
     assert "the room was spotless" in text
     heads = by_key(app.selectbox, "fine_tune:head").options
     assert len(heads) == 72 and f"In head {heads[0]}," in text, (
@@ -102,8 +102,8 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     config = usual("classify")
     run = create(config)
     build(config, parse("classify", config.data)).save(run.path)
-    run.append(Record(0, loss=1.4, exact=0.25, held_out=28))
-    run.append(Record(6, loss=1.3, exact=0.5, held_out=28, final=True))
+    run.append(Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28))
+    run.append(Record(6, loss=1.3, sequence_accuracy=0.5, held_out=28, final=True))
     run.set_status("finished", "Finished.")
     app = open_page(sentence="is the library open", run=run.id)
     text = page_text(app)
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_learned_says_its_line():
 
 def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
     run = create(usual("pairs"))
-    run.append(Record(0, loss=9.0, exact=0.0, letters=0.1, held_out=100))
+    run.append(Record(0, loss=9.0, sequence_accuracy=0.0, token_accuracy=0.1, held_out=100))
     run.set_status("failed", "It had no room.")
     app = open_page(run=run.id)
     assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in page_text(
@@ -149,8 +149,8 @@ def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
 
 def test_runs_lists_it_and_opens_it_here():
     run = create(usual("classify"))
-    run.append(Record(0, loss=1.4, exact=0.25, held_out=28))
-    run.append(Record(48, loss=0.3, exact=0.9, held_out=28, final=True))
+    run.append(Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28))
+    run.append(Record(48, loss=0.3, sequence_accuracy=0.9, held_out=28, final=True))
     run.set_status("finished", "Finished after 48 steps.")
     app = open_page("runs", run=run.id)
     text = page_text(app)

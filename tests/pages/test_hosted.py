@@ -56,7 +56,7 @@ def folder_of(name: str) -> Path:
 def made(owner: str, state: str = "finished", **more) -> Run:
     """A run of a person."""
     run = create_run(small_run(), folder_of(owner), **more)
-    run.append(Record(2, loss=1.0, exact=0.5, held_out=11, elapsed=1.0))
+    run.append(Record(2, loss=1.0, sequence_accuracy=0.5, held_out=11, elapsed=1.0))
     run.set_status(state, "Paused at step 2." if state == "paused" else "Finished after 2 steps.")
     return run
 
@@ -152,7 +152,7 @@ def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
         app.button(key="train:train").click().run()
         (path,) = [path for path in folder_of("ben").iterdir() if (path / "run.json").exists()]
         config = Run(path).config()
-        assert config.steps <= 321 and config.seconds <= 33
+        assert config.steps <= 321 and config.max_seconds <= 33
         app = app_at("train", **{"train:reverse:transformer:steps": "5000"}).run()
     assert "a run may take" in page_text(app)
     with browser("ben"):

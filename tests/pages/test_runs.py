@@ -16,7 +16,7 @@ LAST = EXAMPLE_RUNS[0].records()[-1].step
 
 def made(state: str = "finished", **more) -> Run:
     run = create_run(small_run(), **more)
-    run.append(Record(2, loss=1.0, exact=0.5, held_out=11))
+    run.append(Record(2, loss=1.0, sequence_accuracy=0.5, held_out=11))
     run.set_status(state, "Finished after 2 steps.")
     return run
 

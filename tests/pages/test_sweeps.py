@@ -85,7 +85,7 @@ def test_equal_seconds_are_asked_for():
     app.number_input(key="sweeps:seconds").set_value(2.0).run()
     app.button(key="sweeps:start").click().run()
     config = list_sweeps()[0].config()
-    assert config.equal == "seconds" and config.run(0, 0).trained == 2.0
+    assert config.equal == "seconds" and config.run(0, 0).max_train_seconds == 2.0
 
 
 def test_a_run_of_ones_own_may_be_the_base():
@@ -118,11 +118,17 @@ def test_a_broken_file_says_so_and_the_page_stays():
     assert "cannot be read" in page_text(again)
 
 
-@pytest.mark.parametrize("measure", ["exact", "letters", "loss", "expected"])
-@pytest.mark.parametrize("over", ["steps", "trained"])
+@pytest.mark.parametrize("measure", ["sequence_accuracy", "token_accuracy", "loss", "expected"])
+@pytest.mark.parametrize("over", ["steps", "train_seconds"])
 def test_every_measure_is_drawn(measure, over):
     app = open_page(**{"sweeps:measure": measure, "sweeps:over": over})
     assert len(app.get("vega_lite_chart")) == 2
+
+
+def test_old_link():
+    app = open_page(**{"sweeps:measure": "letters", "sweeps:over": "trained"})
+    assert app.selectbox(key="sweeps:measure").value == "token_accuracy"
+    assert app.segmented_control(key="sweeps:over").value == "train_seconds"
 
 
 def test_each_run_can_be_seen():

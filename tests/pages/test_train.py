@@ -224,7 +224,7 @@ def test_an_ended_run_says_how(state, message):
 
 def test_a_run_that_ended_before_its_last_step_says_why():
     run = half_way()
-    run.append(replace(run.records()[-1], step=3, exact=0.995, final=True))
+    run.append(replace(run.records()[-1], step=3, sequence_accuracy=0.995, final=True))
     run.set_status("finished", "Finished after 3 steps.")
     assert "ended before step 4, since at least 99\u00a0%" in page_text(open_page(run.id))
 
@@ -327,7 +327,7 @@ def test_the_right_option_is_the_value_that_reaches_one_half_first():
     data = load_run(EXAMPLE_RUN)
     question = train.run_question(data)
     steps = {
-        "Letter accuracy": next(r.step for r in data.records if r.letters >= 0.5),
+        "Letter accuracy": next(r.step for r in data.records if r.token_accuracy >= 0.5),
         "The weight on the correct position": next(
             r.step for r in data.records if max(map(max, r.expected)) >= 0.5
         ),

@@ -38,7 +38,7 @@ def drawn(kind):
     """A run of two steps and its page; its watched example of the last record is drawn."""
     task = make_task(TaskConfig.of("documents", sentences=4))
     run = create_run(
-        recommended(task, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3)
+        recommended(task, kind, steps=2, record_every=1, batch_size=4, held_out=12, num_examples=3)
     )
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(script, default_timeout=60)

@@ -9,7 +9,7 @@ from tests.training.small import small_run
 
 def ended(**changes) -> Run:
     run = create_run(small_run(**changes))
-    run.append(Record(2, loss=1.0, exact=0.5, held_out=11))
+    run.append(Record(2, loss=1.0, sequence_accuracy=0.5, held_out=11))
     run.set_status("finished")
     return run
 

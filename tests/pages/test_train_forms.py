@@ -61,7 +61,7 @@ def test_a_run_is_drawn_as_what_it_is(task, kind):
     given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
     made = make_task(TaskConfig.of(task, **given))
     run = create_run(
-        recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3)
+        recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, num_examples=3)
     )
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(script, default_timeout=60)
@@ -89,14 +89,18 @@ def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 60)
     config = TaskConfig.of(task, **({"data": data} if data else {}))
     made = make_task(config)
-    run = create_run(recommended(made, steps=2, record_every=1, batch_size=4, held_out=60, watch=1))
+    run = create_run(
+        recommended(made, steps=2, record_every=1, batch_size=4, held_out=60, num_examples=1)
+    )
     assert work(run.path) == "finished", run.status().message
     last = run.records()[-1]
     held_out = made.held_out(60)
     confusion = last.confusion
     rows = [sum(row) for row in confusion]
     assert sum(rows) == len(held_out) == last.held_out and len(rows) == len(made.classes)
-    assert sum(row[i] for i, row in enumerate(confusion)) / sum(rows) == pytest.approx(last.letters)
+    assert sum(row[i] for i, row in enumerate(confusion)) / sum(rows) == pytest.approx(
+        last.token_accuracy
+    )
     name, share = made.majority(60)
     assert share == rows[made.classes.index(name)] / sum(rows)
     app = AppTest.from_function(script, default_timeout=60)

@@ -63,7 +63,7 @@ def test_every_option_is_drawn_and_asked_for(kind):
     }
     groups = train.of_training(base, "pairs")
     params = [*train.of_model(base.model), *(p for group in groups.values() for p in group)]
-    assert {f"{name}:{param.key}" for param in params} <= drawn
+    assert {train.setting_key(name, param) for param in params} <= drawn
 
 
 def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():

@@ -57,16 +57,16 @@ def pair(state: str = "running", decoded: bool = True, **setting):
                 Record(
                     step,
                     loss=1.0,
-                    exact=0.1,
+                    sequence_accuracy=0.1,
                     bleu=30.0,
-                    trained=step / 10,
+                    train_seconds=step / 10,
                     held_out=18,
                     buckets=buckets,
                     examples=(example,),
                     maps=maps,
                 )
                 if decoded
-                else Record(step, trained=step / 10)
+                else Record(step, train_seconds=step / 10)
             )
         run.set_status(state, "Finished after 25 steps." if state == "finished" else "")
     return runs, ".".join(run.id for run in runs)
@@ -221,7 +221,9 @@ def test_a_quick_run_without_an_advantage_says_why(monkeypatch):
 def test_runs_of_a_few_steps_are_not_compared():
     runs, link = pair("finished", decoded=False, seconds=5)
     for run, steps in zip(runs, (1, 3), strict=True):
-        run.append(Record(steps, exact=0.0, bleu=10.0 * steps, trained=5.5, held_out=18))
+        run.append(
+            Record(steps, sequence_accuracy=0.0, bleu=10.0 * steps, train_seconds=5.5, held_out=18)
+        )
     app = open_page(link)
     assert "reached only 1 step of a model" in app.info[0].value
     assert "One vector: Finished after 1 step in 5.5 s" in plain_text(app)
@@ -262,7 +264,7 @@ def test_moves_set_the_next_runs():
 
 def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
     fewer = [
-        replace(one, buckets=tuple(replace(each, exact=0.5) for each in one.buckets))
+        replace(one, buckets=tuple(replace(each, sequence_accuracy=0.5) for each in one.buckets))
         for one in SAVED
     ]
     notice, changed = (why.moves(learned)[1].notice for learned in (SAVED, fewer))

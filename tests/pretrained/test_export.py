@@ -284,7 +284,7 @@ def run(tmp_path_factory):
         batch_size=4,
         record_every=1,
         held_out=4,
-        watch=1,
+        num_examples=1,
     )
     run = create_run(config, path=tmp_path_factory.mktemp("run") / "two")
     assert work(run.path) == "finished"
@@ -320,7 +320,7 @@ def test_a_card_states_the_runs_own_records(run, tmp_path):
     export(run, tmp_path, license="mit")
     card, record = ModelCard.load(tmp_path / "README.md"), run.records()[-1]
     metrics = {(result.metric_name, result.metric_value) for result in card.data.eval_results}
-    assert {("Validation loss", record.loss), ("Token accuracy", record.letters)} <= metrics
+    assert {("Validation loss", record.loss), ("Token accuracy", record.token_accuracy)} <= metrics
     assert (card.data.library_name, card.data.license) == ("transformers", "mit")
     assert {"attention-lab", "numbers"} <= set(card.data.tags)
     model, _ = run.model()
@@ -330,7 +330,7 @@ def test_a_card_states_the_runs_own_records(run, tmp_path):
         "| steps | 2 of 2 |",
         "| seed | 0 |",
         "| batch size | 4 |",
-        f"| seconds of training | {record.trained:.1f} |",
+        f"| seconds of training | {record.train_seconds:.1f} |",
         f"| trained on | {line(run.metadata()['machines'])} |",
     ):
         assert row in card.text, row
@@ -387,7 +387,7 @@ def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
     assert run_code(code, capsys) == code.rpartition("  # ")[2].strip()
     card = ModelCard.load(folder / "README.md")
     values = {result.metric_type: result.metric_value for result in card.data.eval_results}
-    assert (values["loss"], values["accuracy"]) == (reached["loss"], reached["letters"])
+    assert (values["loss"], values["accuracy"]) == (reached["loss"], reached["token_accuracy"])
     assert card.data.license == "mit" and "seconds" not in card.text
     again = tmp_path / name
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("README.md"))

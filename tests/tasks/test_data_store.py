@@ -21,7 +21,7 @@ from tests.cases import instance
 from tests.tasks.grammar import sentence_pairs
 
 DATA = sentence_pairs(400)
-SMALL = dict(steps=2, record_every=1, batch_size=4, held_out=6, watch=1)
+SMALL = dict(steps=2, record_every=1, batch_size=4, held_out=6, num_examples=1)
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ def test_every_recommended_model_trains_on_them(kind):
         train(recommended(task, kind, steps=12, record_every=12, held_out=20, batch_size=16))
     )
     assert records[1].loss < records[0].loss and records[-1].held_out == 20
-    assert records[-1].exact is not None and records[-1].chrf is not None
+    assert records[-1].sequence_accuracy is not None and records[-1].chrf is not None
 
 
 SPACED = "\n".join(
@@ -115,13 +115,21 @@ SPACED = "\n".join(
 @each(
     ("data", "unit", "metrics"),
     [
-        (SPACED, "words", ("exact", "bleu")),
-        ("\n".join(f"{n}\t{roman(n)}" for n in range(1, 60)), "characters", ("exact", "chrf")),
-        ("\n".join(f"{n} May\t2001-05-{n}" for n in range(1, 60)), "characters", ("exact", "chrf")),
+        (SPACED, "words", ("sequence_accuracy", "bleu")),
+        (
+            "\n".join(f"{n}\t{roman(n)}" for n in range(1, 60)),
+            "characters",
+            ("sequence_accuracy", "chrf"),
+        ),
+        (
+            "\n".join(f"{n} May\t2001-05-{n}" for n in range(1, 60)),
+            "characters",
+            ("sequence_accuracy", "chrf"),
+        ),
         (
             "\n".join(f"{n}\tthe number {n}" for n in range(1, 60)),
             "characters",
-            ("exact", "bleu", "chrf"),
+            ("sequence_accuracy", "bleu", "chrf"),
         ),
     ],
 )

@@ -46,7 +46,9 @@ def test_a_target_in_bleu_asks_no_exact_match_and_several_seeds_tell_their_sprea
 
 
 def test_what_a_record_does_not_say_is_a_dash():
-    row = Row(Target("language", "classifier", 10), [figures(Record(step=3, exact=1.0), 2.0)])
+    row = Row(
+        Target("language", "classifier", 10), [figures(Record(step=3, sequence_accuracy=1.0), 2.0)]
+    )
     assert (
         row.markdown()
         == "| language | classifier | 3 | 2.0 | 100.0 | – | – | – | – | exact ≥ 99, ≤ 10 s | yes |"

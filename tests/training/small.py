@@ -27,7 +27,7 @@ def small_run(**changes) -> RunConfig:
         batch_size=8,
         record_every=2,
         held_out=11,
-        watch=2,
+        num_examples=2,
     )
     return RunConfig(**{**values, **changes})
 
@@ -37,8 +37,8 @@ def record_numbers(record: Record) -> tuple:
     scores = (
         record.train_loss,
         record.loss,
-        record.letters,
-        record.exact,
+        record.token_accuracy,
+        record.sequence_accuracy,
         record.bleu,
         record.chrf,
         record.error,

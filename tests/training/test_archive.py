@@ -62,7 +62,13 @@ def test_every_task_comes_back_with_its_maps(tmp_path, key):
     """What is kept of each form (pairs, text, a label, a series) has sizes of its own."""
     task = make_task(TaskConfig.of(key))
     config = recommended(
-        task, list(task.recommended)[-1], steps=1, held_out=3, watch=2, record_every=1, batch_size=2
+        task,
+        list(task.recommended)[-1],
+        steps=1,
+        held_out=3,
+        num_examples=2,
+        record_every=1,
+        batch_size=2,
     )
     run = create_run(config, tmp_path / "made")
     session = prepare(config)

@@ -43,7 +43,7 @@ def test_a_strangers_table_becomes_a_run(folder, capsys):
         and config["model"]["kind"] == "classifier"
     )
     run = find_run(trained(folder, config | {"steps": 60, "record_every": 30}))
-    assert run.status().state == "finished" and run.records()[-1].exact == 1.0, (
+    assert run.status().state == "finished" and run.records()[-1].sequence_accuracy == 1.0, (
         "the colour gives the kind away"
     )
     output = capsys.readouterr().out

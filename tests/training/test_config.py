@@ -24,7 +24,7 @@ def test_json_both_ways():
         ({"steps": True}, "whole number"),
         ({"learning_rate": math.nan}, "learning_rate = nan"),
         ({"learning_rate": "fast"}, "'fast'"),
-        ({"seconds": 1e9}, "seconds"),
+        ({"max_seconds": 1e9}, "max_seconds"),
         ({"device": "abacus"}, "auto, cpu, cuda, mps"),
         ({"optimizer": "prayer"}, "adamw"),
         ({"schedule": "steep"}, "cosine"),

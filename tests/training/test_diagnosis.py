@@ -188,7 +188,7 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
 
 
 def test_words_name_the_cap_that_would_end_it():
-    config = recommended(make_task(TaskConfig.of("own_pairs")), steps=1000, seconds=100.0)
+    config = recommended(make_task(TaskConfig.of("own_pairs")), steps=1000, max_seconds=100.0)
     assert "near step" not in in_words(config, 80.0) and "80 s" in in_words(config, 80.0)
     assert "near step 250" in in_words(config, 400.0) and "7 min" in in_words(config, 400.0)
     assert [duration(s) for s in (0.2, 89, 90, 5_400)] == ["1 s", "89 s", "2 min", "1.5 h"]

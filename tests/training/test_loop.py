@@ -104,7 +104,7 @@ def test_the_final_record_tells_long_sources_from_short_ones():
         numbers,
         [prediction(3, True), prediction(10, False), prediction(11, True), prediction(25, False)],
     )
-    assert [(b.lengths, b.count, b.exact) for b in ranges] == [
+    assert [(b.lengths, b.count, b.sequence_accuracy) for b in ranges] == [
         ("1–10", 2, 0.5),
         ("11–20", 1, 1.0),
         ("21–30", 1, 0.0),
@@ -156,7 +156,7 @@ def test_stop_ends_without_a_final_record():
 
 def test_the_cap_on_seconds_ends_with_a_final_record():
     records = list(
-        train(small_run(steps=20_000, seconds=1, record_every=5_000, finish_early=False))
+        train(small_run(steps=20_000, max_seconds=1, record_every=5_000, finish_early=False))
     )
     assert records[-1].final and 0 < records[-1].step < 20_000
     assert records[-1].capped and not any(record.capped for record in records[:-1])
@@ -176,9 +176,18 @@ def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
 
     refused, confirmed = 0.98, 0.995
     scores = iter([0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, confirmed])
-    monkeypatch.setattr(Objective, "score", lambda *_: {"exact": next(scores)})
+    monkeypatch.setattr(Objective, "score", lambda *_: {"sequence_accuracy": next(scores)})
     records = list(train(small_run(steps=50)))
-    assert [r.exact for r in records] == [0.0, 0.995, 0.5, 0.99, 1.0, 0.99, 1.0, confirmed]
+    assert [r.sequence_accuracy for r in records] == [
+        0.0,
+        0.995,
+        0.5,
+        0.99,
+        1.0,
+        0.99,
+        1.0,
+        confirmed,
+    ]
     assert records[-1].step == 12 and records[-1].final
 
 
@@ -202,11 +211,11 @@ def test_reverse_is_learned(monkeypatch):
         steps=400,
         batch_size=recipe.batch_size,
         learning_rate=recipe.learning_rate,
-        seconds=120,
+        max_seconds=120,
     )
     monkeypatch.setattr(loop, "FINAL", FINAL)
     last = list(train(config))[-1]
-    assert last.exact >= 0.99 and last.held_out == 1000
+    assert last.sequence_accuracy >= 0.99 and last.held_out == 1000
     assert max(map(max, last.expected)) > 5 * last.even
 
 
@@ -374,7 +383,7 @@ def decoded(monkeypatch) -> list[int]:
 
 def test_an_untrained_model_is_not_decoded_where_decodes_are_few(decoded):
     records = list(train(small_run(decode_every=2, finish_early=False)))
-    assert [(r.step, r.exact is not None) for r in records[:-1]] == [
+    assert [(r.step, r.sequence_accuracy is not None) for r in records[:-1]] == [
         (0, False),
         (2, False),
         (4, True),
@@ -384,13 +393,15 @@ def test_an_untrained_model_is_not_decoded_where_decodes_are_few(decoded):
 
 def test_every_record_is_decoded_where_it_costs_little(decoded):
     records = list(train(small_run(finish_early=False)))
-    assert all(r.exact is not None and r.examples for r in records) and len(decoded) == len(records)
+    assert all(r.sequence_accuracy is not None and r.examples for r in records) and len(
+        decoded
+    ) == len(records)
 
 
 def test_a_text_is_continued_for_the_watched_examples_alone(decoded):
     task = make_task(TaskConfig.of("own_text", length=16))
-    record = next(train(recommended(task, held_out=20, watch=3, steps=1)))
-    assert decoded == [3] and len(record.examples) == 3 and record.letters is not None
+    record = next(train(recommended(task, held_out=20, num_examples=3, steps=1)))
+    assert decoded == [3] and len(record.examples) == 3 and record.token_accuracy is not None
 
 
 def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
@@ -433,7 +444,9 @@ def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counte
         scores = objective(task).score(
             task, evaluate.measure_free(Knows(ends), task, examples, "cpu")
         )
-        assert (scores["exact"], scores["cut"]) == ((1.0, 0) if ends else (0.0, len(examples)))
+        assert (scores["sequence_accuracy"], scores["cut"]) == (
+            (1.0, 0) if ends else (0.0, len(examples))
+        )
 
 
 # The loss of a lightning indexer: what it is, that it alone trains the indexer, and that it chooses better keys.
@@ -684,11 +697,13 @@ def test_patience_ends_a_run_that_no_longer_gets_better():
 
 
 def test_equal_training_time_is_a_cap_of_its_own():
-    records = list(train(small_run(steps=20_000, trained=0.5, record_every=50, finish_early=False)))
+    records = list(
+        train(small_run(steps=20_000, max_train_seconds=0.5, record_every=50, finish_early=False))
+    )
     assert (
         records[-1].final
-        and 0.5 <= records[-1].trained < 1.5
-        and records[-1].elapsed > records[-1].trained
+        and 0.5 <= records[-1].train_seconds < 1.5
+        and records[-1].elapsed > records[-1].train_seconds
     )
 
 
@@ -812,7 +827,7 @@ def test_one_decimal_sign_is_read_in_all_columns():
 def run(tmp_path) -> Run:
     """A run whose checkpoint has a weight for the column of identifiers, and whose run.json is of then."""
     config = recommended(
-        make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1
+        make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1
     )
     run = create_run(config, path=tmp_path / "run")
     train_run(run, lambda: False, lambda record: None)

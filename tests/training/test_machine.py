@@ -85,7 +85,7 @@ def test_a_gpu_is_named(monkeypatch):
 
 def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
     run, words = trained(
-        tmp_path / "run", steps=20_000, seconds=1, record_every=50, finish_early=False
+        tmp_path / "run", steps=20_000, max_seconds=1, record_every=50, finish_early=False
     )
     last = run.records()[-1]
     assert last.capped and "The time limit of 1 s ended it before step 20,000" in words
@@ -104,7 +104,7 @@ def test_steps_alone_bound_every_recipe():
             continue
         task = make_task(TaskConfig.of(entry.key))
         for kind in task.recommended:
-            assert recommended(task, kind).seconds == RunConfig.seconds
+            assert recommended(task, kind).max_seconds == RunConfig.max_seconds
 
 
 # How runs share GPUs, with numbers and memories that this machine does not have; no GPU is used.

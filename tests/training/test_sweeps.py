@@ -53,7 +53,7 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
 
 def test_equal_seconds_end_by_training_time_at_a_constant_rate():
     run = sweep_config(equal="seconds", seconds=3.0).run(0, 0)
-    assert (run.trained, run.steps, run.schedule) == (3.0, 20_000, "constant")
+    assert (run.max_train_seconds, run.steps, run.schedule) == (3.0, 20_000, "constant")
     swept = sweep_config(equal="seconds", axis="schedule", values=("cosine", "constant"))
     assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
 
@@ -196,10 +196,10 @@ def recorded(config: SweepConfig, cell, state="finished") -> Run:
             Record(
                 step,
                 loss=2.0,
-                exact=exact,
+                sequence_accuracy=exact,
                 expected=((0.1, 0.7),),
                 even=0.2,
-                trained=step / 2,
+                train_seconds=step / 2,
                 held_out=1000 if final else 11,
                 final=final,
                 elapsed=step,
@@ -215,7 +215,9 @@ def test_outcomes_come_from_the_runs_and_outlive_them(tmp_path):
     runs = {cell: recorded(config, cell) for cell in config.cells[:2]}
     sweep.add_runs(runs)
     outcomes = sweep.outcomes()
-    assert outcomes[0, 0].last("exact") == 0.25, "the final record, not the one before it"
+    assert outcomes[0, 0].last("sequence_accuracy") == 0.25, (
+        "the final record, not the one before it"
+    )
     assert (
         outcomes[0, 0].last("expected") == 0.7
         and outcomes[0, 0].steps == (0, 4)
@@ -232,10 +234,13 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
     states = dict(zip(config.cells, ("finished", "running", "stopped", "failed"), strict=True))
     sweep.add_runs({cell: recorded(config, cell, state) for cell, state in states.items()})
     outcomes = sweep.outcomes()
-    assert {cell: outcome.last("exact") is None for cell, outcome in outcomes.items()} == {
-        cell: state != "finished" for cell, state in states.items()
-    }
-    assert outcomes[config.cells[1]].points("exact") and not outcomes[config.cells[1]].ended
+    assert {
+        cell: outcome.last("sequence_accuracy") is None for cell, outcome in outcomes.items()
+    } == {cell: state != "finished" for cell, state in states.items()}
+    assert (
+        outcomes[config.cells[1]].points("sequence_accuracy")
+        and not outcomes[config.cells[1]].ended
+    )
     assert sweep.missing() == [config.cells[2], config.cells[3]]
 
 

@@ -24,7 +24,7 @@ from core.training.loop import FINAL, parts_of
 from tests.training.small import SAME_LAST_BIT, record_numbers, run_command, small_run
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG = dict(steps=20_000, seconds=300, record_every=20, finish_early=False)
+LONG = dict(steps=20_000, max_seconds=300, record_every=20, finish_early=False)
 
 
 def command(*arguments: str, **env: str) -> subprocess.Popen:
@@ -330,7 +330,7 @@ def test_longer_is_more_steps_of_the_same_run(tmp_path):
 
 
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
-    config = small_run(steps=60, record_every=1, held_out=2, watch=1)
+    config = small_run(steps=60, record_every=1, held_out=2, num_examples=1)
     run = create_run(config, path=tmp_path / "run")
     trained(run)
     steps = run.checkpoint_steps()

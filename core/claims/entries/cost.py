@@ -77,7 +77,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         config_of_run = RunConfig(
             task, model, steps=steps, batch_size=32, record_every=steps, decode_every=2
         )
-        yield MEASURES[name], trained(config_of_run, seed, stop).last.letters or 0.0, None
+        yield MEASURES[name], trained(config_of_run, seed, stop).last.token_accuracy or 0.0, None
 
 
 def _exponent(condition: str, seed: SeedValues) -> float:
@@ -249,7 +249,7 @@ def measure_ladder(
     )
     result = trained(config, seed, stop)
     yield BITS, result.bits, None
-    yield ACCURACY, result.last.letters or 0.0, None
+    yield ACCURACY, result.last.token_accuracy or 0.0, None
     yield PARAMETERS, result.parameters, None
     yield LATENCY, latency(result), None
 
@@ -386,7 +386,7 @@ def measure_groups(
         warmup=20,
         record_every=steps,
         held_out=1,
-        watch=1,
+        num_examples=1,
     )
     whole = trained(config, seed, stop)
     yield BITS, whole.bits, None
@@ -516,9 +516,9 @@ def measure_hybrid(
         record_every=steps,
         decode_every=1000,
         held_out=1,
-        watch=1,
+        num_examples=1,
     )
-    yield EXACT, trained(config, seed, stop).last.exact or 0.0, None
+    yield EXACT, trained(config, seed, stop).last.sequence_accuracy or 0.0, None
     yield LONG_CACHE, cached(model, LONG), None
 
 

@@ -64,7 +64,9 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         decode_every=8,
     )  # the task's own recipe
     learning = [
-        record.letters or 0.0 for record in trained(reverse, seed, stop).records if record.step
+        record.token_accuracy or 0.0
+        for record in trained(reverse, seed, stop).records
+        if record.step
     ]
     yield ACCURACY, sum(learning) / len(learning), None
     text = RunConfig(
@@ -270,7 +272,7 @@ def measure_induction(
         record_every=max(1, steps // POINTS),
         schedule="constant",
         held_out=1,
-        watch=1,
+        num_examples=1,
         decode_every=1000,
     )
     session = session_of(config, seed)

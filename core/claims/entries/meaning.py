@@ -417,7 +417,7 @@ def measure_sinks(
         warmup=20,
         record_every=steps,
         held_out=1,
-        watch=1,
+        num_examples=1,
     )
     whole = trained(config, seed, stop)
     batch = whole.task.collate(whole.task.held_out(ITEMS))

@@ -75,7 +75,10 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         yield LOSS, last.loss or 0.0, size
         yield TIME, milliseconds / steps, size
     in_time = replace(
-        config, steps=20 * steps, trained=float(settings["seconds"]), record_every=20 * steps
+        config,
+        steps=20 * steps,
+        max_train_seconds=float(settings["seconds"]),
+        record_every=20 * steps,
     )
     yield IN_TIME, trained(in_time, seed, stop).last.loss or 0.0, None
 
@@ -234,7 +237,7 @@ def measure_scaling(
         )
         steps = int(settings["steps"])
         config = RunConfig(task, model, steps=steps, batch_size=32, record_every=steps)
-        yield ACCURACY, trained(config, seed, stop).last.letters or 0.0, size
+        yield ACCURACY, trained(config, seed, stop).last.token_accuracy or 0.0, size
 
 
 def jacobian_norm(weights: torch.Tensor) -> float:
@@ -375,7 +378,7 @@ def measure_differential(
         steps=steps,
         record_every=steps,
         held_out=1,
-        watch=1,
+        num_examples=1,
         decode_every=1000,
     )
     yield from on_answers(trained(config, seed, stop))
@@ -582,7 +585,7 @@ def reader(seed: int, steps: int, stop: Stop) -> Trained:
         warmup=20,
         record_every=steps,
         held_out=1,
-        watch=1,
+        num_examples=1,
     )
     return trained(config, seed, stop)
 

@@ -431,7 +431,7 @@ def measure_regularization(
     last = trained(replace(config, held_out=100), seed, stop).last
     yield PERPLEXITY, exp(last.loss or 0.0), None
     yield BLEU, last.bleu or 0.0, None
-    yield ACCURACY, last.exact or 0.0, None
+    yield ACCURACY, last.sequence_accuracy or 0.0, None
 
 
 def _hurts_and_helps(results: Results) -> int:
@@ -562,7 +562,7 @@ def measure_decoding(
         record_every=steps,
     )
     result = trained(config, seed, stop)
-    yield FORCED, result.last.letters or 0.0, None
+    yield FORCED, result.last.token_accuracy or 0.0, None
     examples = result.task.held_out(SOURCES)
     targets = [example.target for example in examples]
     for width in WIDTHS:

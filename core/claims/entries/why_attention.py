@@ -68,7 +68,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     for bucket in last.buckets:
         first, _, end = bucket.lengths.partition("–")
         middle = (int(first) + int(end)) / 2
-        yield EXACT, bucket.exact, middle
+        yield EXACT, bucket.sequence_accuracy, middle
         yield BLEU, bucket.bleu or 0.0, middle
     yield SECONDS, seconds, None
 
@@ -238,7 +238,7 @@ def measure_advantages(
     )
     result = trained(config, seed, stop)
     yield PARAMETERS, result.parameters, None
-    yield ACCURACY, result.last.letters or 0.0, None
+    yield ACCURACY, result.last.token_accuracy or 0.0, None
     assert result.last.expected is not None  # reversing expects a position
     yield MASS, max(weight for layer in result.last.expected for weight in layer), None
 
@@ -381,8 +381,10 @@ def measure_iris(
         return
     config = recommended(task, "classifier" if condition == TOKENS else "one_token", record_every=5)
     result = trained(replace(config, steps=int(settings["steps"])), seed, stop)
-    yield HELD_OUT_ACCURACY, result.last.exact or 0.0, None
-    reached = [record.step for record in result.records if (record.exact or 0.0) >= 0.95]
+    yield HELD_OUT_ACCURACY, result.last.sequence_accuracy or 0.0, None
+    reached = [
+        record.step for record in result.records if (record.sequence_accuracy or 0.0) >= 0.95
+    ]
     yield (
         EPOCHS,
         (reached[0] if reached else int(settings["steps"])) * config.batch_size / TRAINING_ROWS,
