@@ -20,6 +20,7 @@ from core.attention.kernels.implied import (
     CHUNK,
     IMPLIED,
     STATE,
+    Rule,
     StateKernel,
     head_gate,
     in_chunks,
@@ -133,6 +134,7 @@ class Delta(StateKernel):
     """β = σ(W_b x), one a head and key, from the keys' own x; α = 1."""
 
     key = "delta"
+    rule: Rule = staticmethod(delta_rule)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -145,19 +147,6 @@ class Delta(StateKernel):
         """log α and β, (B, H, S) each."""
         write = head_gate(self.write, context).sigmoid()
         return torch.zeros_like(write), write
-
-    def output(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        gates: tuple[Tensor, ...],
-        chunk: int,
-        offset: int,
-        past: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        decay, write = gates
-        return delta_rule(q, k, v, decay, write, chunk, offset, past)
 
 
 class GatedDelta(Delta):
@@ -248,6 +237,7 @@ class StateSpace(StateKernel):
     """Δ = softplus(W x + b) and a = e^(−e^A Δ), one of each a head and key, from the keys' own x."""
 
     key = "ssd"
+    rule: Rule = staticmethod(state_space)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -259,19 +249,6 @@ class StateSpace(StateKernel):
         """log a and Δ, (B, H, S) each."""
         gate = head_gate(self.step, context)
         return softplus_decay(self.log_rate, gate), F.softplus(gate)
-
-    def output(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        gates: tuple[Tensor, ...],
-        chunk: int,
-        offset: int,
-        past: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        decay, step = gates
-        return state_space(q, k, v, decay, step, chunk, offset, past)
 
 
 SSD = Entry(
@@ -316,8 +293,9 @@ def log_linear(
     level_weights: Tensor,
     chunk: int,
     offset: int = 0,
-) -> Tensor:
-    """Σ_l λ_tl S_tlᵀ q_t, (B, H, T, E), in chunks whose length is a power of two.
+    past: None = None,
+) -> tuple[Tensor, None]:
+    """Σ_l λ_tl S_tlᵀ q_t, (B, H, T, E), in chunks whose length is a power of two, and no state, as there are many.
 
     decay = log a and step = Δ are (B, H, S), level_weights = λ (B, H, T, L), queries begin at position `offset`.
     """
@@ -332,7 +310,7 @@ def log_linear(
     inside = ((q @ k.mT) * decay_between(total) * weights.gather(-1, level)) @ v
     end = total[..., -1:, :]
     before = chunks_before(q * total.exp(), (k * (end - total).exp()).mT @ v, end.exp(), weights)
-    return (inside + before).flatten(2, 3)[:, :, offset : offset + queries]
+    return (inside + before).flatten(2, 3)[:, :, offset : offset + queries], None
 
 
 def chunks_before(q: Tensor, states: Tensor, remains: Tensor, weights: Tensor) -> Tensor:
@@ -375,6 +353,7 @@ class LogLinear(StateSpace):
     """Mamba-2's Δ and a from the keys' own x, and λ = softplus(r_l · W x) of each level from the queries' own x."""
 
     key = "log_linear"
+    rule: Rule = staticmethod(log_linear)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -398,19 +377,6 @@ class LogLinear(StateSpace):
                 to_float32(self.level_rate) * to_float32(split_heads(self.level(x), self.heads))
             ),
         )
-
-    def output(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        gates: tuple[Tensor, ...],
-        chunk: int,
-        offset: int,
-        past: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        decay, step, level_weights = gates
-        return log_linear(q, k, v, decay, step, level_weights, chunk, offset), None
 
 
 LOG_LINEAR = Entry(

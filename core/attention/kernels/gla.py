@@ -18,6 +18,7 @@ from core.attention.kernels.implied import (
     IMPLIED,
     STATE,
     LowRank,
+    Rule,
     StateKernel,
     channel_gate,
     head_gate,
@@ -130,6 +131,7 @@ class GatedLinear(StateKernel):
     """log α = log σ(W_2 W_1 x + b) / τ, one of each head, channel and key, from the keys' own x."""
 
     key = "gla"
+    rule: Rule = staticmethod(gated_linear)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -142,19 +144,6 @@ class GatedLinear(StateKernel):
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         return (F.logsigmoid(channel_gate(self.forget, context, self.heads)) / self.tau,)
-
-    def output(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        gates: tuple[Tensor, ...],
-        chunk: int,
-        offset: int,
-        past: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        (decay,) = gates
-        return gated_linear(q, k, v, decay, chunk, offset, past)
 
 
 GLA = Entry(
@@ -257,6 +246,7 @@ class KimiDelta(Delta):
     """α = e^(−e^A softplus(W_2 W_1 x + b)) of each channel, through D numbers, and β = σ(W_b x) of each head."""
 
     key = "kda"
+    rule: Rule = staticmethod(kimi_delta)
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)
@@ -268,19 +258,6 @@ class KimiDelta(Delta):
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
         decay = softplus_decay(self.log_rate, channel_gate(self.forget, context, self.heads))
         return decay, head_gate(self.write, context).sigmoid()
-
-    def output(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        gates: tuple[Tensor, ...],
-        chunk: int,
-        offset: int,
-        past: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        decay, write = gates
-        return kimi_delta(q, k, v, decay, write, chunk, offset, past)
 
 
 KDA = Entry(

@@ -170,13 +170,19 @@ def steps(
 RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
 
 
+Rule = Callable[..., tuple[Tensor, Tensor | None]]
+
+
 class StateKernel(nn.Module):
     """A kernel whose state is changed from token to token, by gates that are computed from the keys' own x.
 
-    A subclass has a `key`, computes its `gates`, and the output from them; q and k are prepared by `prepare`.
+    A subclass has a `key`, computes its `gates`, and has a `rule` that computes from prepared q and k, v, the gates, the
+    length of a chunk, the first query's position among the keys, and the state before these: the output, (B, H, T, E),
+    linear in v where there is no state before, and the state after the last key, if there is one alone.
     """
 
     key: str
+    rule: Rule
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
@@ -205,22 +211,6 @@ class StateKernel(nn.Module):
         """q times the score's scale, and k, as the rule takes them."""
         return q * scale, k
 
-    def output(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        gates: tuple[Tensor, ...],
-        chunk: int,
-        offset: int,
-        past: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """(B, H, T, E), linear in v where there is no `past`, and the state after the last key, if there is one alone.
-
-        Queries begin at position `offset` of the keys given; `past` is the state before these.
-        """
-        raise NotImplementedError
-
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
         block = inputs.block
@@ -242,9 +232,9 @@ class StateKernel(nn.Module):
             identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(
                 *k.shape[:2], -1, -1
             )
-            return self.output(q, k, identity, gates, chunk, offset, None)[0]
+            return self.rule(q, k, identity, *gates, chunk, offset)[0]
 
-        out, state = self.output(q, k, v, gates, chunk, offset, inputs.past)
+        out, state = self.rule(q, k, v, *gates, chunk, offset, inputs.past)
         return steps(inputs, out, weights, state)
 
 
