@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from core.attention import attend
 from tests.cases import each
+from tests.oracles.agreement import alike
 
 B, H, T, S, D, E = 2, 3, 7, 11, 13, 5
-FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1.25e-5, atol=1.25e-5)
+FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), (1.25e-5, 1.25e-5)
 
 
 def heads(dtype=torch.float32, queries=T, keys=S, value=E):
@@ -41,12 +42,7 @@ def test_against_sdpa(name, scale, kernel):
         mask[..., 0] = True
     out = attend(q, k, v, mask, scale=scale, kernel=kernel).out
     reference = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    torch.testing.assert_close(out, reference, **FORWARD)
-    weight = torch.randn_like(out)
-    ours = torch.autograd.grad((out * weight).sum(), (q, k, v))
-    theirs = torch.autograd.grad((reference * weight).sum(), (q, k, v))
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, **GRADIENT)
+    alike(out, reference, (q, k, v), **FORWARD, gradient=GRADIENT)
 
 
 @each("kernel", ["exact", "fused"])

@@ -18,6 +18,7 @@ from core.attention.positions.contextual import Cope, Forgetting, Typed
 from core.attention.positions.relative import T5, Deberta, Fire, Kerple, Shaw, TransformerXL, bucket
 from core.entries import ConfigError
 from tests.cases import each
+from tests.oracles.agreement import alike
 from tests.oracles.places import agree, cells, layer_of, share
 
 B, H, T, D = 2, 3, 11, 5
@@ -127,15 +128,16 @@ def test_cope_against_x_transformers(places):
     masked = scores.masked_fill(~causal, -torch.finfo(scores.dtype).max)
     theirs = (masked + peer(q, masked)).softmax(-1)
     mine = ours.adjust(scores, cells(q, k)).masked_fill(~causal, -torch.inf).softmax(-1)
-    weight = torch.randn_like(mine)
-    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
-    for a, b in zip(
-        torch.autograd.grad((mine * weight).sum(), [q, scores, ours.table]),
-        torch.autograd.grad((theirs * weight).sum(), [q, scores, peer.pos_emb]),
-        strict=True,
-    ):
-        assert a.abs().max() > 0
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1.25e-5)
+    alike(
+        mine,
+        theirs,
+        [q, scores, ours.table],
+        [q, scores, peer.pos_emb],
+        rtol=1e-5,
+        atol=1e-6,
+        gradient=(1e-4, 1.25e-5),
+        felt=True,
+    )
 
 
 def test_cope_by_hand():

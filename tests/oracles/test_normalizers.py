@@ -11,6 +11,7 @@ from torch import nn
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, attend, entry
 from tests.cases import each
+from tests.oracles.agreement import alike
 
 B, T, S, H, D = 2, 5, 11, 3, 7
 C = H * D
@@ -28,16 +29,6 @@ def drawn(spread=2.0, keys=S):
     mask = torch.rand(B, 1, T, keys) > 0.4
     mask[..., 0] = True
     return scores, mask
-
-
-def same_gradients(ours, theirs, inputs, **close):
-    """Both outputs, and what both do to the inputs."""
-    torch.testing.assert_close(ours, theirs, **close)
-    seed = torch.randn_like(theirs)
-    mine = torch.autograd.grad((ours * seed).sum(), inputs, retain_graph=True)
-    other = torch.autograd.grad((theirs * seed).sum(), inputs)
-    for a, b in zip(mine, other, strict=True):
-        torch.testing.assert_close(a, b, **close)
 
 
 ENTMAX = [
@@ -58,9 +49,7 @@ def test_entmax_package(key, params, alpha, spread, keys):
     theirs = {2.0: lambda x: sparsemax(x, -1), 1.5: lambda x: entmax15(x, -1)}.get(
         alpha, lambda x: entmax_bisect(x, alpha, -1, n_iter=60)
     )
-    same_gradients(
-        normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6
-    )
+    alike(normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6)
 
 
 @each(("key", "params", "alpha"), ENTMAX)
@@ -69,7 +58,7 @@ def test_entmax_package_behind_a_mask(key, params, alpha):
 
     scores, mask = drawn()
     theirs = entmax_bisect(scores.masked_fill(~mask, -1e4), alpha, -1, n_iter=60)
-    same_gradients(normalizer(key, **params)(scores, mask), theirs, (scores,), rtol=1e-4, atol=3e-6)
+    alike(normalizer(key, **params)(scores, mask), theirs, (scores,), rtol=1e-4, atol=3e-6)
 
 
 @each("keys", [3, 40])
@@ -96,7 +85,7 @@ def test_softmax_one_is_add_zero_attn():
     out, weights = theirs(x, context, context, average_attn_weights=False)
     steps = ours(x, context)
     torch.testing.assert_close(steps.weights, weights[..., :S])
-    same_gradients(steps.merged, out, (x, context), rtol=1e-4, atol=1e-5)
+    alike(steps.merged, out, (x, context), rtol=1e-4, atol=1e-5)
 
 
 def heads_of():
@@ -117,7 +106,7 @@ def test_softcap_is_gemma2(cap):
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     _, theirs = eager_attention_forward(module, q_large, k, v, added, softcap=cap)
     ours = normalizer("softcap", cap=cap)(q_large @ k.mT * D**-0.5, mask)
-    same_gradients(ours, theirs, (q, k), rtol=1e-4, atol=1e-5)
+    alike(ours, theirs, (q, k), rtol=1e-4, atol=1e-5)
 
 
 def test_sink_is_gpt_oss():
@@ -133,12 +122,7 @@ def test_sink_is_gpt_oss():
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     _, theirs = eager_attention_forward(module, q, k, v, added, scaling=D**-0.5)
     ours = own(q @ k.mT * D**-0.5, mask)
-    seed = torch.randn_like(theirs)
-    mine = torch.autograd.grad((ours * seed).sum(), (q, k, own.sink))
-    other = torch.autograd.grad((theirs * seed).sum(), (q, k, sinks))
-    torch.testing.assert_close(ours, theirs)
-    for a, b in zip(mine, other, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    alike(ours, theirs, (q, k, own.sink), (q, k, sinks))
 
 
 def test_sigmoid_is_x_transformers():
@@ -148,7 +132,7 @@ def test_sigmoid_is_x_transformers():
     theirs, between = Attend(sigmoid=True, causal=False)(q, k, v)
     ours = normalizer("sigmoid", by_length=False)(q @ k.mT * D**-0.5, None)
     torch.testing.assert_close(ours, between.post_softmax_attn)
-    same_gradients(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
+    alike(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
 
 
 def test_hard_is_x_transformers():
@@ -156,7 +140,7 @@ def test_hard_is_x_transformers():
     from x_transformers.attend import one_hot_straight_through
 
     scores, _ = drawn()
-    same_gradients(
+    alike(
         normalizer("hard")(scores, None),
         one_hot_straight_through(scores),
         (scores,),
@@ -172,7 +156,7 @@ def test_top_k_is_x_transformers():
     theirs, between = Attend(sparse_topk=4, causal=False)(q, k, v)
     ours = normalizer("top_k", k=4)(q @ k.mT * D**-0.5, None)
     torch.testing.assert_close(ours, between.post_softmax_attn)
-    same_gradients(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
+    alike(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
 
 
 def test_every_normalizer_stands_beside_an_oracle():
@@ -231,7 +215,7 @@ def test_scalable_softmax_is_the_paper_row_by_row(spread, keys):
     for mask in masks:
         ours, theirs = own(scores, mask), by_rows(scores, mask, rule)
         inputs = (scores, own.factor) if keys > 1 else (scores,)
-        same_gradients(ours, theirs, inputs, **TIGHT)
+        alike(ours, theirs, inputs, **TIGHT)
 
 
 def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
@@ -256,9 +240,7 @@ def test_softpick_is_the_paper_row_by_row(spread, keys):
         return excess.relu() / (excess.abs().sum() + 1e-8 * z.max().detach().clamp(min=0).exp())
 
     for mask in masks:
-        same_gradients(
-            normalizer("softpick")(scores, mask), by_rows(scores, mask, rule), (scores,), **TIGHT
-        )
+        alike(normalizer("softpick")(scores, mask), by_rows(scores, mask, rule), (scores,), **TIGHT)
 
 
 def test_softpick_neither_overflows_nor_counts_what_is_masked():
@@ -293,15 +275,10 @@ def test_talking_heads_are_x_transformers(masked):
     mask = mask if masked else None
     out, _ = theirs(q, k, v, mask=mask)
     steps = attend(q, k, v, mask, normalizer=own)
-    torch.testing.assert_close(steps.out, out, rtol=1e-5, atol=1e-5)
-    seed, convolved = (
-        torch.randn_like(out),
-        (theirs.pre_softmax_talking_heads, theirs.post_softmax_talking_heads),
-    )
-    ours = torch.autograd.grad((steps.out * seed).sum(), (q, k, v, own.before, own.after))
-    other = torch.autograd.grad((out * seed).sum(), (q, k, v, *(each.weight for each in convolved)))
-    for mine, grad in zip(ours, other, strict=True):
-        torch.testing.assert_close(mine, grad.view_as(mine), rtol=1e-4, atol=2e-5)
+    convolved = (theirs.pre_softmax_talking_heads, theirs.post_softmax_talking_heads)
+    mine, others = (own.before, own.after), [each.weight for each in convolved]
+    close = {"rtol": 1e-5, "gradient": (1e-4, 2e-5)}
+    alike(steps.out, out, (q, k, v, *mine), (q, k, v, *others), **close)
 
 
 def test_talking_heads_by_hand():

@@ -19,6 +19,7 @@ from core.attention.positions.absolute import Learned, Sinusoidal, sinusoids
 from core.attention.positions.relative import Alibi, alibi_slopes
 from core.attention.positions.rotary import Rotary
 from tests.cases import each
+from tests.oracles.agreement import alike
 from tests.oracles.places import cells
 
 
@@ -107,12 +108,8 @@ def _llama(q, k, base, offset):
 def test_rope_in_halves_against_llama(base, offset):
     rope = Rotary(14, base, "halves")
     q, k = (torch.randn(2, 3, 11, 14, requires_grad=True) for _ in "qk")
-    ours, theirs = (rope.rotate(q, offset), rope.rotate(k, offset)), _llama(q, k, base, offset)
-    torch.testing.assert_close(ours, tuple(theirs), rtol=1e-5, atol=1e-5)
-    weight = torch.randn_like(q)
-    (mine,) = torch.autograd.grad((ours[0] * weight).sum(), q)
-    (other,) = torch.autograd.grad((theirs[0] * weight).sum(), q)
-    torch.testing.assert_close(mine, other, rtol=1e-5, atol=1.25e-5)
+    for x, theirs in zip((q, k), _llama(q, k, base, offset), strict=True):
+        alike(rope.rotate(x, offset), theirs, (x,), rtol=1e-5, atol=1.25e-5)
 
 
 @each("offset", [0, 17])
@@ -246,11 +243,7 @@ def test_joined_positions_against_pytorch(parts, rotated, bias, record):
     q, k = llama_rotated(q, k) if rotated else (q, k)
     mask = bias().expand(B, H, T, S).masked_fill(~real[:, None, None], -math.inf)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    torch.testing.assert_close(out, theirs, rtol=1e-4, atol=2e-5)
-    for one, other in zip(
-        *(torch.autograd.grad(y.square().sum(), (x, context)) for y in (out, theirs)), strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    alike(out, theirs, (x, context), atol=2e-5, gradient=(1e-3, 1e-4))
 
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])

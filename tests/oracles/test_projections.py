@@ -12,9 +12,10 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.models import ModelConfig
 from core.models.blocks import cross_config
 from tests.cases import each
+from tests.oracles.agreement import alike
 
 B, T, S, C, H = 2, 7, 11, 24, 6
-FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1.25e-5, atol=5e-5)
+FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), (1.25e-5, 5e-5)
 
 
 def layer_of(choice, heads=H, size=C, **axes):
@@ -26,13 +27,7 @@ def layer_of(choice, heads=H, size=C, **axes):
 
 
 def agree(ours, theirs, mine, others):
-    """Two outputs, and the gradients of the inputs of each, by one random direction."""
-    torch.testing.assert_close(ours, theirs, **FORWARD)
-    seed = torch.randn_like(ours)
-    (ours * seed).sum().backward()
-    (theirs * seed).sum().backward()
-    for one, other in zip(mine, others, strict=True):
-        torch.testing.assert_close(one.grad, other.grad, **GRADIENT)
+    alike(ours, theirs, mine, others, **FORWARD, gradient=GRADIENT)
 
 
 # Grouped-query and multi-query against PyTorch's own sharing of heads.
@@ -265,7 +260,6 @@ def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
 
 
 D = C // H
-LOOSE = dict[str, Any](rtol=1e-4, atol=5e-5)
 
 
 def values_layer(projection, **axes):
@@ -325,16 +319,8 @@ def test_keys_as_values_are_gemmas(kv_heads, head_dim):
     out, weights = theirs(y, rotary(y, torch.arange(T)[None], "full_attention"), causal, {})
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, **FORWARD)
-    torch.testing.assert_close(steps.merged, out, **FORWARD)
-    pull = torch.randn_like(out)
-    (steps.merged * pull).sum().backward()
-    (out * pull).sum().backward()
-    for one, two in (
-        (x, y),
-        (p.key.weight, theirs.k_proj.weight),
-        (p.query.weight, theirs.q_proj.weight),
-    ):
-        torch.testing.assert_close(one.grad, two.grad, **LOOSE)
+    mine, others = (p.key.weight, p.query.weight), (theirs.k_proj.weight, theirs.q_proj.weight)
+    alike(steps.merged, out, (x, *mine), (y, *others), **FORWARD, gradient=(1e-4, 5e-5))
 
 
 def test_a_value_has_the_direction_of_its_key_and_length_root_d():
@@ -387,15 +373,8 @@ def test_exclusive_is_its_definition_token_by_token(mask):
                 heads.append(y - (y @ own) * own)
             rows.append(p.output(torch.cat(heads)))
     theirs = torch.stack(rows).view(B, T, C)
-    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
-    pull, inputs = torch.randn_like(theirs), (x, p.query.weight, p.value.weight, p.value.bias)
-    for one, two in zip(
-        torch.autograd.grad((ours * pull).sum(), inputs),
-        torch.autograd.grad((theirs * pull).sum(), inputs),
-        strict=True,
-    ):
-        assert two.abs().sum() > 0
-        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-10)
+    inputs = (x, p.query.weight, p.value.weight, p.value.bias)
+    alike(ours, theirs, inputs, rtol=1e-11, atol=1e-12, gradient=(1e-9, 1e-10), felt=True)
 
 
 def test_what_remains_is_orthogonal_to_the_own_value_and_the_weights_are_those_of_multi_head():

@@ -7,6 +7,7 @@ import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, attend
 from tests.cases import each
+from tests.oracles.agreement import alike
 
 B, T, S, H, D = 2, 3, 5, 2, 7
 C = H * D
@@ -67,14 +68,8 @@ def test_against_the_formula_cell_by_cell(score):
     steps = attention(x, context)
     q, k, _ = attention.projection(x, context)
     want = by_loops(FORMULAS[score](attention.score), q, k)
-    torch.testing.assert_close(steps.scores, want, rtol=1e-5, atol=1e-5)
     inputs = (x, context, *attention.score.parameters())
-    assert want.requires_grad
-    seed = torch.randn_like(want)
-    ours = torch.autograd.grad((steps.scores * seed).sum(), inputs, retain_graph=True)
-    theirs = torch.autograd.grad((want * seed).sum(), inputs)
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, rtol=1.25e-5, atol=2e-5)
+    alike(steps.scores, want, inputs, rtol=1e-5, gradient=(1.25e-5, 2e-5))
 
 
 @pytest.mark.parametrize("score", ["additive", "concat"])
@@ -206,15 +201,12 @@ def test_qk_norm_is_qwen3():
     out, weights = theirs(x, turns, added)
     steps = ours(x)
     torch.testing.assert_close(steps.weights, weights)
-    seed = torch.randn_like(out)
-    our_grads = torch.autograd.grad(
-        (steps.merged * seed).sum(), (x, ours.score.query.weight, ours.score.key.weight)
+    alike(
+        steps.merged,
+        out,
+        (x, ours.score.query.weight, ours.score.key.weight),
+        (x, theirs.q_norm.weight, theirs.k_norm.weight),
     )
-    their_grads = torch.autograd.grad(
-        (out * seed).sum(), (x, theirs.q_norm.weight, theirs.k_norm.weight)
-    )
-    for a, b in zip(our_grads, their_grads, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_unit_vectors_are_made_after_the_rotation():

@@ -7,6 +7,7 @@ from core.attention import Attention, AttentionConfig, Choice, preset
 from tests.attention.drawing import perturbed
 from tests.attention.test_cache import read_in_parts
 from tests.cases import each
+from tests.oracles.agreement import alike
 
 B, T, C, H = 2, 13, 24, 3
 D = C // H
@@ -65,14 +66,8 @@ def test_a_whole_layer_is_the_papers(key):
         out = out * gate(layer.projection.gate(x))
     theirs = layer.projection.output(out)
     ours = layer(x, record=False).merged
-    torch.testing.assert_close(
-        ours, theirs, rtol=1e-4, atol=1e-5
-    )  # unit length: with ε beside the square, or not
-    weight = torch.randn_like(ours)
-    both = [
-        torch.autograd.grad((one * weight).sum(), x, retain_graph=True)[0] for one in (ours, theirs)
-    ]
-    torch.testing.assert_close(*both, rtol=1e-3, atol=1e-4)
+    # unit length: with ε beside the square, or not
+    alike(ours, theirs, (x,), gradient=(1e-3, 1e-4))
 
 
 @each("key", PRESETS)
