@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def alike(
+def same_result(
     ours: Tensor,
     theirs: Tensor,
     inputs: Sequence[Tensor],

@@ -11,7 +11,7 @@ from core.attention.masks import build_mask
 from core.attention.masks.content import Selection, indexer_loss, selection, top_cells
 from core.attention.score_block import ScoreBlock
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, H, D, C, T = 2, 3, 5, 15, 17
 MOBA = Choice.of("moba", size=3, blocks=3)
@@ -74,7 +74,7 @@ def test_moba_through_attention_has_the_gradients_of_the_loops_mask():
     plain = Attention(AttentionConfig(H * D, H)).double()
     plain.load_state_dict(layer.state_dict())
     want = plain(x, mask=same).merged
-    alike(steps.merged, want, (x,), rtol=1e-11, atol=1e-12)
+    same_result(steps.merged, want, (x,), rtol=1e-11, atol=1e-12)
 
 
 def test_moba_by_hand():
@@ -159,7 +159,7 @@ def test_index_scores_are_the_reports_sum_with_its_gradients():
         )
     theirs = torch.stack(rows)
     weights = (keys, mask.query.weight, mask.key.weight, mask.weight.weight)
-    alike(ours, theirs, weights, rtol=1e-9, atol=1e-11, felt=True)
+    same_result(ours, theirs, weights, rtol=1e-9, atol=1e-11, felt=True)
 
 
 def test_the_attention_gives_the_indexer_no_gradient():
@@ -179,7 +179,7 @@ def test_block_sparse_computes_the_same(choice, block):
     x = torch.randn(B, T, C, requires_grad=True)
     for key_mask in (None, real):
         want, got = exact(x, key_mask=key_mask).out, sparse(x, key_mask=key_mask, record=False).out
-        alike(got, want, (x,), rtol=1e-5, gradient=(1e-4, 1e-5))
+        same_result(got, want, (x,), rtol=1e-5, gradient=(1e-4, 1e-5))
 
 
 @BOTH

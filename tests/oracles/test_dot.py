@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from core.attention import attend
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, H, T, S, D, E = 2, 3, 7, 11, 13, 5
 FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), (1.25e-5, 1.25e-5)
@@ -42,7 +42,7 @@ def test_against_sdpa(name, scale, kernel):
         mask[..., 0] = True
     out = attend(q, k, v, mask, scale=scale, kernel=kernel).out
     reference = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    alike(out, reference, (q, k, v), **FORWARD, gradient=GRADIENT)
+    same_result(out, reference, (q, k, v), **FORWARD, gradient=GRADIENT)
 
 
 @each("kernel", ["exact", "fused"])

@@ -18,7 +18,7 @@ from core.attention.positions.contextual import Cope, Forgetting, Typed
 from core.attention.positions.relative import T5, Deberta, Fire, Kerple, Shaw, TransformerXL, bucket
 from core.entries import ConfigError
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 from tests.oracles.places import agree, cells, layer_of, share
 
 B, H, T, D = 2, 3, 11, 5
@@ -128,7 +128,7 @@ def test_cope_against_x_transformers(places):
     masked = scores.masked_fill(~causal, -torch.finfo(scores.dtype).max)
     theirs = (masked + peer(q, masked)).softmax(-1)
     mine = ours.adjust(scores, cells(q, k)).masked_fill(~causal, -torch.inf).softmax(-1)
-    alike(
+    same_result(
         mine,
         theirs,
         [q, scores, ours.table],

@@ -7,7 +7,7 @@ from torch import nn
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from core.attention.positions.rotary import Rotary
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 from tests.oracles.test_projections import FORWARD, GRADIENT, B, C, H, S, T, agree, layer_of
 
 # Latent attention, also in groups, against DeepSeek-V3's own module, and its absorbed form; gradients too.
@@ -171,7 +171,7 @@ def test_the_absorbed_form_is_the_naive_one(rope, offset):
     short = attend(q, k, v, scale=(5 + rope) ** -0.5)
     torch.testing.assert_close(short.weights, naive.weights, **FORWARD)
     merged = p.merge(short.out @ p.value.weight.unflatten(0, (H, 5)).mT, x)
-    alike(merged, naive.merged, (x, context, p.key.weight), **FORWARD, gradient=GRADIENT)
+    same_result(merged, naive.merged, (x, context, p.key.weight), **FORWARD, gradient=GRADIENT)
 
 
 def test_latent_scores_see_distance_and_decode_from_a_cache():
@@ -247,12 +247,12 @@ def inputs():
 
 
 def factored_agree(ours, theirs, tensors):
-    alike(ours, theirs, tensors, rtol=1e-10, atol=1e-11, gradient=(1e-8, 1e-9), felt=True)
+    same_result(ours, theirs, tensors, rtol=1e-10, atol=1e-11, gradient=(1e-8, 1e-9), felt=True)
 
 
 @each(("query_rank", "rank"), [(1, 1), (6, 2), (3, 5)])
 def test_tensor_products_are_the_papers_sums(query_rank, rank):
-    """Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V alike. Zhang 2025, section 3.1."""
+    """Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V same_result. Zhang 2025, section 3.1."""
     layer = Attention(
         AttentionConfig(
             FACTORED_C,

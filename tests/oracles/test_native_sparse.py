@@ -5,7 +5,7 @@ import torch
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, T, D = 2, 19, 5
 
@@ -105,7 +105,7 @@ def test_each_query_is_the_papers(size, blocks, window, heads, kv_heads, offset)
     )
     torch.testing.assert_close(steps.weights @ steps.v, want, rtol=1e-10, atol=1e-11)
     inputs = (context, layer.kernel.gate.weight, layer.projection.key.weight)
-    alike(steps.out, want, inputs, rtol=1e-10, atol=1e-11, gradient=(1e-8, 1e-9), felt=True)
+    same_result(steps.out, want, inputs, rtol=1e-10, atol=1e-11, gradient=(1e-8, 1e-9), felt=True)
 
 
 def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():

@@ -11,7 +11,7 @@ from torch import nn
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, attend, entry
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, T, S, H, D = 2, 5, 11, 3, 7
 C = H * D
@@ -49,7 +49,9 @@ def test_entmax_package(key, params, alpha, spread, keys):
     theirs = {2.0: lambda x: sparsemax(x, -1), 1.5: lambda x: entmax15(x, -1)}.get(
         alpha, lambda x: entmax_bisect(x, alpha, -1, n_iter=60)
     )
-    alike(normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6)
+    same_result(
+        normalizer(key, **params)(scores, None), theirs(scores), (scores,), rtol=1e-4, atol=3e-6
+    )
 
 
 @each(("key", "params", "alpha"), ENTMAX)
@@ -58,7 +60,7 @@ def test_entmax_package_behind_a_mask(key, params, alpha):
 
     scores, mask = drawn()
     theirs = entmax_bisect(scores.masked_fill(~mask, -1e4), alpha, -1, n_iter=60)
-    alike(normalizer(key, **params)(scores, mask), theirs, (scores,), rtol=1e-4, atol=3e-6)
+    same_result(normalizer(key, **params)(scores, mask), theirs, (scores,), rtol=1e-4, atol=3e-6)
 
 
 @each("keys", [3, 40])
@@ -85,7 +87,7 @@ def test_softmax_one_is_add_zero_attn():
     out, weights = theirs(x, context, context, average_attn_weights=False)
     steps = ours(x, context)
     torch.testing.assert_close(steps.weights, weights[..., :S])
-    alike(steps.merged, out, (x, context), rtol=1e-4, atol=1e-5)
+    same_result(steps.merged, out, (x, context), rtol=1e-4, atol=1e-5)
 
 
 def heads_of():
@@ -106,7 +108,7 @@ def test_softcap_is_gemma2(cap):
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     _, theirs = eager_attention_forward(module, q_large, k, v, added, softcap=cap)
     ours = normalizer("softcap", cap=cap)(q_large @ k.mT * D**-0.5, mask)
-    alike(ours, theirs, (q, k), rtol=1e-4, atol=1e-5)
+    same_result(ours, theirs, (q, k), rtol=1e-4, atol=1e-5)
 
 
 def test_sink_is_gpt_oss():
@@ -122,7 +124,7 @@ def test_sink_is_gpt_oss():
     added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
     _, theirs = eager_attention_forward(module, q, k, v, added, scaling=D**-0.5)
     ours = own(q @ k.mT * D**-0.5, mask)
-    alike(ours, theirs, (q, k, own.sink), (q, k, sinks))
+    same_result(ours, theirs, (q, k, own.sink), (q, k, sinks))
 
 
 def test_sigmoid_is_x_transformers():
@@ -132,7 +134,7 @@ def test_sigmoid_is_x_transformers():
     theirs, between = Attend(sigmoid=True, causal=False)(q, k, v)
     ours = normalizer("sigmoid", by_length=False)(q @ k.mT * D**-0.5, None)
     torch.testing.assert_close(ours, between.post_softmax_attn)
-    alike(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
+    same_result(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
 
 
 def test_hard_is_x_transformers():
@@ -140,7 +142,7 @@ def test_hard_is_x_transformers():
     from x_transformers.attend import one_hot_straight_through
 
     scores, _ = drawn()
-    alike(
+    same_result(
         normalizer("hard")(scores, None),
         one_hot_straight_through(scores),
         (scores,),
@@ -156,7 +158,7 @@ def test_top_k_is_x_transformers():
     theirs, between = Attend(sparse_topk=4, causal=False)(q, k, v)
     ours = normalizer("top_k", k=4)(q @ k.mT * D**-0.5, None)
     torch.testing.assert_close(ours, between.post_softmax_attn)
-    alike(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
+    same_result(ours @ v, theirs, (q, k, v), rtol=1e-4, atol=1e-5)
 
 
 def test_every_normalizer_stands_beside_an_oracle():
@@ -172,7 +174,7 @@ def test_every_normalizer_stands_beside_an_oracle():
 # The normalizers of 2020 to 2025 against a second writing of each paper's equation, row by row, and x_transformers.
 
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-12}
+TIGHT = dict[str, Any](rtol=1e-9, atol=1e-12)
 
 
 def by_rows(scores, mask, rule):
@@ -215,7 +217,7 @@ def test_scalable_softmax_is_the_paper_row_by_row(spread, keys):
     for mask in masks:
         ours, theirs = own(scores, mask), by_rows(scores, mask, rule)
         inputs = (scores, own.factor) if keys > 1 else (scores,)
-        alike(ours, theirs, inputs, **TIGHT)
+        same_result(ours, theirs, inputs, **TIGHT)
 
 
 def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
@@ -240,7 +242,9 @@ def test_softpick_is_the_paper_row_by_row(spread, keys):
         return excess.relu() / (excess.abs().sum() + 1e-8 * z.max().detach().clamp(min=0).exp())
 
     for mask in masks:
-        alike(normalizer("softpick")(scores, mask), by_rows(scores, mask, rule), (scores,), **TIGHT)
+        same_result(
+            normalizer("softpick")(scores, mask), by_rows(scores, mask, rule), (scores,), **TIGHT
+        )
 
 
 def test_softpick_neither_overflows_nor_counts_what_is_masked():
@@ -277,8 +281,8 @@ def test_talking_heads_are_x_transformers(masked):
     steps = attend(q, k, v, mask, normalizer=own)
     convolved = (theirs.pre_softmax_talking_heads, theirs.post_softmax_talking_heads)
     mine, others = (own.before, own.after), [each.weight for each in convolved]
-    close = {"rtol": 1e-5, "gradient": (1e-4, 2e-5)}
-    alike(steps.out, out, (q, k, v, *mine), (q, k, v, *others), **close)
+    ours, theirs = (q, k, v, *mine), (q, k, v, *others)
+    same_result(steps.out, out, ours, theirs, rtol=1e-5, gradient=(1e-4, 2e-5))
 
 
 def test_talking_heads_by_hand():

@@ -19,7 +19,7 @@ from core.attention.positions.absolute import Learned, Sinusoidal, sinusoids
 from core.attention.positions.relative import Alibi, alibi_slopes
 from core.attention.positions.rotary import Rotary
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 from tests.oracles.places import cells
 
 
@@ -109,7 +109,7 @@ def test_rope_in_halves_against_llama(base, offset):
     rope = Rotary(14, base, "halves")
     q, k = (torch.randn(2, 3, 11, 14, requires_grad=True) for _ in "qk")
     for x, theirs in zip((q, k), _llama(q, k, base, offset), strict=True):
-        alike(rope.rotate(x, offset), theirs, (x,), rtol=1e-5, atol=1.25e-5)
+        same_result(rope.rotate(x, offset), theirs, (x,), rtol=1e-5, atol=1.25e-5)
 
 
 @each("offset", [0, 17])
@@ -243,7 +243,7 @@ def test_joined_positions_against_pytorch(parts, rotated, bias, record):
     q, k = llama_rotated(q, k) if rotated else (q, k)
     mask = bias().expand(B, H, T, S).masked_fill(~real[:, None, None], -math.inf)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    alike(out, theirs, (x, context), atol=2e-5, gradient=(1e-3, 1e-4))
+    same_result(out, theirs, (x, context), atol=2e-5, gradient=(1e-3, 1e-4))
 
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])

@@ -12,7 +12,7 @@ from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.models import ModelConfig
 from core.models.blocks import cross_config
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, T, S, C, H = 2, 7, 11, 24, 6
 FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), (1.25e-5, 5e-5)
@@ -27,7 +27,7 @@ def layer_of(choice, heads=H, size=C, **axes):
 
 
 def agree(ours, theirs, mine, others):
-    alike(ours, theirs, mine, others, **FORWARD, gradient=GRADIENT)
+    same_result(ours, theirs, mine, others, **FORWARD, gradient=GRADIENT)
 
 
 # Grouped-query and multi-query against PyTorch's own sharing of heads.
@@ -320,7 +320,7 @@ def test_keys_as_values_are_gemmas(kv_heads, head_dim):
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, **FORWARD)
     mine, others = (p.key.weight, p.query.weight), (theirs.k_proj.weight, theirs.q_proj.weight)
-    alike(steps.merged, out, (x, *mine), (y, *others), **FORWARD, gradient=(1e-4, 5e-5))
+    same_result(steps.merged, out, (x, *mine), (y, *others), **FORWARD, gradient=(1e-4, 5e-5))
 
 
 def test_a_value_has_the_direction_of_its_key_and_length_root_d():
@@ -374,7 +374,7 @@ def test_exclusive_is_its_definition_token_by_token(mask):
             rows.append(p.output(torch.cat(heads)))
     theirs = torch.stack(rows).view(B, T, C)
     inputs = (x, p.query.weight, p.value.weight, p.value.bias)
-    alike(ours, theirs, inputs, rtol=1e-11, atol=1e-12, gradient=(1e-9, 1e-10), felt=True)
+    same_result(ours, theirs, inputs, rtol=1e-11, atol=1e-12, gradient=(1e-9, 1e-10), felt=True)
 
 
 def test_what_remains_is_orthogonal_to_the_own_value_and_the_weights_are_those_of_multi_head():

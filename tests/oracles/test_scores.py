@@ -7,7 +7,7 @@ import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, attend
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, T, S, H, D = 2, 3, 5, 2, 7
 C = H * D
@@ -69,7 +69,7 @@ def test_against_the_formula_cell_by_cell(score):
     q, k, _ = attention.projection(x, context)
     want = by_loops(FORMULAS[score](attention.score), q, k)
     inputs = (x, context, *attention.score.parameters())
-    alike(steps.scores, want, inputs, rtol=1e-5, gradient=(1.25e-5, 2e-5))
+    same_result(steps.scores, want, inputs, rtol=1e-5, gradient=(1.25e-5, 2e-5))
 
 
 @pytest.mark.parametrize("score", ["additive", "concat"])
@@ -201,7 +201,7 @@ def test_qk_norm_is_qwen3():
     out, weights = theirs(x, turns, added)
     steps = ours(x)
     torch.testing.assert_close(steps.weights, weights)
-    alike(
+    same_result(
         steps.merged,
         out,
         (x, ours.score.query.weight, ours.score.key.weight),

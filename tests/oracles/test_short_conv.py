@@ -7,7 +7,7 @@ from core.attention import Attention, AttentionConfig, Choice, preset
 from tests.attention.drawing import perturbed
 from tests.attention.test_cache import read_in_parts
 from tests.cases import each
-from tests.oracles.agreement import alike
+from tests.oracles.agreement import same_result
 
 B, T, C, H = 2, 13, 24, 3
 D = C // H
@@ -67,7 +67,7 @@ def test_a_whole_layer_is_the_papers(key):
     theirs = layer.projection.output(out)
     ours = layer(x, record=False).merged
     # unit length: with ε beside the square, or not
-    alike(ours, theirs, (x,), gradient=(1e-3, 1e-4))
+    same_result(ours, theirs, (x,), gradient=(1e-3, 1e-4))
 
 
 @each("key", PRESETS)
