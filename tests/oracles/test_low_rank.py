@@ -252,7 +252,7 @@ def factored_agree(ours, theirs, tensors):
 
 @each(("query_rank", "rank"), [(1, 1), (6, 2), (3, 5)])
 def test_tensor_products_are_the_papers_sums(query_rank, rank):
-    """Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V same_result. Zhang 2025, section 3.1."""
+    """Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V alike. Zhang 2025, section 3.1."""
     layer = Attention(
         AttentionConfig(
             FACTORED_C,
