@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention.formula import Formula, parse
-from core.attention.positions.relative import require
+from core.attention.positions.relative import bias_cost, require
 from core.attention.positions.rotary import Position
 from core.attention.score_block import ScoreBlock
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
@@ -91,11 +91,6 @@ def _cope_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(2.0 * products * config.qk_dim, 36 * heads * area.cells + 4 * products)
 
 
-def _forgetting_cost(config: LayerConfig, area: Area) -> Cost:
-    bias = 4 * config.score_heads * area.cells
-    return Cost(0.0, 3 * bias, bias)
-
-
 def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
     gates = config.score_heads * area.keys
     return Cost(2.0 * gates * config.d_model, 12 * gates, 4 * gates)
@@ -150,7 +145,7 @@ FORGETTING = Entry(
     short="Σ log f",
     enters="scores",
     traits=frozenset({"reads x"}),
-    cost=_forgetting_cost,
+    cost=lambda config, area: bias_cost(config, area, 0.0, 0.0, 3),
     tables=_forgetting_tables,
 )
 

@@ -62,6 +62,14 @@ def gather_by_distance(
     return products.gather(-1, row.expand(*products.shape[:2], *row.shape))
 
 
+def bias_cost(
+    config: LayerConfig, area: Area, held: float, making: float, matrices: int = 1
+) -> Cost:
+    """A bias a head, beside `held` bytes: the peak is while those take `making` more, or with so many matrices."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, held + max(making, matrices * bias), bias)
+
+
 # Positions as a bias on the scores by distance: ALiBi (Press 2022), and T5's learned buckets (Raffel 2020).
 
 
@@ -95,12 +103,6 @@ class Alibi(Position):
         return (-slopes[:, None, None] * (block.i - block.j).abs()).to(block.dtype)
 
 
-def _alibi_cost(config: LayerConfig, area: Area) -> Cost:
-    """Distances in whole numbers, then a bias."""
-    bias = 4 * config.score_heads * area.cells
-    return Cost(0.0, 8 * area.cells + max(8 * area.cells, bias), bias)
-
-
 ALIBI = Entry(
     "alibi",
     "ALiBi",
@@ -112,7 +114,8 @@ ALIBI = Entry(
     "https://arxiv.org/abs/2108.12409",
     short="− m·|i−j|",
     enters="scores",
-    cost=_alibi_cost,
+    # distances in whole numbers, then a bias
+    cost=lambda config, area: bias_cost(config, area, 8 * area.cells, 8 * area.cells),
 )
 
 
@@ -166,12 +169,6 @@ def _refuse_t5(config: LayerConfig) -> str | None:
     return None
 
 
-def _t5_cost(config: LayerConfig, area: Area) -> Cost:
-    """Buckets through logarithms, in matrices of T × S, then a bias."""
-    bias = 4 * config.score_heads * area.cells
-    return Cost(0.0, max(40 * area.cells, 8 * area.cells + bias), bias)
-
-
 T5_BUCKETS = Entry(
     "t5",
     "T5 buckets",
@@ -205,7 +202,8 @@ T5_BUCKETS = Entry(
     short="+ b[bucket(j−i)]",
     enters="scores",
     refuse=_refuse_t5,
-    cost=_t5_cost,
+    # buckets through logarithms, in matrices of T × S, then a bias
+    cost=lambda config, area: bias_cost(config, area, 8 * area.cells, 32 * area.cells),
 )
 
 
@@ -265,12 +263,6 @@ class Fire(Position):
         return torch.log1p((self.stretch * distance).abs())
 
 
-def _kerple_cost(config: LayerConfig, area: Area) -> Cost:
-    """Distances, and two matrices a head in the last step."""
-    bias = 4 * config.score_heads * area.cells
-    return Cost(0.0, 4 * area.cells + max(16 * area.cells, 2 * bias), bias)
-
-
 def _fire_cost(config: LayerConfig, area: Area) -> Cost:
     """A network for each cell, with hidden numbers held before and after the ReLU."""
     cells, hidden, bias = (
@@ -302,7 +294,8 @@ KERPLE = Entry(
     ),
     short="− kernel(|i−j|)",
     enters="scores",
-    cost=_kerple_cost,
+    # distances, and two matrices a head in the last step
+    cost=lambda config, area: bias_cost(config, area, 4 * area.cells, 16 * area.cells, 2),
 )
 FIRE = Entry(
     "fire",

@@ -74,10 +74,6 @@ def _sizes(config: LayerConfig) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
-def _refuse(config: LayerConfig) -> str | None:
-    return refuse_uneven(config, "key head", "0")
-
-
 GATED = Entry(
     "gated",
     "Gated output",
@@ -111,7 +107,7 @@ GATED = Entry(
     "q = x W_q, σ(x W_g) ⊙ out",
     traits=SHARES_KEYS,
     sizes=_sizes,
-    refuse=_refuse,
+    refuse=lambda config: refuse_uneven(config, "key head", "0"),
 )
 
 
