@@ -4,6 +4,7 @@ import torch
 from hypothesis import assume, strategies as st
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
+from core.attention.config import needs
 
 B, T, S, C, H = 2, 5, 7, 24, 3
 COMPOSED = {
@@ -21,6 +22,12 @@ def plain(axis, key):
     return Choice.of(
         key, *(COMPOSED.get(key, ()) if axis == "mask" else ()), **FITTING.get(key, {})
     )
+
+
+def config_of(axis, key, heads=H):
+    """The config of a choice with its defaults, and beside it what it needs."""
+    beside = {other: plain(other, name) for other, name in needs(axis, key).items()}
+    return AttentionConfig(C, heads, **beside | {axis: plain(axis, key)})
 
 
 def perturbed(layer):

@@ -11,7 +11,7 @@ from core.attention.config import config_with, needs
 from core.attention.kernels.exact import STATELESS, why_no_state
 from core.attention.projections.low_rank import Latent
 from core.models.blocks import causal_config
-from tests.attention.drawing import perturbed, plain
+from tests.attention.drawing import config_of, perturbed
 from tests.cases import each
 
 B, T, C, H = 2, 11, 24, 3
@@ -28,6 +28,10 @@ STORED = {
 STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
 
 
+def decoder_layer(axis, key):
+    return perturbed(Attention(causal_config(config_of(axis, key)), add_positions=True).eval())
+
+
 def read_in_parts(layer, x, parts=PARTS, key_mask=None, record=False):
     cache, outs = None, []
     masks = [None] * len(parts) if key_mask is None else key_mask.split(parts, dim=1)
@@ -39,8 +43,7 @@ def read_in_parts(layer, x, parts=PARTS, key_mask=None, record=False):
 
 @each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries])
 def test_parts_give_what_the_whole_text_gives(axis, key):
-    config = causal_config(config_with({axis: plain(axis, key)} | needs(axis, key), C, 3))
-    layer = perturbed(Attention(config, add_positions=True).eval())
+    layer = decoder_layer(axis, key)
     x = torch.randn(B, T, C)
     in_parts, cache = read_in_parts(layer, x)
     torch.testing.assert_close(in_parts, layer(x, record=False).merged, rtol=1e-4, atol=2e-5)
@@ -53,8 +56,7 @@ LEFT = torch.arange(T) >= torch.tensor([[0], [3]])  # the second text begins aft
 @each("record", [False, True])
 @each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries])
 def test_parts_of_texts_with_padding_give_what_the_whole_texts_give(axis, key, record):
-    config = causal_config(config_with({axis: plain(axis, key)} | needs(axis, key), C, 3))
-    layer = perturbed(Attention(config, add_positions=True).eval())
+    layer = decoder_layer(axis, key)
     x = torch.randn(B, T, C)
     in_parts, cache = read_in_parts(layer, x, key_mask=LEFT, record=record)
     whole = layer(x, key_mask=LEFT, record=record).merged

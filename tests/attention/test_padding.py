@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.config import config_with, example, needs
 from core.attention.kernels.exact import exact
+from tests.attention import drawing
 from tests.attention.drawing import B, C, configs, perturbed, plain
 from tests.cases import each
 
@@ -28,10 +29,7 @@ FILLINGS = {
 
 
 def layer_of(axis, key):
-    beside = {other: plain(other, name) for other, name in needs(axis, key).items()}
-    return perturbed(
-        Attention(AttentionConfig(C, H, **beside | {axis: plain(axis, key)}), add_positions=True)
-    )
+    return perturbed(Attention(drawing.config_of(axis, key, H), add_positions=True))
 
 
 def felt(layer, x, context, real, rows, record):

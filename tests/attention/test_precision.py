@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.config import needs
-from tests.attention.drawing import C, H, plain
+from tests.attention.drawing import C, H, config_of, plain
 from tests.cases import each
 
 ENTRIES = [(axis, item.key) for axis in AXES for item in AXES[axis]]
@@ -18,15 +17,6 @@ NARROW = (torch.float32, torch.float16, torch.bfloat16)
 BESIDE = ["formula", "kerple"]  # positions that every other one is joined to
 # An output that jumps where two candidates change their rank: rounding may choose the other in some rows.
 JUMPS = {"lightning", "moba", "local_p", "nsa", "top_k", "hard"}
-
-
-def config_of(axis, key):
-    return AttentionConfig(
-        C,
-        H,
-        **{other: plain(other, name) for other, name in needs(axis, key).items()}
-        | {axis: plain(axis, key)},
-    )
 
 
 def layer_of(config, dtype=torch.float32):

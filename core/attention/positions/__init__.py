@@ -134,6 +134,16 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
+def _tables_cost(config: LayerConfig, area: Area) -> Cost:
+    return sum(
+        (
+            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
+            for part in config.position.parts
+        ),
+        Cost(),
+    )
+
+
 JOINED = Entry(
     "and",
     "Two positions",
@@ -147,13 +157,7 @@ JOINED = Entry(
     enters="scores",
     parts=(Choice("rope"), Choice("formula")),
     cost=_cost,
-    tables=lambda config, area: sum(
-        (
-            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
-            for part in config.position.parts
-        ),
-        Cost(),
-    ),
+    tables=_tables_cost,
     refuse=_refuse,
 )
 
