@@ -83,7 +83,7 @@ def open_pressed() -> None:
 
 def load_first_model() -> None:
     """Load the model with which the pages of Look inside open, and transformers with it."""
-    from dashboard.widgets.model_picker import EMBEDDED, load_model  # Start here needs no models
+    from dashboard.ui.models import EMBEDDED, load_model  # Start here needs no models
 
     load_model(EMBEDDED)
 

@@ -30,6 +30,7 @@ from core.studies.circuits import (
     default_token,
     directions,
     extremes,
+    head_weights,
     induction_circuit,
     measure_attention,
     singular_values,
@@ -42,8 +43,9 @@ from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.server.cache import measurements
-from dashboard.ui.heads import study_of_weights, weights_of
 from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, write_link
+from dashboard.ui.model_picker import choose_head, choose_weights, current_head, input_errors
+from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, study_of
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -60,16 +62,6 @@ from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import (
-    ModelRef,
-    choose_weights,
-    input_errors,
-    load_model,
-    study_of,
-)
-from dashboard.widgets.model_picker.code import model_cell
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head
-from dashboard.widgets.model_picker.models import is_small
 
 # The attentions that were measured, by their index, for all sessions.
 MEASURED = "circuits:measured"
@@ -347,7 +339,7 @@ def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, st
     """The token that is followed; the usual one where nothing was typed, and after an error, which is written below."""
     if not circuits.has_tokens(head[0]):
         return 0, ""
-    token, word = study_of_weights(default_token, ref, circuits.heads[head[0]].reads)
+    token, word = study_of(default_token, ref, circuits.heads[head[0]].reads, given=WEIGHTS)
     with st.container(width=room(190)):
         typed = st.text_input(
             "Example token",
@@ -440,7 +432,7 @@ for score, source, target in pairs[:{controls.edges}]:
 def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
     row, head = controls.head
     one, tables = circuits.heads[row], circuits.vocabularies
-    singular = study_of_weights(singular_values, controls.ref, controls.head)
+    singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
     lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
     results = {"ov": singular["OV"]}
     if "QK" in singular:
@@ -712,6 +704,7 @@ def _no_tokens(one: HeadMatrices, circuits: Circuits) -> str:
 # The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
 
 
+WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the model
 FIRST = ModelRef("lab", "only-attention")
 SOURCES = (
     core_circuits.read_heads,
@@ -738,7 +731,7 @@ def page() -> None:
 
 def _measured(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
-        rows = range(len(weights_of(ref).heads))
+        rows = range(len(study_of(head_weights, ref).heads))
     measured = measure_with_progress(MEASURED, ref, rows, measures_of(ref), "layers", UNASKED)
     if len(measured) < len(rows):
         return
@@ -747,7 +740,7 @@ def _measured(ref: ModelRef) -> None:
 
 def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
     """A function that measures one attention, by its index, and keeps what the next ones need of it."""
-    weights, small = weights_of(ref), is_small(load_model(ref))
+    weights, small = study_of(head_weights, ref), is_small(load_model(ref))
     composer = Composer(weights.heads)
 
     def measure(row: int) -> AttentionMeasures:
@@ -759,7 +752,11 @@ def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
 
 def circuits_of(ref: ModelRef) -> Circuits:
     """The circuits of a model; what was not measured yet is measured now. PretrainedError as in `read_heads`."""
-    weights, values, measure = weights_of(ref), measurements(MEASURED, ref), measures_of(ref)
+    weights, values, measure = (
+        study_of(head_weights, ref),
+        measurements(MEASURED, ref),
+        measures_of(ref),
+    )
     rows = range(len(weights.heads))
     for row in rows:
         if row not in values:
@@ -870,7 +867,7 @@ def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt:
 
 def _page_head(controls: Controls, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
-    values = study_of_weights(singular_values, controls.ref, controls.head)
+    values = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
     titles = {"OV": "What it moves", "QK": "What it looks for"}
     for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
         with column:
@@ -889,7 +886,7 @@ def _page_head(controls: Controls, circuits: Circuits) -> None:
 
 def _moves(controls: Controls, circuits: Circuits) -> None:
     """Draw the tokens that attending to the token raises and lowers."""
-    written = study_of_weights(extremes, controls.ref, controls.head, "OV", controls.token)
+    written = study_of(extremes, controls.ref, controls.head, "OV", controls.token, given=WEIGHTS)
     if written is None:
         st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
         return
@@ -905,7 +902,7 @@ def _moves(controls: Controls, circuits: Circuits) -> None:
 
 def _matches(controls: Controls, circuits: Circuits) -> None:
     """Draw the keys that the token's query matches most and least."""
-    scores = study_of_weights(extremes, controls.ref, controls.head, "QK", controls.token)
+    scores = study_of(extremes, controls.ref, controls.head, "QK", controls.token, given=WEIGHTS)
     if scores is None:
         st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
         return
@@ -921,7 +918,7 @@ def _matches(controls: Controls, circuits: Circuits) -> None:
 
 def _directions(controls: Controls, name: str) -> None:
     ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
-    rows = direction_rows(study_of_weights(directions, controls.ref, controls.head, name))
+    rows = direction_rows(study_of(directions, controls.ref, controls.head, name, given=WEIGHTS))
     chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
     table(
         ["value", *ends],

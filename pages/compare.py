@@ -66,6 +66,7 @@ from dashboard.ui.mechanism import (
     preset_of,
     to_text,
 )
+from dashboard.ui.models import EMBEDDED, study_of
 from dashboard.ui.panels import (
     caption,
     details,
@@ -79,7 +80,6 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import room
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import EMBEDDED, study_of
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 

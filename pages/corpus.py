@@ -69,6 +69,21 @@ from dashboard.ui import run_controls
 from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
 from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of
+from dashboard.ui.model_picker import (
+    KIND_HELP,
+    KINDS,
+    MODEL,
+    OTHER,
+    PANELS,
+    TEXT,
+    choose_head,
+    current_head_of,
+    input_errors,
+    model_box,
+    other_panel,
+    resolve_model,
+)
+from dashboard.ui.models import EMBEDDED, ModelRef, load_model, model_cell, reading_of
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -98,18 +113,6 @@ from dashboard.views.corpus.compute import (
     find_measurement,
     read_measurement,
 )
-from dashboard.widgets.model_picker import EMBEDDED, ModelRef, input_errors, load_model, reading_of
-from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
-from dashboard.widgets.model_picker.code import model_cell
-from dashboard.widgets.model_picker.head_choice import (
-    KIND_HELP,
-    KINDS,
-    choose_head,
-    current_head_of,
-)
-from dashboard.widgets.model_picker.inputs import TEXT
-from dashboard.widgets.model_picker.models import MODEL
-from dashboard.widgets.model_picker.resolve import other_panel, resolve_model
 
 # Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.
 

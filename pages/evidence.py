@@ -32,6 +32,15 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure
 from dashboard.server.cache import measurements
 from dashboard.ui.links import BOUND, read_linked, read_pair, write_linked, write_pair
+from dashboard.ui.model_picker import (
+    ModelChoice,
+    choose_head,
+    choose_model,
+    current_head,
+    head_field as draw_head_field,
+    input_errors,
+)
+from dashboard.ui.models import model_cell, question_code
 from dashboard.ui.panels import (
     caption,
     details,
@@ -63,13 +72,6 @@ from dashboard.views.evidence.compute import (
     sharpness,
 )
 from dashboard.views.evidence.controls import Controls, Head, draw_controls
-from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
-from dashboard.widgets.model_picker.code import model_cell, question_code
-from dashboard.widgets.model_picker.head_choice import (
-    choose_head,
-    current_head,
-    head_field as draw_head_field,
-)
 
 # The page's Vega-Lite figure of an answer with heads on and off.
 
@@ -1222,7 +1224,7 @@ def page() -> None:
         "A weight shows where a head attends. Compare it with what the head writes and what the answer "
         "loses without it.",
     )
-    choice = choose_model("evidence")
+    choice = choose_model()
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
         details("Papers and source", _papers, "evidence:papers")

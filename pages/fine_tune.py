@@ -60,6 +60,17 @@ from dashboard.ui.fine_tuned import (
 )
 from dashboard.ui.links import BOUND, KEEP, between, forget_other_runs, link_value, one_of
 from dashboard.ui.model_folders import folder_name
+from dashboard.ui.model_picker import (
+    KINDS,
+    MODEL,
+    OTHER,
+    PANELS,
+    model_box,
+    other_panel,
+    resolve_model,
+    select_model,
+)
+from dashboard.ui.models import EMBEDDED, ModelRef, import_block, model_lines
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -76,11 +87,6 @@ from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_controls import poll
 from dashboard.ui.run_data import damage_of, path_code
 from dashboard.ui.uploads import data_widget, link_data
-from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
-from dashboard.widgets.model_picker.code import import_block, model_lines
-from dashboard.widgets.model_picker.head_choice import KINDS
-from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, ModelRef
-from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
 

@@ -34,6 +34,8 @@ from dashboard.ui.links import (
     write_linked,
     write_pair,
 )
+from dashboard.ui.model_picker import choose_head, choose_model, current_head_of, input_errors
+from dashboard.ui.models import is_small, model_cell
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.threads import one_thread
@@ -49,10 +51,6 @@ from dashboard.views.generate.compute import (
     text_of,
 )
 from dashboard.views.generate.controls import Controls, draw_controls
-from dashboard.widgets.model_picker import choose_model, input_errors
-from dashboard.widgets.model_picker.code import model_cell
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
-from dashboard.widgets.model_picker.models import is_small
 
 # What the page computes as Python.
 
@@ -276,7 +274,7 @@ def page() -> None:
         "A model writes one token after another. See its alternatives at each step, and where each new token "
         "attends.",
     )
-    choice = choose_model("generate", needs=("generate",))
+    choice = choose_model(needs=("generate",))
     if choice is not None and choice.pretrained is not None:
         try:
             search = current_search(draw_controls(choice), choice.pretrained)

@@ -44,6 +44,7 @@ from dashboard.ui.links import (
     write_start,
 )
 from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
+from dashboard.ui.models import EMBEDDED, study_of
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -62,7 +63,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import EMBEDDED, study_of
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 

@@ -28,17 +28,17 @@ from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.ui.heads import KIND
 from dashboard.ui.links import BOUND, fragment, read_pair, write_pair
-from dashboard.ui.panels import details, fact, next_page, source_panel, theme, title
-from dashboard.ui.presentation import draw_chart
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model
-from dashboard.widgets.model_picker.code import model_cell
-from dashboard.widgets.model_picker.head_choice import (
+from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
+    ModelChoice,
     choose_head,
+    choose_model,
     current_head_of,
 )
-from dashboard.widgets.model_picker.models import study_of
+from dashboard.ui.models import ModelRef, model_cell, study_of
+from dashboard.ui.panels import details, fact, next_page, source_panel, theme, title
+from dashboard.ui.presentation import draw_chart
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 
@@ -436,7 +436,7 @@ def page() -> None:
         "Inside one weight",
         "See how a query and a key give one attention weight, number by number.",
     )
-    chosen = choose_model("inside_weight", needs=("qkv",))
+    chosen = choose_model(needs=("qkv",))
     if chosen is not None:
         _weight(chosen)
     next_page("inside_weight")

@@ -30,6 +30,16 @@ from dashboard.draw.vega import (
 )
 from dashboard.ui.heads import weight_link
 from dashboard.ui.links import read_linked, write_pair
+from dashboard.ui.model_picker import (
+    KINDS,
+    ModelChoice,
+    choose_head,
+    choose_model,
+    current_head,
+    head_field,
+    input_errors,
+)
+from dashboard.ui.models import model_cell, question_code
 from dashboard.ui.panels import (
     Move,
     caption,
@@ -56,9 +66,6 @@ from dashboard.views.lens.controls import (
     draw_tokens,
     layer_key,
 )
-from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
-from dashboard.widgets.model_picker.code import model_cell, question_code
-from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head, head_field
 
 # The page's Vega-Lite figures: the likeliest token after each layer, curves along the layers, and parts of a logit.
 
@@ -987,7 +994,7 @@ def page() -> None:
         "A model changes its answer layer by layer. Read every layer with the logit lens, as if "
         "it were the last, and see which part wrote the answer.",
     )
-    choice = choose_model("lens", needs=("tokens",))
+    choice = choose_model(needs=("tokens",))
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
     details("How layers are read and summed: papers and source", _sources, "lens:how")

@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import map_transform, trace as analysis
-from core.interpret.map_transform import MapTransform, Sentences, token_transform
+from core.interpret.map_transform import MapTransform, Sentences, token_transform, transform_trace
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, ModelInputs, Reading
 from core.pretrained.maps import sink_line
@@ -26,12 +26,12 @@ from core.studies.pretrained import (
     in_order,
     maps_of_kind,
     shown_pins,
-    transformed_maps,
 )
 from dashboard.draw.attention_view import Patches, ViewState, attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.scripts import Cell, Script
+from dashboard.server.cache import shared
 from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
 from dashboard.ui.links import (
     BOUND,
@@ -42,17 +42,17 @@ from dashboard.ui.links import (
     write_pair,
     write_pairs,
 )
-from dashboard.ui.panels import caption, details, fact, next_page, plain, source_panel, title
-from dashboard.ui.rendering import reruns_alone
-from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model, reading_of
-from dashboard.widgets.model_picker.code import import_block, model_cell
-from dashboard.widgets.model_picker.head_choice import (
+from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
+    ModelChoice,
     choose_head,
+    choose_model,
     current_head_of,
 )
-from dashboard.widgets.model_picker.models import study_of_reading
+from dashboard.ui.models import EMBEDDED, ModelRef, import_block, model_cell, reading_of
+from dashboard.ui.panels import caption, details, fact, next_page, plain, source_panel, title
+from dashboard.ui.rendering import reruns_alone
 
 # The controls of tokens, order and colours of the maps.
 
@@ -248,6 +248,16 @@ def _colour(tokens: int) -> tuple[str, str, float]:
     return scale or "unit", pool, threshold
 
 
+def _maps_of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
+    return maps_of_kind(reading_of(ref, inputs), kind)
+
+
+def _transformed(
+    ref: ModelRef, inputs: ModelInputs, kind: Kind, transform: MapTransform
+) -> AttentionTrace:
+    return transform_trace(maps_of_kind(reading_of(ref, inputs), kind), transform)
+
+
 def trace_view(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView:
     """The maps of a reading as the controls transform them; shared, since they are as large as the maps."""
     reading, kind = reading_of(ref, inputs), controls.kind
@@ -255,10 +265,10 @@ def trace_view(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceV
     columns = sink_line(columns) if reading.sinks else columns
     # Where nothing changes, the reading's own trace: the same object each time, as caches hash it
     own = reading.trace.kinds == (kind,) and not reading.sinks
-    trace = reading.trace if own else study_of_reading(maps_of_kind, ref, inputs, kind)
+    trace = reading.trace if own else shared(_maps_of_kind, ref, inputs, kind)
     transform = transform_of(trace, rows, columns, controls)
     if transform.changes(trace.maps[0]):
-        trace = study_of_reading(transformed_maps, ref, inputs, kind, transform)
+        trace = shared(_transformed, ref, inputs, kind, transform)
     return TraceView(trace, transform, rows, columns)
 
 
@@ -423,7 +433,7 @@ def page() -> None:
         "Pretrained models",
         "See where every head of a trained model attends in your own sentence. Pick a head, then a word.",
     )
-    chosen = choose_model("pretrained")
+    chosen = choose_model()
     measure = None if chosen is None else _view(chosen)
     next_page("pretrained")
     if measure is not None:

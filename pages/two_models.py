@@ -39,6 +39,29 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
 from dashboard.ui.links import BOUND, Pair, read_linked, read_pair, write_linked, write_pair
+from dashboard.ui.model_picker import (
+    KIND_HELP,
+    KINDS,
+    ModelChoice,
+    choose_head,
+    choose_model,
+    current_head_of,
+    downloaded_models,
+    head_field,
+    input_errors,
+)
+from dashboard.ui.models import (
+    ModelRef,
+    import_block,
+    inputs_lines,
+    load_model,
+    local_models,
+    model_cell,
+    model_lines,
+    parse_model,
+    reading_of,
+    study_of,
+)
 from dashboard.ui.panels import (
     Move,
     caption,
@@ -56,25 +79,6 @@ from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import (
-    ModelChoice,
-    ModelRef,
-    choose_model,
-    input_errors,
-    load_model,
-    local_models,
-    reading_of,
-)
-from dashboard.widgets.model_picker.code import import_block, inputs_lines, model_cell, model_lines
-from dashboard.widgets.model_picker.head_choice import (
-    KIND_HELP,
-    KINDS,
-    choose_head,
-    current_head_of,
-    head_field,
-)
-from dashboard.widgets.model_picker.models import parse_model, study_of, untrained_reading_of
-from dashboard.widgets.model_picker.resolve import downloaded_models
 
 # Sentences and figures of the page.
 
@@ -486,7 +490,7 @@ def _with_untrained(choice: ModelChoice, seed: int) -> tuple[Side, Side]:
     inputs = untrained_inputs(choice)
     return (
         Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
-        Side("Untrained", f"seed {seed}", untrained_reading_of(choice.ref, seed, inputs)),
+        Side("Untrained", f"seed {seed}", reading_of(replace(choice.ref, seed=seed), inputs)),
     )
 
 
@@ -1046,7 +1050,7 @@ def page() -> None:
         "Two models, two texts",
         "Compare attention head by head: change a word, take another model, or the same model untrained.",
     )
-    choice = choose_model("two_models", needs=("model",))
+    choice = choose_model(needs=("model",))
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
     details("How heads are compared: definitions and source", _definitions, "two_models:how")

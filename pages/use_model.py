@@ -42,6 +42,21 @@ from dashboard.ui.links import (
     write_link,
     write_linked,
 )
+from dashboard.ui.model_picker import (
+    ModelChoice,
+    choose_model,
+    input_errors,
+    read_inputs,
+    select_model,
+)
+from dashboard.ui.models import (
+    ModelRef,
+    import_block,
+    inputs_lines,
+    is_allowed,
+    model_cell,
+    question_code,
+)
 from dashboard.ui.panels import caption, details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.views.use_model import compute
@@ -53,21 +68,6 @@ from dashboard.views.use_model.compute import (
     seconds,
     sentences,
 )
-from dashboard.widgets.model_picker import (
-    ModelChoice,
-    ModelRef,
-    choose_model,
-    input_errors,
-    read_inputs,
-)
-from dashboard.widgets.model_picker.allowed import is_allowed
-from dashboard.widgets.model_picker.code import (
-    import_block,
-    inputs_lines,
-    model_cell,
-    question_code,
-)
-from dashboard.widgets.model_picker.resolve import select_model
 
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 
@@ -501,7 +501,7 @@ def page() -> None:
 @fragment
 def _view() -> None:
     begin_fragment()
-    choice = choose_model(PAGE, needs=("model",), at_once=False)
+    choice = choose_model(needs=("model",), at_once=False)
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
         with input_errors():

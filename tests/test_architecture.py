@@ -41,16 +41,14 @@ FORBIDDEN = {
         for name in ("folder", "index", "ray_driver", "ray_job", "ray_node", "ray_queue")
     },
     "dashboard": ("pages",),
-    "dashboard.widgets": ("dashboard.views",),
     "dashboard.ui": ("dashboard.views",),
     "dashboard.ui.lessons": (
         "dashboard.views",
-        "dashboard.widgets",
         "dashboard.draw",
         "dashboard.server",
     ),
-    "dashboard.draw": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
-    "dashboard.server": ("dashboard.views", "dashboard.widgets", "dashboard.ui"),
+    "dashboard.draw": ("dashboard.views", "dashboard.ui"),
+    "dashboard.server": ("dashboard.views", "dashboard.ui"),
     "pages": ("pages",),
 }
 SLOW = (
@@ -248,7 +246,7 @@ def test_what_changes_a_run_asks_whose_it_is():
     )
     wrong = {
         f"{name(path)}: {function.name}"
-        for folder in (PAGES, VIEWS, DASHBOARD / "widgets", DASHBOARD / "ui")
+        for folder in (PAGES, VIEWS, DASHBOARD / "ui")
         for path in sources(folder)
         for function in nodes(path)
         if isinstance(function, ast.FunctionDef)
@@ -276,7 +274,7 @@ def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
     folders = [
         CORE / "pretrained",
         CORE / "interpret",
-        DASHBOARD / "widgets" / "model_picker",
+        DASHBOARD / "ui",
         *(VIEWS / key for key in PRETRAINED_VIEWS),
     ]
     paths = {path for folder in folders for path in sources(folder)}

@@ -53,11 +53,6 @@ def maps_of_kind(reading: Reading, kind: Kind) -> AttentionTrace:
     return with_sink(trace) if reading.sinks else trace
 
 
-def transformed_maps(reading: Reading, kind: Kind, transform: MapTransform) -> AttentionTrace:
-    """The same, with tokens merged and hidden."""
-    return map_transform.transform_trace(maps_of_kind(reading, kind), transform)
-
-
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
     """The same, the picked layer's map sorted; `pin` is the cell by whose row and column it is sorted."""
     if order == "text":

@@ -20,8 +20,8 @@ from core.runs.runs import Run
 from core.training.record import Record
 from dashboard.server.people import find_run
 from dashboard.ui.model_folders import folder_name, folder_of
+from dashboard.ui.models import EMBEDDED, ModelRef, load_model, reading_of
 from dashboard.ui.run_data import records_of
-from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
 
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
 

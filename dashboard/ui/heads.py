@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
 from html import escape
-from typing import Concatenate, TypeVar
+from typing import TypeVar
 
 import streamlit as st
 
@@ -20,23 +19,15 @@ from core.interpret.roles import (
     score_roles,
 )
 from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, Pretrained, Reading
-from core.studies.circuits import HeadWeights, head_weights
+from core.pretrained import ModelInputs, Reading
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server.cache import remembered, shared
+from dashboard.ui.model_picker import KINDS, ModelChoice
+from dashboard.ui.models import ModelRef, is_small, load_model, reading_of
 from dashboard.ui.panels import theme
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import (
-    ModelChoice,
-    ModelRef,
-    load_model,
-    reading_of,
-    study_of,
-)
-from dashboard.widgets.model_picker.head_choice import KINDS
-from dashboard.widgets.model_picker.models import is_small
 
 # The roles of a model's heads, measured once and shared by every page and session.
 
@@ -148,29 +139,6 @@ def role_line(roles: HeadRoles, heads: int) -> None:
             )
     items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
     st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
-
-
-# The matrices of a model's heads, which several pages read; cached by the model.
-
-
-def weights_of(ref: ModelRef) -> HeadWeights:
-    """The matrices of a model's heads. PretrainedError as in `read_heads`."""
-    return study_of(head_weights, ref)
-
-
-def study_of_weights(
-    function: Callable[Concatenate[Pretrained, HeadWeights, ...], T], ref: ModelRef, *args: Hashable
-) -> T:
-    """function(model, weights of its heads, *args), cached and shared; never change it."""
-    return shared(_with_weights, function, ref, *args)
-
-
-def _with_weights(
-    function: Callable[Concatenate[Pretrained, HeadWeights, ...], T], ref: ModelRef, *args: Hashable
-) -> T:
-    model, weights = load_model(ref), weights_of(ref)
-    with one_thread(is_small(model)):
-        return function(model, weights, *args)
 
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link

@@ -31,7 +31,7 @@ from core.studies.compare import (
 )
 from core.studies.racing import ONE_AT_A_TIME
 from dashboard.draw.formats import number, plain
-from dashboard.widgets.model_picker import EMBEDDED, load_model
+from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare
 from pages.compare import addable, default_controls, from_query, mechanism_of, to_query
 from tests.attention import drawing

@@ -9,9 +9,9 @@ from core.models.decoding import Candidate, Hypothesis, Tree
 from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
+from dashboard.ui.models import EMBEDDED
 from dashboard.views.generate.compute import Search, outputs, run
 from dashboard.views.generate.controls import Controls
-from dashboard.widgets.model_picker import EMBEDDED
 from pages import generate
 from pages.generate import picked_path, strip
 from tests.cases import each

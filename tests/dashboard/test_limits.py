@@ -13,8 +13,8 @@ from core.runs.runs import Run, create_run, list_runs
 from core.training import Record
 from dashboard.server import jobs, limits, people
 from dashboard.server.limits import LimitReached, Limits
+from dashboard.ui.models import HOSTED_MODELS
 from dashboard.ui.run_data import copy_run
-from dashboard.widgets.model_picker.allowed import MODELS
 from tests.training.small import small_run
 
 ANNA, BEN = "a" * 32, "b" * 32
@@ -242,7 +242,7 @@ def test_the_documentation_has_every_limit_as_it_is():
 
 def test_the_documentation_has_every_model_of_the_list():
     text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
-    assert all(f"`{name}`" in text for name in MODELS)
+    assert all(f"`{name}`" in text for name in HOSTED_MODELS)
 
 
 def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):

@@ -14,9 +14,8 @@ from core.pretrained import ModelInputs
 from core.runs import worker
 from dashboard.server import cache, jobs
 from dashboard.server.cache import Budget, ByteLRUCache, at_most, size_bytes
+from dashboard.ui.models import EMBEDDED, baseline_of, load_model
 from dashboard.views.use_model.compute import answer_question
-from dashboard.widgets.model_picker import EMBEDDED, load_model
-from dashboard.widgets.model_picker.models import baseline_of
 
 
 @dataclass(frozen=True)

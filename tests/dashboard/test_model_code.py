@@ -13,8 +13,16 @@ from core.pretrained import ModelInputs, Reading, example_inputs
 from core.pretrained.arrays import read_arrays
 from core.pretrained.hub import model_folder
 from core.pretrained.reading import sampling_rate
-from dashboard.widgets.model_picker import ModelRef, load_model, reading_of, uploads
-from dashboard.widgets.model_picker.code import import_block, model_code, question_code
+from dashboard.ui.models import (
+    ModelRef,
+    import_block,
+    load_model,
+    model_code,
+    question_code,
+    reading_of,
+    store_upload,
+    upload,
+)
 from tests.tiny_models import save
 
 TYPED = 'the "old" king\'s \\ """ \'\'\' {x}\nsaid\u2028é世'
@@ -79,9 +87,9 @@ def test_an_uploaded_array_is_read_from_its_file():
         out = io.BytesIO()
         np.savez(out, weights)
         Path(name).write_bytes(out.getvalue())
-        ref = ModelRef("array", uploads.store(out.getvalue(), name, tokens))
+        ref = ModelRef("array", store_upload(out.getvalue(), name, tokens))
         assert_read_again(ref, None)
-        assert uploads.reading(ref.name).source == read_arrays(out.getvalue(), name, tokens).source
+        assert upload(ref.name).reading.source == read_arrays(out.getvalue(), name, tokens).source
 
 
 def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_path):

@@ -8,8 +8,8 @@ from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.answers import Candidate, answer
 from dashboard.draw.formats import distinct
 from dashboard.draw.palette import LIGHT_INK
+from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
 from dashboard.views.use_model import compute
-from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 from pages import use_model
 from tests.cases import each
 

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dashboard.widgets.model_picker import choose_model
+from dashboard.ui.model_picker import choose_model
 
-chosen = choose_model("demo", st.session_state.get("needs", ()))
+chosen = choose_model(st.session_state.get("needs", ()))
 if chosen is None:
     st.code("nothing")
 else:

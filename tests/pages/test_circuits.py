@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError, load_lab_model
 from core.studies import circuits as study
 from dashboard.draw.formats import signed
-from dashboard.widgets.model_picker import ModelRef
+from dashboard.ui.models import ModelRef
 from pages import circuits as charts, circuits as text
 from pages.circuits import EDGES, HEAD, KIND, TOKEN
 from tests.pages.app import app_at, captions, figures, html_text, open_at, page_text

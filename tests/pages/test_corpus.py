@@ -13,6 +13,7 @@ from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
 from dashboard.draw.formats import number
 from dashboard.server import jobs
+from dashboard.ui.models import EMBEDDED, ModelRef
 from dashboard.views.corpus.compute import (
     SAVED,
     VECTORS,
@@ -20,7 +21,6 @@ from dashboard.views.corpus.compute import (
     find_measurement,
     read_measurement,
 )
-from dashboard.widgets.model_picker import EMBEDDED, ModelRef
 from pages import corpus, corpus as charts
 from pages.corpus import key
 from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value

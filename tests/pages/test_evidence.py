@@ -11,8 +11,8 @@ from core.interpret.evidence import Question, ablate_heads, ask, head_sets, sing
 from core.pretrained import ModelInputs
 from dashboard.draw.grids import short
 from dashboard.ui import progress
+from dashboard.ui.models import ModelRef, load_model, reading_of
 from dashboard.views.evidence.controls import Controls
-from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from pages import evidence
 from pages.evidence import heads_csv, moves
 from tests.pages.app import captions

@@ -6,10 +6,10 @@ import pytest
 from core.interpret.head_tests import TESTS, score_repeats
 from core.pretrained import load_lab_model, load_minilm
 from dashboard.server.cache import measurements
+from dashboard.ui.models import ModelRef
 from dashboard.views.head_roles.standard import text
 from dashboard.views.head_roles.standard.compute import LINES, default_test
 from dashboard.views.head_roles.standard.controls import HEAD, TEST
-from dashboard.widgets.model_picker import ModelRef
 from tests.pages.app import captions, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Standard tests"}

@@ -8,6 +8,7 @@ from core.interpret.syntax import OWN, own_parses, read_parses, score_relation
 from core.pretrained import load_minilm
 from core.tasks import reading
 from dashboard.server.cache import measurements
+from dashboard.ui.models import local_models
 from dashboard.views.head_roles.syntax import charts, text
 from dashboard.views.head_roles.syntax.compute import (
     CHOICES,
@@ -17,7 +18,6 @@ from dashboard.views.head_roles.syntax.compute import (
     queries_by_sentence,
 )
 from dashboard.views.head_roles.syntax.controls import FILE, HEAD, RELATION, SENTENCE
-from dashboard.widgets.model_picker import local_models
 from tests.pages.app import app_at, assert_script, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Syntax"}

@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
-from dashboard.widgets.model_picker.arrays import _example
-from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, stored_bytes
+from dashboard.ui.model_picker import example_arrays
+from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
 from tests.pages.inside_app import DEMO, button, code_text, message_text
 
 
@@ -130,7 +130,7 @@ def test_what_a_model_lacks_is_named(app, needs, name, why):
 
 
 def test_the_example_of_arrays_can_itself_be_uploaded():
-    arrays = read_arrays(_example(), "attention.npz")
+    arrays = read_arrays(example_arrays(), "attention.npz")
     assert arrays.trace.shape == (6, 12) and arrays.source.tokens[:3] == ("[CLS]", "the", "animal")
     assert arrays.special[0] and not arrays.special[1]
 

@@ -6,8 +6,7 @@ import time
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.widgets.model_picker import resolve
-from dashboard.widgets.model_picker.resolve import loopback
+from dashboard.ui.model_picker import find_download, full_name, loopback
 from tests.pages.inside_app import DEMO, button, code_text, message_text
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save
@@ -73,7 +72,7 @@ def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
         button(app, "Load").click().run()
     assert "lab/one and lab/two are being downloaded" in message_text(app)
     for name in ("lab/one", "lab/two"):
-        resolve.find(name).stop()
+        find_download(name).stop()
     button(app, "Try again").click().run()
     button(app, "Load").click().run()
     button(app, "Stop").click().run()
@@ -251,12 +250,10 @@ def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monke
     """The field of the browser hands over the rest alone."""
     (tmp_path / "bert").mkdir()
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    assert resolve._full_name(str(tmp_path), "/bert") == f"{tmp_path}/bert"
-    assert resolve._full_name(str(tmp_path), "/nowhere") == "/nowhere"
-    assert resolve._full_name(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
-    assert resolve._full_name("lab/bert", "@main") == "lab/bert@main"
-    assert resolve._full_name("lab", "lab/bert") == "lab/bert"
+    assert full_name(str(tmp_path), "/bert") == f"{tmp_path}/bert"
+    assert full_name(str(tmp_path), "/nowhere") == "/nowhere"
+    assert full_name(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
+    assert full_name("lab/bert", "@main") == "lab/bert@main"
+    assert full_name("lab", "lab/bert") == "lab/bert"
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
-    assert resolve._full_name(str(tmp_path), "/bert") == "/bert", (
-        "a visitor learns nothing of folders"
-    )
+    assert full_name(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"

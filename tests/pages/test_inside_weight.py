@@ -11,7 +11,7 @@ from core.interpret.weight_breakdown import break_down_weight, layer_attentions
 from core.pretrained import ModelInputs, load_minilm, read
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.formats import number
-from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
+from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import inside_weight
 from pages.inside_weight import Strip
 from tests.pages.app import app_at

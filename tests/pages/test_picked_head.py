@@ -54,8 +54,8 @@ def test_another_model_and_another_kind_have_other_heads(app):
     def visit() -> None:
         import streamlit as st
 
-        from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
-        from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
+        from dashboard.ui.model_picker import choose_head, current_head_of
+        from dashboard.ui.models import EMBEDDED, ModelRef
 
         choose_head(EMBEDDED, "self", (4, 7))
         st.write(

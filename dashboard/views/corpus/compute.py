@@ -43,9 +43,8 @@ from core.runs.folder import Status
 from core.runs.runs import Run, list_runs
 from dashboard.server import people
 from dashboard.server.cache import measurements, remembered, shared
+from dashboard.ui.models import ModelRef, is_small, load_model
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import ModelRef, load_model
-from dashboard.widgets.model_picker.models import is_small
 
 HERE = Path(__file__).parent
 SAVED = HERE / "saved"  # made by `make corpus`

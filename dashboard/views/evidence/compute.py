@@ -26,9 +26,8 @@ from core.pretrained.attention_recorder import HeadSet
 from core.ranks import spearman
 from dashboard.draw.formats import distinct
 from dashboard.server.cache import measurements, shared
+from dashboard.ui.models import ModelRef, baseline_of, reading_of
 from dashboard.views.evidence.controls import Controls, Head
-from dashboard.widgets.model_picker import ModelRef, reading_of
-from dashboard.widgets.model_picker.models import baseline_of
 
 T = TypeVar("T")
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements

@@ -13,10 +13,9 @@ from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import Line, Pretrained, Reading
 from core.pretrained.maps import with_sink
 from dashboard.ui.links import BOUND
+from dashboard.ui.model_picker import ModelChoice, masked_inputs, output_field, position_field
+from dashboard.ui.models import ModelRef, baseline_of, reading_of
 from dashboard.ui.presentation import room
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
-from dashboard.widgets.model_picker.models import baseline_of
-from dashboard.widgets.model_picker.question import masked_inputs, output_field, position_field
 
 AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}

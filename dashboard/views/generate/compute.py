@@ -23,8 +23,8 @@ from core.pretrained.generate import (
     token_names,
 )
 from dashboard.server.cache import measurements, shared
+from dashboard.ui.models import ModelRef, load_model
 from dashboard.views.generate.controls import Controls
-from dashboard.widgets.model_picker import ModelRef, load_model
 
 PATIENCE, BETWEEN = (
     0.35,

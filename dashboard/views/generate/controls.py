@@ -10,7 +10,8 @@ from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs
 from dashboard.ui.decoding import STRATEGIES, sample_count, strategy_settings
 from dashboard.ui.links import BOUND
-from dashboard.widgets.model_picker import ModelChoice, ModelRef
+from dashboard.ui.model_picker import ModelChoice
+from dashboard.ui.models import ModelRef
 
 MOST = 128  # new tokens at most
 STRATEGY_HELP = (

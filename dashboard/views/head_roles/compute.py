@@ -11,7 +11,8 @@ from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Reading
 from dashboard.server.cache import shared
 from dashboard.ui.heads import inputs_of, readings_of, role_scores_of
-from dashboard.widgets.model_picker import ModelChoice, ModelRef
+from dashboard.ui.model_picker import ModelChoice
+from dashboard.ui.models import ModelRef
 
 
 @dataclass(frozen=True, eq=False)

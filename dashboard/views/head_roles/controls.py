@@ -11,10 +11,10 @@ import streamlit as st
 from core.interpret.roles import ROLES, SENTENCES, RoleScores
 from core.interpret.trace import Head, Kind
 from dashboard.ui.links import BOUND
+from dashboard.ui.model_picker import ModelChoice, choose_head, current_head_of
+from dashboard.ui.models import ModelRef
 from dashboard.views.head_roles.compute import Measurements, default_role, measure_roles
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
-from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 
 ROLE, HEAD, OWN, SHOWN, KNOWN = (
     f"head_roles:{key}" for key in ("role", "head", "own", "shown", "known")

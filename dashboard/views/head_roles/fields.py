@@ -11,8 +11,8 @@ from core.interpret.trace import Head, Kind
 from dashboard.draw.attention_view import ViewState
 from dashboard.draw.vega import Spec
 from dashboard.ui.links import BOUND
+from dashboard.ui.model_picker import KIND_HELP, KINDS
 from dashboard.ui.presentation import draw_chart, pressed_point
-from dashboard.widgets.model_picker.head_choice import KIND_HELP, KINDS
 
 KIND = "head_roles:kind"
 

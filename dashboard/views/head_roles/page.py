@@ -14,6 +14,7 @@ from dashboard.draw.formats import plain
 from dashboard.draw.page_pictures import add_script
 from dashboard.ui.heads import examples_of, swatch
 from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.ui.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
@@ -32,7 +33,6 @@ from dashboard.views.head_roles.fields import follow_view, head_chart
 from dashboard.views.head_roles.script import roles_script
 from dashboard.views.head_roles.standard.section import draw_tests
 from dashboard.views.head_roles.syntax.section import draw_syntax
-from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 
 
 def page() -> None:
@@ -42,7 +42,7 @@ def page() -> None:
         "What each head attends to, over many sentences: nine roles, each score compared with chance; "
         "which heads follow syntax; and the standard tests.",
     )
-    choice = choose_model("head_roles")
+    choice = choose_model()
     with input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
             st.info(

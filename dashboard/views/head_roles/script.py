@@ -8,12 +8,12 @@ from core.interpret.head_tests import TESTS, RepeatScores, SuccessorScores
 from core.interpret.roles import ROLES
 from core.interpret.trace import AttentionTrace, Head
 from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.ui.model_picker import ModelChoice
+from dashboard.ui.models import model_cell
 from dashboard.views.head_roles.compute import HeadReading, Measurements
 from dashboard.views.head_roles.standard.controls import Controls as TestControls
 from dashboard.views.head_roles.syntax.compute import CHOICES, MOST_SENTENCES, SyntaxResult
 from dashboard.views.head_roles.syntax.controls import Controls as SyntaxControls
-from dashboard.widgets.model_picker import ModelChoice
-from dashboard.widgets.model_picker.code import model_cell
 
 SCORES = "The score of every head in nine roles over many inputs, with its level when the keys are shuffled."
 CLEAREST = "One head where it shows one role most clearly."

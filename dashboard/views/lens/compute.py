@@ -26,10 +26,9 @@ from core.pretrained import ModelInputs
 from core.pretrained.base import display_tokens
 from core.pretrained.reading import tokenizer_of
 from dashboard.server.cache import measurements, shared
+from dashboard.ui.models import ModelRef, baseline_of, is_small, load_model
 from dashboard.ui.threads import one_thread
 from dashboard.views.lens.controls import Controls
-from dashboard.widgets.model_picker import ModelRef, load_model
-from dashboard.widgets.model_picker.models import baseline_of, is_small
 
 LensKey = tuple[ModelRef, ModelInputs, int]
 AttributionKey = tuple[ModelRef, Question, int | None]

@@ -12,18 +12,18 @@ from core.interpret.trace import Kind
 from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position, output_id
 from dashboard.ui.links import BOUND
-from dashboard.ui.panels import field_error
-from dashboard.ui.presentation import room
-from dashboard.widgets.model_picker import ModelChoice, ModelRef
-from dashboard.widgets.model_picker.models import baseline_of
-from dashboard.widgets.model_picker.question import (
+from dashboard.ui.model_picker import (
     NOTHING,
+    ModelChoice,
     masked_inputs,
     output_field,
     output_names,
     position_field,
     position_key,
 )
+from dashboard.ui.models import ModelRef, baseline_of
+from dashboard.ui.panels import field_error
+from dashboard.ui.presentation import room
 
 VIEWS = {"when": "When it decides", "who": "Who wrote it"}
 DECISIVE = "where it is decided"

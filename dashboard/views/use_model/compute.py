@@ -24,9 +24,8 @@ from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import cosines, embedding
 from core.pretrained.generate import SearchSettings, decode_text, generate
 from dashboard.server.cache import cached, shared
+from dashboard.ui.models import ModelRef, baseline_of, load_model, reading_of, without_model
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
-from dashboard.widgets.model_picker.models import baseline_of, without_model
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 SMALL = 1e9  # of one pass, up to which one thread is the faster

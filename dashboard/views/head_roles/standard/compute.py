@@ -18,11 +18,10 @@ from core.interpret.head_tests import (
     read_line,
 )
 from core.interpret.trace import Kind
+from core.studies.circuits import head_weights
 from dashboard.server.cache import shared
-from dashboard.ui.heads import weights_of
+from dashboard.ui.models import ModelRef, is_small, load_model, study_of
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import ModelRef, load_model
-from dashboard.widgets.model_picker.models import is_small
 
 LINES = "head_roles:lines"  # the lines of random tokens that were scored, by their index, for all sessions
 LEAST = 2  # of which there is an interval
@@ -64,7 +63,7 @@ def measure_successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
 
 
 def _successors(ref: ModelRef, kind: Kind) -> SuccessorScores:
-    orders, weights = ordered_tokens(load_model(ref)), weights_of(ref)
+    orders, weights = ordered_tokens(load_model(ref)), study_of(head_weights, ref)
     return rank_successors(orders, weights.heads, weights.vocabularies, kind)
 
 

@@ -10,6 +10,8 @@ import streamlit as st
 from core.interpret.head_tests import TESTS, RepeatScores, SuccessorScores
 from core.interpret.trace import Head, Kind
 from dashboard.ui.links import BOUND
+from dashboard.ui.model_picker import ModelChoice
+from dashboard.ui.models import ModelRef
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
 from dashboard.views.head_roles.standard.compute import (
@@ -21,7 +23,6 @@ from dashboard.views.head_roles.standard.compute import (
     measure_successors,
     score_line,
 )
-from dashboard.widgets.model_picker import ModelChoice, ModelRef
 
 TEST, HEAD, GRID = (f"head_roles:{key}" for key in ("test", "tested", "tests"))
 SUCCESSOR = "Successor"

@@ -11,6 +11,7 @@ from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import plain
 from dashboard.draw.page_pictures import add_script
 from dashboard.ui.links import read_linked, write_linked
+from dashboard.ui.model_picker import ModelChoice
 from dashboard.ui.panels import caption, details, fact, paragraph, source_panel, theme
 from dashboard.ui.tables import table
 from dashboard.views.head_roles.fields import follow_view, head_chart
@@ -18,7 +19,6 @@ from dashboard.views.head_roles.script import repeats_script, successor_script
 from dashboard.views.head_roles.standard import charts, text
 from dashboard.views.head_roles.standard.controls import GRID, HEAD, Controls, draw_controls
 from dashboard.views.head_roles.standard.successor import draw_source, draw_successor
-from dashboard.widgets.model_picker import ModelChoice
 
 
 def draw_tests(choice: ModelChoice) -> None:

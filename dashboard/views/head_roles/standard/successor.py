@@ -13,11 +13,11 @@ from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.palette import Theme
 from dashboard.draw.vega import Spec
 from dashboard.ui.links import BOUND
+from dashboard.ui.model_picker import ModelChoice
 from dashboard.ui.panels import caption, fact, paragraph, source_panel, theme
 from dashboard.views.head_roles.charts import head_grid, share_cell
 from dashboard.views.head_roles.fields import follow_view, head_chart, reset_choice
 from dashboard.views.head_roles.standard.controls import GRID, HEAD
-from dashboard.widgets.model_picker import ModelChoice
 
 ORDER = "head_roles:order"
 

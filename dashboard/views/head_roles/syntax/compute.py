@@ -26,9 +26,8 @@ from core.interpret.trace import AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs
 from core.tasks import reading
 from dashboard.server.cache import measurements, shared
+from dashboard.ui.models import ModelRef, is_small, load_model, reading_of
 from dashboard.ui.threads import one_thread
-from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
-from dashboard.widgets.model_picker.models import is_small
 
 MOST_SENTENCES = 500
 READ = "head_roles:read"  # the sentences that were read, by their index, for all sessions

@@ -17,6 +17,8 @@ from core.tasks.reading import decode_text
 from dashboard.draw.formats import plain
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.links import BOUND, KEEP, link_value, one_of
+from dashboard.ui.model_picker import ModelChoice
+from dashboard.ui.models import ModelRef
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.uploads import clear_data, file_key
 from dashboard.views.head_roles.fields import head_field, kind_field, reset_choice
@@ -33,7 +35,6 @@ from dashboard.views.head_roles.syntax.compute import (
     read_sentence,
     score_syntax,
 )
-from dashboard.widgets.model_picker import ModelChoice, ModelRef
 
 RELATION, HEAD, SENTENCE, FILE, TROUBLE = (
     f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")

@@ -12,6 +12,7 @@ from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import plain
 from dashboard.draw.page_pictures import add_script
 from dashboard.ui.links import read_linked, write_linked
+from dashboard.ui.model_picker import ModelChoice
 from dashboard.ui.panels import caption, details, fact, paragraph, source_panel, theme
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.tables import table
@@ -20,7 +21,6 @@ from dashboard.views.head_roles.script import syntax_script
 from dashboard.views.head_roles.syntax import charts, compute, text
 from dashboard.views.head_roles.syntax.compute import NAMES, SyntaxResult
 from dashboard.views.head_roles.syntax.controls import HEAD, draw_controls, sentence_field
-from dashboard.widgets.model_picker import ModelChoice
 
 CLARK = "https://arxiv.org/abs/1906.04341"
 

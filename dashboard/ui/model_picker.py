@@ -1,0 +1,891 @@
+"""The model picker of the pages that look inside a model: the model, its inputs, a question to it, and a head."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import streamlit as st
+
+from core.files import hosted, sentence_of, without_paths
+from core.interpret.evidence import Baseline, Question
+from core.interpret.trace import Head, Kind
+from core.pretrained import (
+    Array,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    example_inputs,
+    hub,
+)
+from core.pretrained.answers import (
+    mask_word,
+    maskable_words,
+    output_id,
+    output_name,
+    top_candidates,
+)
+from core.pretrained.arrays import LIMITS, MOST_BYTES, SHAPES
+from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, format_bytes
+from core.pretrained.reading import sampling_rate
+from core.settings import settings
+from dashboard.draw.formats import byte_size, plain
+from dashboard.draw.page_pictures import describe
+from dashboard.draw.picture_files import trace_npz
+from dashboard.server.cache import cached, shared
+from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
+from dashboard.server.visitors import me
+from dashboard.ui.links import BOUND, link_value, one_of, write_link
+from dashboard.ui.model_folders import folder_name, folder_of, is_open
+from dashboard.ui.models import (
+    EMBEDDED,
+    SUGGESTED,
+    ModelRef,
+    allowed_models,
+    baseline_of,
+    is_allowed,
+    is_loaded,
+    load_model,
+    local_models,
+    parse_model,
+    reading_of,
+    refuse_model,
+    store_upload,
+    stored_bytes,
+)
+from dashboard.ui.presentation import room
+
+T = TypeVar("T")
+
+MISSING = {
+    "model": "has attention weights only; this page needs a model.",
+    "qkv": "does not expose its queries, keys and values, which this page needs.",
+    "head": "outputs an embedding; this page needs a model that outputs words or classes.",
+    "tokens": "gives no probabilities to tokens; this page needs a model that fills masks or writes text.",
+    "generate": "generates no text; this page needs a model that does.",
+}
+
+HELP = (
+    "The lab's own models: **numbers** translates English number words into German, **induction** continues a "
+    "passage that repeats, **only-attention** does so without feed-forward layers, **names** ends sentences with "
+    "the right one of two names, **digits** reads handwritten digits. "
+)
+MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key; whether a user or a link set it
+USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
+TYPED, LOOKUP = "inside:typed", "inside:looked"
+FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
+SKELETON = 240  # pixels in which a model that loads will show its controls
+FOLDER_LIMIT = 1_600_000_000
+MAX_DOWNLOADS = 2
+OTHER = "Another model…"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelChoice:
+    """The model and its inputs; `pretrained` is None for an uploaded array."""
+
+    ref: ModelRef
+    inputs: ModelInputs
+    pretrained: Pretrained | None
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The model's reading of the inputs; PretrainedError where it cannot read them."""
+        return reading_of(self.ref, self.inputs)
+
+
+def choose_model(needs: tuple[str, ...] = (), at_once: bool = True) -> ModelChoice | None:
+    """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
+
+    `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
+    If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
+    """
+    with st.container():  # which keeps its place, whatever it says of the model
+        left, right = st.columns([1, 2])
+        name = model_box(left, default_model(needs), tuple(PANELS))
+        with input_errors():
+            if (opened := _open(name, needs, right)) is None:
+                return None
+            ref, pretrained = opened
+            inputs = ModelInputs() if pretrained is None else _inputs(ref, pretrained, right)
+            choice = ModelChoice(ref, inputs, pretrained)
+            if at_once:
+                read_inputs(choice)
+            if pretrained is None:
+                trace = choice.reading.trace
+                layers, heads = trace.shape
+                right.caption(
+                    f"{plain(trace.source)}: {layers} layers of {heads} heads, "
+                    f"{len(choice.reading.source)} tokens."
+                )
+            if inputs.text:
+                describe(text=inputs.text)
+            return choice
+    return None
+
+
+def choose_weights(usual: ModelRef, needs: tuple[str, ...]) -> tuple[ModelRef, Pretrained] | None:
+    """Draw the picker alone, for a page on the weights of a model; `usual` is its first one. None after a message."""
+    with st.container():
+        left, right = st.columns([1, 2])
+        name = model_box(left, usual)
+        with input_errors():
+            ref, pretrained = _open(name, needs, right) or (usual, None)
+            return None if pretrained is None else (ref, pretrained)
+    return None
+
+
+@contextmanager
+def input_errors() -> Iterator[None]:
+    """Show a PretrainedError as a note, and go on after the block."""
+    try:
+        yield
+    except PretrainedError as error:
+        st.info(plain(without_paths(str(error))), icon=":material/edit:")
+
+
+def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
+    """A select box of the local models that takes any other name; returns the name, or one of `panels`."""
+    state, names = st.session_state, [ref.name for ref in local_models()]
+    state[PICKED] = state.get(PICKED, False) or MODEL in st.query_params
+    if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
+        state[MODEL] = usual.name  # another page's default, not the user's choice
+    state[USUAL] = usual.name
+    current = state.get(MODEL) or st.query_params.get(MODEL)
+    options = dict.fromkeys([*names, *downloaded_models(), *panels, *filter(None, (current,))])
+    if hosted():
+        more = f"You can also type one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
+    else:
+        more = "You can also type the name of any model of the Hugging Face hub, owner/name."
+    choice = container.selectbox(
+        "Model",
+        list(options),
+        names.index(usual.name),
+        key=MODEL,
+        accept_new_options=True,
+        **BOUND,
+        on_change=_on_model_change,
+        help=HELP + more,
+    )
+    state[BEFORE] = name = str(choice or usual.name)
+    if name not in panels:
+        describe(model=name.rstrip("/").rpartition("/")[2])
+    return name
+
+
+def select_model(name: str) -> None:
+    """Select this model from the next run on; for callbacks."""
+    st.session_state[MODEL], st.session_state[PICKED] = name, True
+
+
+def _on_model_change() -> None:
+    """Keep the user's choice on every page."""
+    st.session_state[PICKED] = True
+    if typed := st.session_state.get(MODEL):
+        st.session_state[MODEL] = full_name(st.session_state.get(BEFORE, ""), typed)
+
+
+def full_name(before: str, typed: str) -> str:
+    """What was typed, with the previous name that the field drops from its beginning."""
+    if typed[0] in "@-":  # no name starts with these
+        return before + typed
+    longer = (
+        typed[0] == "/"
+        and folders_allowed()
+        and not Path(typed).is_dir()
+        and Path(before + typed).is_dir()
+    )
+    return before + typed if longer else typed
+
+
+def _open(
+    name: str, needs: tuple[str, ...], container: Any
+) -> tuple[ModelRef, Pretrained | None] | None:
+    """The model of a name, loaded (None for arrays); None after drawing a panel, a download, or what it lacks."""
+    if name in PANELS:
+        PANELS[name](container)
+        return None
+    if (ref := resolve_model(name)) is None:
+        return None
+    pretrained = None
+    if ref.source != "array":
+        place = container.empty()
+        if not is_loaded(ref):
+            place.skeleton(height=SKELETON)
+        loading = f"Loading {without_paths(ref.name)}, {format_bytes(stored_bytes(ref))}, only the first time"
+        with container, st.spinner(loading):
+            pretrained = load_model(ref)
+        place.empty()
+    if not (missing := missing_feature(pretrained, needs)):
+        return ref, pretrained
+    # What the model lacks, and up to three models that have it.
+    lacking = "An uploaded array" if pretrained is None else pretrained.name
+    st.info(plain(f"{lacking} {missing}"), icon=":material/block:")
+    with st.container(horizontal=True):
+        for other in suitable_models(needs, local_models())[:3]:
+            st.button(
+                f"Use {other.name}",
+                key=f"inside:use:{other.name}",
+                on_click=select_model,
+                args=(other.name,),
+            )
+    return None
+
+
+def read_inputs(choice: ModelChoice) -> None:
+    """Let the model read its inputs, and say so if they were cut; PretrainedError where it cannot read them."""
+    with st.spinner("Running the model"):
+        reading = choice.reading
+    if reading.cut:
+        st.warning(plain(reading.cut), icon=":material/content_cut:")
+
+
+def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
+    """The first missing feature of a model (None for arrays), as the end of a sentence; empty where none is missing."""
+    if pretrained is None:
+        return MISSING["model"] if needs else ""
+    has = {
+        "model": True,
+        "qkv": pretrained.recordable,
+        "head": pretrained.head != "none",
+        "tokens": pretrained.head in ("masked", "next", "seq2seq"),
+        "generate": pretrained.head in ("next", "seq2seq"),
+    }
+    return next((MISSING[need] for need in needs if not has[need]), "")
+
+
+def suitable_models(needs: tuple[str, ...], among: Sequence[ModelRef]) -> list[ModelRef]:
+    """The models that have all features, those that read text first."""
+    text: list[ModelRef] = []
+    others: list[ModelRef] = []
+    for ref in among:
+        try:
+            pretrained = load_model(ref)
+        except PretrainedError:
+            continue
+        if not missing_feature(pretrained, needs):
+            (text if pretrained.reads == "text" else others).append(ref)
+    return text + others
+
+
+def default_model(needs: tuple[str, ...]) -> ModelRef:
+    """The model that a page shows first: the embedded one, or the first of the lab's own that fits."""
+    if set(needs) <= {"model", "qkv"}:
+        return EMBEDDED
+    own = [ref for ref in local_models() if ref.source == "lab"]  # small: each loads quickly
+    return next(iter(suitable_models(needs, own)), EMBEDDED)
+
+
+# From a model's name to a model that can be loaded: hub models are looked up, checked for size and downloaded.
+
+
+def resolve_model(name: str) -> ModelRef | None:
+    """The model of that name if it is on this computer; None after drawing the next step (download, progress, error).
+
+    PretrainedError when the name is invalid, or the folder may not be opened.
+    """
+    ref = parse_model(name)
+    if ref.source == "hub":
+        return _hub_model(ref)
+    if ref.source != "folder":
+        return ref
+    if not folders_allowed() and not is_open(ref.name):
+        raise PretrainedError(
+            "Folders of this computer are not open to visitors. Name a model of the hub, or run the "
+            "lab on your own computer."
+        )
+    folder = hub.check_folder(str(folder_of(ref.name)), FOLDER_LIMIT)
+    newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
+    return ModelRef("folder", folder_name(folder), str(newest))
+
+
+def other_panel(container: Any) -> None:
+    """A text field for any model of the hub, or a folder where folders are allowed."""
+
+    def typed() -> None:
+        if (st.session_state.get(TYPED) or "").strip():
+            select_model(st.session_state.pop(TYPED).strip())
+
+    folders = ", or the path of a folder" if folders_allowed() else ""
+    container.text_input(
+        f"Name on the hub{folders}",
+        key=TYPED,
+        placeholder="owner/name",
+        on_change=typed,
+        help="The name in the address of the model's page on huggingface.co.",
+    )
+    examples = f"For example {', '.join(SUGGESTED)}"
+    if hosted():
+        examples = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
+    st.caption(
+        f"{plain(examples)}. The lab looks the model up and shows "
+        f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
+        "files. It runs no code from the hub."
+    )
+
+
+def array_panel(container: Any) -> None:
+    """Draw the limits, the file and token fields of weights computed elsewhere, and an example to download."""
+
+    def uploaded() -> None:
+        st.session_state.pop(WRONG, None)
+        if (file := st.session_state.get(FILE)) is None:
+            return
+        try:
+            admit_upload(file)
+            typed = st.session_state.get(TOKENS) or ""
+            select_model(store_upload(file.getvalue(), file.name, typed))
+        except (PretrainedError, LimitReached) as error:
+            st.session_state[WRONG] = str(error)
+
+    container.caption(
+        f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
+        "text in an NPZ, a JSON list in the metadata of safetensors."
+    )
+    file, tokens = st.columns([1, 1])
+    file.file_uploader(
+        "Weights",
+        ["npz", "safetensors"],
+        key=FILE,
+        on_change=uploaded,
+        max_upload_size=at_most("upload_megabytes", MOST_BYTES // 10**6),
+        help="A file with the attention weights of one or more layers.",
+    )
+    tokens.text_input(
+        "Tokens, if the file has none",
+        key=TOKENS,
+        placeholder="the cat sat",
+        on_change=uploaded,
+        help="One word per token, separated by spaces.",
+    )
+    tokens.download_button(
+        "Example file, NPZ",
+        lambda: cached(example_arrays),
+        "attention.npz",
+        icon=":material/download:",
+        on_click="ignore",
+        help="The weights of the embedded model on its example sentence.",
+    )
+    if wrong := st.session_state.get(WRONG):
+        st.error(plain(wrong), icon=":material/error:")
+
+
+def example_arrays() -> bytes:
+    """The weights of the embedded model on its example sentence, as a file that could be uploaded."""
+    return trace_npz(reading_of(EMBEDDED, ModelInputs(example_inputs.TEXT)).trace)
+
+
+PANELS = {OTHER: other_panel, "Your own arrays…": array_panel}
+
+
+def folders_allowed() -> bool:
+    """Whether a visitor may open folders: by ATTENTION_LAB_FOLDERS (1, 0), else only from the same computer."""
+    if hosted():
+        return False
+    setting = settings().folders or secret("ATTENTION_LAB_FOLDERS")
+    if setting:
+        return str(setting).lower() not in ("0", "false", "no")
+    passed_on = {"X-Forwarded-For", "Forwarded", "X-Real-Ip"} & set(st.context.headers)
+    return not passed_on and loopback(st.context.ip_address)
+
+
+def loopback(address: object) -> bool:
+    """Whether a browser's address is this computer's own; None counts as its own."""
+    try:
+        ip = ip_address(str(address or "127.0.0.1"))
+    except ValueError:
+        return False
+    return bool((getattr(ip, "ipv4_mapped", None) or ip).is_loopback)
+
+
+def secret(name: str) -> str | None:
+    """A line of Streamlit's secrets, or None."""
+    try:
+        return str(st.secrets[name]) or None
+    except (FileNotFoundError, KeyError):
+        return None
+
+
+def _hub_model(ref: ModelRef) -> ModelRef | None:
+    refuse_model(ref.name, ref.revision)
+    commits = hub.downloaded_commits(ref.name)
+    if COMMIT.fullmatch(ref.revision) and ref.revision in commits:
+        return ref
+    if commits and not ref.revision:
+        return ModelRef("hub", ref.name, commits[0])
+    on_way = find_download(ref.name)
+    if on_way is not None and not on_way.ended:
+        _poll_download(ref.name)
+        return None
+    plan = on_way.error if on_way is not None and on_way.error else _look_up(ref)
+    if isinstance(plan, DownloadPlan) and plan.is_downloaded:
+        return ModelRef("hub", plan.repo, plan.commit)
+    if isinstance(plan, DownloadPlan):
+        _offer(plan)
+    else:
+        _failed(ref, plan)
+    return None
+
+
+def _look_up(ref: ModelRef) -> DownloadPlan | str:
+    """The download plan or its error; the hub is asked once for each name."""
+    lookup = st.session_state.get(LOOKUP)
+    if lookup is None or lookup[0] != ref:
+        with st.spinner(f"Looking up {ref.name} on the hub"):
+            try:
+                lookup = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
+            except PretrainedError as error:
+                lookup = ref, str(error)
+        st.session_state[LOOKUP] = lookup
+    plan: DownloadPlan | str = lookup[1]
+    return plan
+
+
+def _offer(plan: DownloadPlan) -> None:
+    def start() -> None:
+        try:
+            refuse_model(plan.repo, "")
+            hub.make_room(plan.size)
+            start_download(plan, secret("HF_TOKEN"))
+            select_model(f"{plan.repo}@{plan.commit}")
+        except PretrainedError as error:
+            st.session_state[LOOKUP] = parse_model(st.session_state[MODEL]), str(error)
+
+    text, button = st.columns([3, 1], vertical_alignment="center")
+    text.markdown(
+        f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to download in "
+        f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
+        f"{plan.commit[:7]}."
+    )
+    button.button(
+        f"Load {format_bytes(plan.size)}",
+        type="primary",
+        icon=":material/download:",
+        width="stretch",
+        on_click=start,
+    )
+
+
+@st.fragment(run_every=0.5)
+def _poll_download(repo: str) -> None:
+    on_way = find_download(repo)
+    if on_way is None or on_way.ended:
+        st.rerun()
+    size = on_way.plan.size
+    bar, button = st.columns([4, 1], vertical_alignment="center")
+    bar.progress(
+        min(on_way.done / size, 1.0) if size else 1.0,
+        f"Downloading {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}",
+    )
+    if on_way.person == me():
+        button.button(
+            "Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop
+        )
+
+
+def _failed(ref: ModelRef, why: str) -> None:
+    def again() -> None:
+        forget_download(ref.name)
+        st.session_state.pop(LOOKUP, None)
+
+    st.error(plain(without_paths(why)), icon=":material/error:")
+    with st.container(horizontal=True):
+        st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=again)
+        st.button(
+            f"Use {EMBEDDED.name}",
+            key="inside:use-embedded",
+            on_click=select_model,
+            args=(EMBEDDED.name,),
+        )
+
+
+def downloaded_models() -> list[str]:
+    """The hub models on this computer, as the picker writes them."""
+    return [
+        f"{repo}@{path.name}"
+        for path in sorted(hub.storage_folder().glob("*/*"))
+        if COMMIT.fullmatch(path.name) and is_allowed(repo := hub.repo_of(path))
+    ]
+
+
+# Downloads that outlive the page that started them: one thread a model, shared by all sessions.
+
+
+_lock = threading.Lock()
+_downloads: dict[str, Download] = {}
+
+
+class Download:
+    """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
+
+    def __init__(self, plan: DownloadPlan, token: str | None) -> None:
+        self.plan, self.done, self.person = plan, 0, me()
+        self.error: str | None = None
+        self.ended = False
+        self._stop = threading.Event()
+        threading.Thread(
+            target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """Stop at the next bytes; the page need not wait for it."""
+        self._stop.set()
+        forget_download(self.plan.repo)
+
+    def _run(self, token: str | None) -> None:
+        def progress(done: int) -> None:
+            self.done = done
+
+        try:
+            hub.download(self.plan, token=token, progress=progress, stopped=self._stop.is_set)
+        except DownloadStopped:
+            pass
+        except PretrainedError as error:
+            self.error = str(error)
+        except (
+            Exception
+        ) as error:  # whatever the disk or the network did must end in words, not in a thread
+            from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
+
+            self.error = f"{self.plan.repo} cannot be downloaded: {sentence_of(error, folder=Path(HF_HUB_CACHE))}"
+        finally:
+            self.ended = True
+
+
+def start_download(plan: DownloadPlan, token: str | None) -> Download:
+    """The download of this model, started unless it is running; PretrainedError when too many run."""
+    with _lock:
+        running = [one for one in _downloads.values() if not one.ended]
+        if plan.repo in _downloads and not _downloads[plan.repo].ended:
+            return _downloads[plan.repo]
+        if len(running) >= at_most("downloads", MAX_DOWNLOADS):
+            names = " and ".join(one.plan.repo for one in running)
+            raise PretrainedError(
+                f"{names} {'is' if len(running) == 1 else 'are'} being downloaded; wait for its end."
+                if hosted()
+                else f"{names} are being downloaded; wait for one of them, or stop it."
+            )
+        _downloads[plan.repo] = Download(plan, token)
+        return _downloads[plan.repo]
+
+
+def find_download(repo: str) -> Download | None:
+    """The download of this model, running or failed."""
+    with _lock:
+        return _downloads.get(repo)
+
+
+def forget_download(repo: str) -> None:
+    """Remove the download of this model from the list."""
+    with _lock:
+        _downloads.pop(repo, None)
+
+
+# A model's inputs: a text, two sentences, a source and its target, a picture, or a sound.
+
+
+TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"
+GROUP, TEXTS, BACK = "inside:language", "inside:texts", "inside:back"
+OWN = "Your own…"
+
+
+def _inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInputs:
+    """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
+    with container:
+        if pretrained.reads == "picture":
+            names = example_inputs.pictures(
+                int(getattr(pretrained.model.config, "num_channels", 3))
+            )
+            types = ["png", "jpg", "jpeg", "webp"]
+            picture = _upload_field(
+                "picture", names, "PNG or JPEG", types, example_inputs.decode_picture
+            )
+            return ModelInputs(
+                picture=example_inputs.picture(picture) if isinstance(picture, str) else picture
+            )
+        if pretrained.reads == "sound":
+            rate = sampling_rate(pretrained)
+            sound = _upload_field(
+                "sound",
+                example_inputs.SOUNDS,
+                "WAV",
+                ["wav"],
+                lambda data: example_inputs.decode_wav(data, rate),
+            )
+            return ModelInputs(
+                sound=example_inputs.sound(sound, rate) if isinstance(sound, str) else sound
+            )
+        return _text(ref, pretrained)
+
+
+def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
+    state, usual = st.session_state, example_inputs.text_of(ref.name)
+    # A model of its own vocabulary gets that vocabulary's last text.
+    language, group = state.get(GROUP), ref.name if ref.name in example_inputs.OWN_TEXTS else ""
+    if language is not None and language != group:
+        texts = state.setdefault(TEXTS, {})
+        texts[language] = state.get(TEXT)
+        state[TEXT] = texts.get(group) or usual
+        state.pop(TARGET, None)
+    state[GROUP] = group
+    put_back = state.pop(BACK, None)
+    before = put_back or state.get(TEXT)
+    if put_back:
+        state[TEXT] = put_back
+    first, other = st.columns(
+        [2, 1] if pretrained.reads == "pair" else [4, 1], vertical_alignment="bottom"
+    )
+    help = f"What the model reads: at most 20,000 characters and {pretrained.max_tokens} tokens."
+    text = first.text_input("Text", usual, key=TEXT, **BOUND, help=help) or ""
+    if before and text != before and not put_back and TEXT not in st.query_params:
+        # the browser's Back to an address without a text has reset the field
+        state[BACK] = before
+        st.rerun()
+    if pretrained.reads == "pair":
+        target = other.text_input(
+            "Target",
+            key=TARGET,
+            placeholder="generated by the model",
+            **BOUND,
+            help="The text that the decoder reads. Left empty, the model generates it, greedily.",
+        )
+        return ModelInputs(text, target=target or None)
+    if pretrained.head == "next":
+        return ModelInputs(text)
+    label = "Pair: on" if (state.get(SECOND) or "").strip() else "Pair"
+    with other.popover(
+        label, width="stretch", help="A second sentence, read together with the first."
+    ):
+        second = st.text_input(
+            "Sentence B", key=SECOND, **BOUND, help="Left empty, the model reads the text alone."
+        )
+    return ModelInputs(text, second=second or None)
+
+
+def _upload_field(
+    noun: str,
+    names: Sequence[str],
+    formats: str,
+    types: list[str],
+    decode: Callable[[bytes], Array],
+) -> str | Array:
+    """The name of an example, or the person's own file, stored in the session; PretrainedError without a file."""
+    choice, upload = st.columns([1, 1.4], vertical_alignment="bottom")
+    name = choice.selectbox(
+        noun.capitalize(),
+        [*names, OWN],
+        key=f"inside:{noun}",
+        **BOUND,
+        help=f"An example, or “{OWN}” to upload a {noun}.",
+    )
+    if name != OWN:
+        return name
+    most = at_most("upload_megabytes", 10)
+    file = upload.file_uploader(
+        f"{formats}, at most {byte_size(most * MB)}",
+        types,
+        max_upload_size=most,
+        key=f"inside:{noun}-file",
+        help="It stays in this session and is not part of the link.",
+    )
+    if file is not None:
+        try:
+            admit_upload(file)
+        except LimitReached as error:
+            raise PretrainedError(str(error)) from error
+        st.session_state[f"inside:own-{noun}"] = decode(file.getvalue())
+    if f"inside:own-{noun}" not in st.session_state:
+        raise PretrainedError(f"Upload a {noun}, or choose one from the list.")
+    return st.session_state[f"inside:own-{noun}"]
+
+
+# A question to a model: the masked word, the position that answers, and the output that is followed.
+
+
+AT = "at"  # the name in links
+LIKELIEST, NOTHING = "the most likely", "nothing"
+OFFERED = 10
+
+
+def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs:
+    """The inputs with a word that the reader picks masked, if they hold no mask; `name` is the field's in links."""
+    line = choice.reading.source
+    if (
+        choice.pretrained is None
+        or getattr(choice.pretrained.tokenizer, "mask_token_id", None) in line.ids
+    ):
+        return choice.inputs
+    words = maskable_words(line)
+    numbers, key = list(words), f"{page}:word:{hash(line.ids)}"
+    default = max(words, key=lambda word: (len(words[word]), word))
+    _link_number(page, key, numbers, default, name)
+    word = st.selectbox(
+        "Masked word",
+        numbers,
+        key=key,
+        format_func=words.__getitem__,
+        width=room(240),
+        help="The page measures the model's prediction for this word.",
+    )
+    return replace(choice.inputs, text=mask_word(choice.pretrained, choice.inputs.text, word))
+
+
+def position_key(page: str, reading: Reading) -> str:
+    """The widget's key of `position_field`, which belongs to one text."""
+    return f"{page}:place:{hash((reading.target or reading.source).ids)}"
+
+
+def position_field(page: str, reading: Reading, masked: int | None = None) -> int:
+    """The position whose next token is measured; of a model that fills masks, whose own token: by default `masked`."""
+    line = reading.target or reading.source
+    after = "after " if masked is None else ""
+    labels = [f"{position} · {after}{token}" for position, token in enumerate(line.tokens)]
+    # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
+    last = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
+    key, default = position_key(page, reading), last if masked is None else masked
+    _link_number(page, key, range(len(labels)), default)
+    return st.selectbox(
+        "Answer at position",
+        range(len(labels)),
+        width=room(240),
+        key=key,
+        format_func=labels.__getitem__,
+        help=f"The page measures the prediction of the token {after or 'at '}this one.",
+    )
+
+
+def _link_number(page: str, key: str, numbers: Sequence[int], default: int, name: str = AT) -> None:
+    """Link the field of a number, which belongs to one text."""
+    if st.session_state.setdefault(f"{page}:{name}:line", key) != key:
+        st.session_state[f"{page}:{name}:line"] = key
+        write_link(name, None)
+    st.session_state.setdefault(key, default)
+    link_value(key, default, one_of(numbers), name=name)
+
+
+def output_field(
+    page: str,
+    ref: ModelRef,
+    baseline: Baseline,
+    label: str,
+    part: Literal["output", "contrast"] = "output",
+    first: str = LIKELIEST,
+) -> int | None:
+    """The field of an output; None for `first`, and after an error, which is written below it."""
+    names = output_names(ref, baseline.question)
+    if part == "contrast":
+        names = {name: one for name, one in names.items() if one != baseline.id}
+    kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
+    with st.container(width=room(240)):
+        typed = st.selectbox(
+            label,
+            [first, *names],
+            key=f"{page}:{part}:{ref.name}",
+            accept_new_options=True,
+            **BOUND,
+            help=f"The list holds the most likely; you can type any other {kind}.",
+        )
+        if typed in (first, None):
+            return None
+        try:
+            output = names.get(typed)
+            if output is None:
+                output = output_id(baseline.pretrained, baseline.answer, typed)
+            if part == "contrast" and output == baseline.id:
+                raise PretrainedError(
+                    f"“{typed[:40]}” is measured already, and its difference from itself is always 0."
+                )
+            return output
+        except PretrainedError as error:
+            until = f"the most likely, {plain(baseline.word or '')}, is measured"
+            if part == "contrast":
+                likeliest = first == LIKELIEST
+                until = (
+                    "the most likely other one is used" if likeliest else "nothing is subtracted"
+                )
+            st.markdown(f":small[:red[{plain(str(error))}] Until then, {until}.]")
+            return None
+
+
+def output_names(
+    ref: ModelRef, question: Question, outputs: tuple[int, ...] | None = None
+) -> dict[str, int]:
+    """Tokens or classes by their names; the most likely answers to the question unless others are given."""
+    return shared(_output_names, ref, question, outputs)
+
+
+def _output_names(
+    ref: ModelRef, question: Question, outputs: tuple[int, ...] | None
+) -> dict[str, int]:
+    pretrained, answer = load_model(ref), baseline_of(ref, question).answer
+    if outputs is None:
+        outputs = tuple(one.id for one in top_candidates(pretrained, answer, OFFERED))
+    return {output_name(pretrained, answer, one): one for one in outputs}
+
+
+# The head that a user chose, with which every page starts until another model is chosen.
+
+
+# The kinds of attention, as pages and links write them.
+KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}
+KIND_HELP = (
+    "Encoder: self-attention of the encoder. Decoder: causal self-attention of the decoder. Cross: the "
+    "decoder's attention to the encoder."
+)
+HEAD = "inside:head"
+
+
+def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:
+    """Store the user's choice, as (layer, head) among the maps of its kind; not a page's default."""
+    st.session_state[HEAD] = ref, kind, head
+
+
+def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
+    """The kind of attention and the head that was chosen in this model, if any."""
+    choice = st.session_state.get(HEAD)
+    return choice[1:] if choice and choice[0] == ref else None
+
+
+def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head | None:
+    """The chosen head, if it is of this kind and within the (layers, heads) of `shape`."""
+    chosen, head = current_head(ref) or (None, (0, 0))
+    return head if chosen == kind and head[0] < shape[0] and head[1] < shape[1] else None
+
+
+def head_field(
+    heads: Mapping[str, T],
+    picked: T | None,
+    choose: Callable[[T], None],
+    key: str,
+    *,
+    order: str = "",
+) -> None:
+    """Draw a field that picks a head by its name, for those without a pointer; a press in a figure picks one, too.
+
+    It shows `picked`, None where that is no head; `choose` takes another one before the page runs again.
+    """
+    name = st.session_state[key] = next(
+        (name for name, head in heads.items() if head == picked), None
+    )
+
+    def changed() -> None:
+        name = st.session_state[key]
+        if name in heads:  # a browser may still name a head of the model before
+            choose(heads[name])
+
+    st.selectbox(
+        "Head",
+        list(heads),
+        None if name is None else 0,
+        key=key,
+        width=room(140),
+        on_change=changed,
+        help=f"Layer and head, counted from 0{order}. A click in the figure picks one, too.",
+    )

@@ -1,0 +1,380 @@
+"""Models by name, the same in links, cache keys and the picker; each is loaded once for every session.
+
+Also uploaded arrays, which are a source like any model, and a model and its inputs as Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from core.files import HOSTED, hosted, runs_folder
+from core.interpret.evidence import Baseline, Question, ask
+from core.pretrained import (
+    Array,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    example_inputs,
+    hub,
+    read,
+)
+from core.pretrained.arrays import read_arrays
+from core.pretrained.base import wrap_errors
+from core.pretrained.load import (
+    LAB_MODELS,
+    MINILM,
+    load_folder,
+    load_lab_model,
+    load_minilm,
+    minilm_folder,
+    untrained,
+)
+from core.pretrained.reading import sampling_rate
+from core.settings import settings
+from dashboard.draw.scripts import Cell, source_of
+from dashboard.server.cache import ByteLRUCache, at_most, budget, has_model, model, shared
+from dashboard.ui.model_folders import folder_of
+from dashboard.ui.run_data import path_code
+from dashboard.ui.threads import one_thread
+
+T = TypeVar("T")
+Source = Literal["embedded", "lab", "hub", "folder", "array"]
+Lines = tuple[set[str], str]  # imports, and the code that needs them
+
+SMALL, SHORT = 1e8, 600  # parameters and characters up to which one thread is the faster
+UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
+HOSTED_VARIABLE = f"{HOSTED}_MODELS"
+SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
+# What a public copy opens of the hub, unless ATTENTION_LAB_HOSTED_MODELS names others.
+HOSTED_MODELS = (*SUGGESTED, "distilbert/distilbert-base-uncased")
+_uploads = ByteLRUCache(at_most(400_000_000, 1 / 12), 16, budget())
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model's source and name; `revision` is a hub branch, tag or commit, or a folder's modification time.
+
+    With `seed` it is a copy of that model with random weights.
+    """
+
+    source: Source
+    name: str
+    revision: str = ""
+    seed: int | None = None
+
+    @property
+    def written(self) -> str:
+        """The name in the picker and in links; `parse_model` parses it."""
+        return (
+            f"{self.name}@{self.revision}" if self.source == "hub" and self.revision else self.name
+        )
+
+
+EMBEDDED = ModelRef("embedded", MINILM)
+
+
+def local_models() -> tuple[ModelRef, ...]:
+    """The models that need no download: the embedded one and the lab's own."""
+    names = sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json"))
+    return (EMBEDDED, *(ModelRef("lab", name) for name in names))
+
+
+def parse_model(text: str) -> ModelRef:
+    """The model that a typed name or a link refers to; PretrainedError when it is none."""
+    text = text.strip()
+    for ref in local_models():
+        if text == ref.name:
+            return ref
+    if UPLOAD_NAME.fullmatch(text):
+        return ModelRef("array", text)
+    if re.match(r"[/\\]{2}", text):  # Windows would log in there because of a link
+        raise PretrainedError(
+            f"{text[:80]} is on another computer; copy its folder here, and type that path."
+        )
+    if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
+        return ModelRef("folder", text)
+    repo, revision = hub.parse(text)
+    return ModelRef("hub", repo, "" if revision == "main" else revision)
+
+
+def stored_bytes(ref: ModelRef) -> int:
+    """The bytes of its weights on disk; 0 where there are none."""
+    folders = {
+        "embedded": minilm_folder,
+        "lab": lambda: LAB_MODELS / ref.name,
+        "folder": lambda: folder_of(ref.name),
+        "hub": lambda: hub.model_folder(ref.name, ref.revision),
+    }
+    if ref.source not in folders:
+        return 0
+    return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
+
+
+# Models of the hub that may be opened: on a public copy those of a list.
+
+
+def allowed_models() -> tuple[str, ...]:
+    """The names of the list, owner/name, which the variable has with commas between them."""
+    return settings().hosted_models or HOSTED_MODELS
+
+
+def is_allowed(repo: str) -> bool:
+    """Whether a model of the hub may be opened; elsewhere than on a public copy, each may."""
+    return not hosted() or repo in allowed_models()
+
+
+def refuse_model(repo: str, revision: str) -> None:
+    """PretrainedError on a public copy for a model beyond the list, and for a revision that is not here or the main."""
+    if not is_allowed(repo):
+        raise PretrainedError(
+            f"This is a public copy, which opens these models of the hub: "
+            f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}."
+        )
+    here = hub.COMMIT.fullmatch(revision) and revision in hub.downloaded_commits(repo)
+    if hosted() and revision and not here:
+        raise PretrainedError(
+            f"This is a public copy, which opens the main revision of {repo} alone."
+        )
+
+
+# Uploaded arrays, in memory by a hash of their content, so that every page and links of this session find them.
+
+
+@dataclass(frozen=True, eq=False)
+class Upload:
+    """A file's name, the tokens that were typed for it, and its reading."""
+
+    file: str
+    tokens: str
+    reading: Reading
+
+
+def store_upload(data: bytes, name: str, tokens: str) -> str:
+    """Read an uploaded file and store its reading; returns its name for `upload`. PretrainedError if it is invalid."""
+    digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
+    # The uploads of each person of a public copy are their own.
+    key = str(runs_folder()), digest
+    _uploads.get(key, lambda: Upload(name, tokens, read_arrays(data, name, tokens)))
+    return f"{name} (array {digest})"
+
+
+def upload(name: str) -> Upload:
+    """What was uploaded; PretrainedError after it was evicted or the server restarted."""
+
+    def missing() -> Upload:
+        raise PretrainedError(f"The upload {name} is no longer in memory; upload the file again.")
+
+    match = UPLOAD_NAME.fullmatch(name)
+    return _uploads.get((str(runs_folder()), match[1] if match else name), missing)
+
+
+# Models and what is computed of them, shared by all sessions.
+
+
+def load_model(ref: ModelRef) -> Pretrained:
+    """The model, cached; PretrainedError when it cannot be loaded."""
+    return model(_load, ref)
+
+
+def is_loaded(ref: ModelRef) -> bool:
+    """Whether this server has the model in memory."""
+    return has_model(_load, ref)
+
+
+def _load(ref: ModelRef) -> Pretrained:
+    if ref.seed is not None:
+        return untrained(load_model(replace(ref, seed=None)), ref.seed)
+    if ref.source == "embedded":
+        return load_minilm()
+    if ref.source == "lab":
+        return load_lab_model(ref.name)
+    if ref.source == "array":
+        raise PretrainedError(
+            "These are arrays without a model; choose a model for what needs one."
+        )
+    with wrap_errors(f"{ref.name} cannot be loaded"):
+        if ref.source == "folder":
+            return load_folder(folder_of(ref.name), Path(ref.name).name)
+        return hub.load(ref.name, ref.revision)
+
+
+def is_small(pretrained: Pretrained) -> bool:
+    """Whether one thread reads a sentence sooner than two: on busy cores they wait for each other at each layer."""
+    return sum(weight.numel() for weight in pretrained.model.parameters()) < SMALL
+
+
+def _is_quick(pretrained: Pretrained, inputs: ModelInputs) -> bool:
+    short = (
+        max(len(inputs.text), len(inputs.target or "")) <= SHORT
+        and inputs.picture is None
+        and inputs.sound is None
+    )
+    return short and is_small(pretrained)
+
+
+def study_of(
+    function: Callable[..., T],
+    ref: ModelRef,
+    *args: Hashable,
+    given: tuple[Callable[[Pretrained], Any], ...] = (),
+) -> T:
+    """function(model, *args) with the model of a reference, cached and shared; never change it.
+
+    The results of the studies in `given`, such as the matrices of its heads, come between the two.
+    """
+    return shared(_study, function, ref, given, args)
+
+
+def _study(
+    function: Callable[..., T], ref: ModelRef, given: tuple[Any, ...], args: tuple[Hashable, ...]
+) -> T:
+    pretrained, results = load_model(ref), [study_of(one, ref) for one in given]
+    with one_thread(is_small(pretrained)):
+        return function(pretrained, *results, *args)
+
+
+def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
+    """The model's reading of its inputs, shared by all sessions; never change it."""
+    return upload(ref.name).reading if ref.source == "array" else shared(_read, ref, inputs)
+
+
+def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
+    pretrained = load_model(ref)
+    with wrap_errors(f"{ref.name} cannot read this"), one_thread(_is_quick(pretrained, inputs)):
+        return read(pretrained, inputs)
+
+
+def baseline_of(ref: ModelRef, question: Question) -> Baseline:
+    """The model's answer, with the model attached for reruns; PretrainedError as in `ask`."""
+    return replace(shared(_baseline, ref, question), pretrained=load_model(ref))
+
+
+def without_model(baseline: Baseline) -> Baseline:
+    """The baseline without its model, so that a cached result does not keep the model in memory."""
+    return replace(baseline, pretrained=None)  # type: ignore[arg-type]
+
+
+def _baseline(ref: ModelRef, question: Question) -> Baseline:
+    pretrained = load_model(ref)
+    with one_thread(_is_quick(pretrained, question.inputs)):
+        return without_model(ask(pretrained, question))
+
+
+# A model and its inputs as Python.
+
+
+def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
+    """A cell of `model_code`, with the model's name in words."""
+    more = ""
+    if inputs is not None:
+        more = ", reads the inputs of the page" if reads else ", and the inputs of the page"
+    return Cell(
+        f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.",
+        model_code(ref, inputs, reads),
+    )
+
+
+def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> str:
+    """Python that loads the model as `model` and, with inputs, makes `inputs` and where it reads its `reading` of them.
+
+    An uploaded array is a reading without a model.
+    """
+    if ref.source == "array":
+        array = upload(ref.name)
+        more = f", {array.tokens!r}" if array.tokens.strip() else ""
+        return f"""
+from pathlib import Path
+
+from core.pretrained.arrays import read_arrays
+
+file = Path({array.file!r})  # your own file
+reading = read_arrays(file.read_bytes(), file.name{more})
+"""
+    imports, code = model_lines(ref)
+    if inputs is not None:
+        further, made = inputs_lines(ref, inputs)
+        imports |= further | ({"from core.pretrained import read"} if reads else set())
+        code += f"\ninputs = {made}" + ("\nreading = read(model, inputs)" if reads else "")
+    return f"{import_block(imports)}\n\n{code}"
+
+
+def model_lines(ref: ModelRef, name: str = "model") -> Lines:
+    """The imports of a model, and the line that loads it by that name."""
+    if ref.source == "embedded":
+        return {"from core.pretrained import load_minilm"}, f"{name} = load_minilm()"
+    if ref.source == "lab":
+        return {
+            "from core.pretrained import load_lab_model"
+        }, f"{name} = load_lab_model({ref.name!r})"
+    if ref.source == "hub":
+        load = f"{name} = hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing"
+        return {"from core.pretrained import hub"}, load
+    folder = folder_of(ref.name)
+    load = f"{name} = load_folder(Path({path_code(folder)}), {folder.name!r})"
+    return {"from pathlib import Path", "from core.pretrained import load_folder"}, load
+
+
+def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
+    """The imports of inputs, and the expression that makes them."""
+    target = "" if inputs.target is None else f", target={inputs.target!r}"
+    if inputs.picture is not None:
+        channels = int(getattr(load_model(ref).model.config, "num_channels", 3))
+        examples = {
+            f"picture({name!r})": example_inputs.picture(name)
+            for name in example_inputs.pictures(channels)
+        }
+        more, value = _example(inputs.picture, examples, "picture.png", "decode_picture")
+        return more, f"ModelInputs(picture={value}{target})"
+    if inputs.sound is not None:
+        rate = sampling_rate(load_model(ref))
+        examples = {
+            f"sound({name!r}, {rate})": example_inputs.sound(name, rate)
+            for name in example_inputs.SOUNDS
+        }
+        more, value = _example(inputs.sound, examples, "sound.wav", "decode_wav", f", {rate}")
+        return more, f"ModelInputs(sound={value}{target})"
+    made, start = source_of(inputs), "ModelInputs(text="
+    made = made.replace(start, "ModelInputs(", 1) if made.startswith(start) else made
+    return {"from core.pretrained import ModelInputs"}, made
+
+
+def _example(
+    value: Array, examples: dict[str, Array], file: str, decode: str, more: str = ""
+) -> Lines:
+    """One of the examples by the call that makes it, else the reader's own file."""
+    imports = {"from core.pretrained import ModelInputs"}
+    for call, example in examples.items():
+        if example == value:
+            function = call.partition("(")[0]
+            return imports | {f"from core.pretrained.example_inputs import {function}"}, call
+    imports |= {"from pathlib import Path", f"from core.pretrained.example_inputs import {decode}"}
+    return imports, f"{decode}(Path('your {file}').read_bytes(){more})"
+
+
+def question_code(question: Question) -> str:
+    """A question about `inputs`."""
+    named = {item.name: getattr(question, item.name) for item in fields(question)[1:]}
+    changed = [f"{name}={value!r}" for name, value in named.items() if value not in (None, "")]
+    return f"Question({', '.join(['inputs', *changed])})"
+
+
+def import_block(imports: set[str]) -> str:
+    """Imports in order, one line for each module: the standard library, then others, then core."""
+    names: dict[str, set[str]] = {}
+    for line in imports:
+        module, _, name = line.removeprefix("from ").partition(" import ")
+        names.setdefault(module, set()).add(name)
+    groups: tuple[list[str], ...] = ([], [], [])
+    for module, each in sorted(names.items()):
+        ordered = sorted(each, key=lambda name: (not name.isupper(), not name[:1].isupper(), name))
+        line = module if "" in each else f"from {module} import {', '.join(ordered)}"
+        top = line.split()[1].partition(".")[0]
+        groups[2 if top == "core" else 0 if top in sys.stdlib_module_names else 1].append(line)
+    return "\n\n".join("\n".join(group) for group in groups if group)
