@@ -37,7 +37,6 @@ from core.claims.run import ClaimConfig, Group, find_group
 from core.claims.shipped import Shipped, citation, versions
 from core.entries import ConfigError
 from core.runs.machine import machine
-from core.runs.runs import Run
 from core.studies import claims
 from core.studies.claims import ClaimResult, LabResult, OwnRun
 from core.training.seed_stats import SeedStats
@@ -1022,12 +1021,9 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     """Draw the settings, the button that runs the claim, and how far a run is."""
     st.markdown("### Run it")
     config = draw_settings(claim)
-    if run_controls.pressed(PAGE, config):
-        groups: list[Group] = []
-        run_controls.start_run(
-            PAGE, config, lambda: _start(config, groups), lambda _: _select(groups[0]), ConfigError
-        )
-        st.rerun()
+    run_controls.start_run(
+        PAGE, config, jobs.measure_claim, _select, ConfigError, run_of=lambda group: group.runs[0]
+    )
     run_controls.show_flash(PAGE)
     if own is not None and own.live:
         _bar(claim, own)
@@ -1051,11 +1047,6 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
             f"Your run made {own.done} of {own.count} measurements, which are saved; Continue makes the others."
         )
         run_controls.continue_button(st, PAGE, _continue, own, primary=False)
-
-
-def _start(config: ClaimConfig, groups: list[Group]) -> Run:
-    groups.append(jobs.measure_claim(config))
-    return groups[0].runs[0]
 
 
 def _select(group: Group) -> None:

@@ -1159,11 +1159,7 @@ def _measurement(controls: Controls) -> Measurement | None:
     """Draw the buttons of the measurement; returns what it gave so far."""
     link_value(RUN, "", _run_id)
     config = controls.config
-    if config is not None and run_controls.pressed(PAGE, config):
-        run_controls.start_run(
-            PAGE, config, lambda: jobs.measure(config), _select, ConfigError, PretrainedError
-        )
-        st.rerun()
+    run_controls.start_run(PAGE, config, jobs.measure, _select, ConfigError, PretrainedError)
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
     run_controls.show_flash(PAGE)
     if run is None:

@@ -29,7 +29,7 @@ from core.pretrained.finetune import (
     own_rows,
     parse,
 )
-from core.pretrained.finetune_run import make_trainer
+from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.machine import line
 from core.tasks.reading import MOST_SIGNS, read
 from core.training.config import AUTO, devices
@@ -942,16 +942,14 @@ def difference(both: BeforeAfter) -> None:
 
 def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Fine-tune would start."""
-    if config is not None and run_controls.pressed(PAGE, config):
-        run_controls.start_run(
-            PAGE,
-            config,
-            lambda: jobs.fine_tune(config),
-            lambda run: select_run(run, config.task),
-            ConfigError,
-            PretrainedError,
-        )
-        st.rerun()
+    run_controls.start_run(
+        PAGE,
+        config,
+        jobs.fine_tune,
+        lambda run: select_run(run, config_of(run).task),
+        ConfigError,
+        PretrainedError,
+    )
     state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
     row = buttons.container(horizontal=True, gap="small")

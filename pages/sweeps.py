@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import isinf
 from typing import Any
@@ -42,7 +42,7 @@ from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.seed_stats import Comparison, Line, SeedStats, compare
 from core.training.sweeps import (
     EQUAL,
-    FIELDS,
+    FIELDS as SETTINGS,
     RUNS,
     SAME,
     SEEDS,
@@ -54,17 +54,16 @@ from core.training.sweeps import (
     value_text,
     vary,
 )
-from dashboard.draw.curves import SeedRow, seed_marks
 from dashboard.draw.formats import about_duration, number, plain, score
 from dashboard.draw.page_pictures import add_script
-from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script
-from dashboard.draw.vega import Spec, layer, right_margin, separate, titled_figure
+from dashboard.draw.sweeps import Scale, lines, seeds
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
-from dashboard.ui.links import BOUND, KEEP, by_history, link_value, one_of
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select
+from dashboard.ui.links import BOUND, KEEP, by_history
 from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.panels import (
     caption,
@@ -86,7 +85,6 @@ from dashboard.ui.run_controls import (
     limits_line,
     poll,
     press,
-    pressed,
     show_flash,
     start_button,
     start_run,
@@ -213,7 +211,7 @@ def values_axes(base: RunConfig) -> tuple[str, ...]:
     task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
     names = [
         axis
-        for axis in (*FIELDS, *task)
+        for axis in (*SETTINGS, *task)
         if sum(_possible(partial(vary, base, axis), value) for value in _candidates(base, axis)) > 1
     ]
     return tuple(sorted(names, key=lambda axis: axis != "score"))  # the score is the default
@@ -238,11 +236,8 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
         raise ConfigError(
             f"{quote(text)} is neither a value of this setting nor a number."
         ) from None
-    return (
-        int(number)
-        if number.is_integer() and not isinstance(next(iter(names.values())), float)
-        else number
-    )
+    whole = number.is_integer() and not isinstance(next(iter(names.values())), float)
+    return int(number) if whole else number
 
 
 def example(axis: str, base: RunConfig) -> str:
@@ -252,11 +247,11 @@ def example(axis: str, base: RunConfig) -> str:
     return "You can type another number." if axis in USUAL and _numbers(USUAL[axis]) else ""
 
 
-# The controls of Sweeps: base, varied setting, values, seeds, length; the frozen `Controls` is core's SweepConfig.
+# The controls: base, varied setting, values, seeds and length, of which core's SweepConfig is made.
 
 
-RECIPE, CONTROLS_SAME = "recipe", "same"
-# The names of settings in older links.
+RECIPE, SAME_SWEEP = "recipe", "same"
+# The names of settings in older links; those of measures, once by the first word of their label, and of axes.
 OLD_NAMES = {
     "Place of the norm": "norm",
     "Kind of model": "kind",
@@ -268,10 +263,95 @@ OLD_NAMES = {
     "Gradient clipping": "clip",
     "Words to say": "task.said",
 }
+OLD_LABELS = OLD_FIELDS["record"] | {
+    "Whole": "sequence_accuracy",
+    "Single": "token_accuracy",
+    "BLEU": "bleu",
+    "chrF": "chrf",
+    "Held-out": "loss",
+    "Error,": "error",
+    "Weight": "expected",
+    "Steps": "steps",
+    "Seconds": "train_seconds",
+}
 LAST = "sweeps:last"
 LATEST = 20  # runs on offer as the base
 FEW = 6  # values on offer without a popover
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
+FIELDS = Fields(
+    "sweeps",
+    start=Select(
+        "Base",
+        lambda values: values.starts,
+        key="from",
+        when=lambda values: len(values.starts) > 1,
+        help="Where all other settings come from.",
+    ),
+    task=Select("Task", {entry.key: entry.name for entry in TASKS}, help="What the models learn."),
+    kind=Select(
+        "Model",
+        lambda values: values.kinds,
+        text=lambda kind: MODEL_NAMES.get(kind, kind),
+        key=lambda values: f"kind:{values.task}",
+        help="The architecture that is trained.",
+    ),
+    axis=Select(
+        "Vary",
+        lambda values: values.axes,
+        old=lambda text, values: {name: axis for axis, name in values.axes.items()}.get(
+            text, OLD_NAMES.get(text, text)
+        ),
+        hidden=True,
+        help="The one setting that differs between the runs.",
+    ),
+    seeds=Number(
+        "Seeds of each value",
+        FIRST_SEEDS,
+        *SEEDS,
+        slider=True,
+        help="Each value is trained this many times; more seeds give narrower intervals.",
+    ),
+    equal=Segmented(
+        "Equal for all runs",
+        EQUAL,
+        text=str.capitalize,
+        help="All runs have the same number of steps or the same seconds of training.",
+    ),
+    seconds=Number(
+        "Seconds of training",
+        FIRST_SECONDS,
+        float(BOUNDS["max_train_seconds"][0]),
+        lambda values: float(min(BOUNDS["max_train_seconds"][1], most_seconds())),
+        1.0,
+        when=lambda values: values.equal == "seconds",
+        help="Evaluation is not counted. The learning rate is constant after the warm-up.",
+    ),
+    steps=Number(
+        "Steps",
+        lambda values: min(most_steps(), values.usual),
+        1,
+        lambda values: most_steps(),
+        50,
+        key=lambda values: f"steps:{values.name}",
+        when=lambda values: values.equal == "steps",
+        help="Training steps of each run.",
+    ),
+    measure=Select(
+        "Measure",
+        lambda values: {name: figure_title(name, values.data) for name in values.data.measures()},
+        old=lambda text, values: OLD_LABELS.get(text.partition(" ")[0], text),
+        hidden=True,
+        also={"width": room(240)},
+        help="The number that the figures and the tests compare.",
+    ),
+    over=Segmented(
+        "Over",
+        {"steps": "Steps", "train_seconds": "Seconds"},
+        old=lambda text, values: OLD_LABELS.get(text, text),
+        hidden=True,
+        help="The horizontal axis: training steps or seconds of training.",
+    ),
+)
 
 
 def controls(data: SweepData | None) -> SweepConfig | None:
@@ -279,20 +359,27 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     base, name = _base(data)
     if base is None:
         return None
-    axis, most = _axis(base), at_most("under_way", RUNS)
+    axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
+    _forget_unless("sweeps:axis", axes)  # another base had it
+    axis, most = FIELDS.draw("axis", into=HERE, axes=axes).axis, at_most("under_way", RUNS)
     try:
         selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
-        seeds = st.slider(
-            "Seeds of each value",
-            SEEDS[0],
-            SEEDS[1],
-            FIRST_SEEDS,
-            key="sweeps:seeds",
-            **BOUND,
-            help="Each value is trained this many times; more seeds give narrower intervals.",
+        example = EXAMPLE_SWEEP.config().base
+        same = (base.task, base.model) == (example.task, example.model)
+        usual = example.steps if same else base.steps  # of the picture beside it
+        values = FIELDS.draw(
+            "seeds", "equal", "seconds", "steps", into=HERE, name=name, usual=usual
         )
-        base, equal, seconds = _length(base, name)
-        config = SweepConfig(base, axis, tuple(selected), tuple(range(seeds)), equal, seconds)
+        if values.steps:
+            base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
+        config = SweepConfig(
+            base,
+            axis,
+            tuple(selected),
+            tuple(range(values.seeds)),
+            values.equal,
+            values.seconds or FIRST_SECONDS,
+        )
         config.try_models()
         if len(config.cells) > most:
             raise ConfigError(
@@ -309,71 +396,29 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     return config
 
 
-def _axis(base: RunConfig) -> str:
-    """The setting that is varied; links once held its name."""
-    axes, key = values_axes(base), "sweeps:axis"
-    names = {name_of(axis, base.task): axis for axis in axes} | OLD_NAMES
-    if st.session_state.get(key, axes[0]) not in axes:
-        del st.session_state[key]  # another base had it
-    link_value(key, axes[0], lambda text: one_of(axes)(names.get(text, text)))
-    return (
-        st.selectbox(
-            "Vary",
-            axes,
-            format_func=lambda axis: name_of(axis, base.task),
-            key=key,
-            **KEEP,
-            help="The one setting that differs between the runs.",
-        )
-        or axes[0]
-    )
+def _forget_unless(key: str, options: Collection[str]) -> None:
+    """Forget what the session holds of a control whose options have changed."""
+    if st.session_state.get(key) not in options:
+        st.session_state.pop(key, None)
 
 
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
     """The base: a task's recipe, the base of the page's sweep, or a run; and the name that its settings' keys have."""
     runs = {run.id: run for run in _own_runs()}
-    options = [RECIPE, *[CONTROLS_SAME] * (data is not None and data.sweep != EXAMPLE_SWEEP), *runs]
-    if st.session_state.get("sweeps:from") not in options:
-        st.session_state.pop("sweeps:from", None)  # that run was deleted
-    start = RECIPE
-    if len(options) > 1:
-        labels = {RECIPE: "A recipe", CONTROLS_SAME: "The sweep shown here"} | {
-            key: _label(run) for key, run in runs.items()
-        }
-        start = (
-            st.selectbox(
-                "Base",
-                options,
-                format_func=labels.__getitem__,
-                key="sweeps:from",
-                **BOUND,
-                help="Where all other settings come from.",
-            )
-            or RECIPE
-        )
-    if start == CONTROLS_SAME and data is not None:
+    starts = {RECIPE: "A recipe"}
+    if data is not None and not data.is_example:
+        starts[SAME_SWEEP] = "The sweep shown here"
+    starts |= {key: _label(run) for key, run in runs.items()}
+    _forget_unless("sweeps:from", starts)  # that run was deleted
+    start = FIELDS.draw("start", into=HERE, starts=starts).start
+    if start == SAME_SWEEP and data is not None:
         return data.config.base, data.sweep.id
     if start in runs:
         return runs[start].config(), start
-    keys = [entry.key for entry in TASKS]
-    key = st.selectbox(
-        "Task",
-        keys,
-        format_func=lambda k: task_entry(k).name,
-        key="sweeps:task",
-        **BOUND,
-        help="What the models learn.",
-    )
+    key = FIELDS.draw("task", into=HERE).task
     try:
         task = task_of(TaskConfig.of(key))
-        kind = st.selectbox(
-            "Model",
-            list(task.recommended),
-            format_func=lambda k: MODEL_NAMES.get(k, k),
-            key=f"sweeps:kind:{key}",
-            **BOUND,
-            help="The architecture that is trained.",
-        )
+        kind = FIELDS.draw("kind", into=HERE, task=key, kinds=list(task.recommended)).kind
         return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
         st.error(plain(f"{error} Train one run of this task first; then select it as the base."))
@@ -427,49 +472,6 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     return [read(base, axis, name) for name in selected]
 
 
-def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
-    """Equal steps or equal seconds, and how many."""
-    equal = st.segmented_control(
-        "Equal for all runs",
-        EQUAL,
-        default=EQUAL[0],
-        required=True,
-        key="sweeps:equal",
-        format_func=str.capitalize,
-        **BOUND,
-        help="All runs have the same number of steps or the same seconds of training.",
-    )
-    if equal == "seconds":
-        low, high = BOUNDS["max_train_seconds"]
-        seconds = st.number_input(
-            "Seconds of training",
-            float(low),
-            float(min(high, most_seconds())),
-            FIRST_SECONDS,
-            1.0,
-            key="sweeps:seconds",
-            **BOUND,
-            help="Evaluation is not counted. The learning rate is constant after the warm-up.",
-        )
-        return base, equal, seconds
-    example = EXAMPLE_SWEEP.config().base
-    same = (base.task, base.model) == (
-        example.task,
-        example.model,
-    )  # the set-up is that of the picture beside it
-    steps = st.number_input(
-        "Steps",
-        1,
-        most_steps(),
-        min(most_steps(), example.steps if same else base.steps),
-        50,
-        key=f"sweeps:steps:{name}",
-        **BOUND,
-        help="Training steps of each run.",
-    )
-    return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
-
-
 def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
     bring_all([sweep_id], SWEEPS)
@@ -515,7 +517,7 @@ def select_sweep(sweep: Sweep) -> None:
     st.query_params["sweep"] = st.session_state[LAST] = sweep.id
 
 
-# Numbers of a sweep as text: their unit, their places, and lists of names.
+# Numbers of a sweep and its tested differences as text.
 
 
 NARROW = "\u00a0"
@@ -543,13 +545,6 @@ def plain_number(value: float, measure: str, percent: bool = False) -> str:
     return number(value)
 
 
-def join(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-# Tested differences as text: the sentence, the table of pairs and the test; makes no st call.
-
-
 DIFFERENCES_EQUAL = "which does not prove that they are equal"
 
 
@@ -572,20 +567,24 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
         )
         what = "ratio" if pair.unit == "times" else "difference"
         return f"The {what} of {numbers} is {'significant' if pair.significant else f'not significant, {DIFFERENCES_EQUAL}'}."
-    ahead = [data.names[value] for value in ranked if value in pairs and pairs[value].significant]
-    level = [
-        data.names[value] for value in ranked if value in pairs and not pairs[value].significant
-    ]
-    parts = [f"**{data.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
-    parts += (
+    ahead, level = (
         [
-            f"no difference from {join(level) if ahead else 'any other value'} is significant, {DIFFERENCES_EQUAL}"
+            data.names[value]
+            for value in ranked
+            if value in pairs and pairs[value].significant == is_
         ]
-        if level
-        else []
+        for is_ in (True, False)
     )
+    parts = [f"**{data.names[best]}** differs significantly from {_join(ahead)}"] if ahead else []
+    if level:
+        others = _join(level) if ahead else "any other value"
+        parts.append(f"no difference from {others} is significant, {DIFFERENCES_EQUAL}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Bonferroni's correction)."
+
+
+def _join(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _method(tests: list[Comparison]) -> str:
@@ -740,14 +739,12 @@ def measure_name(measure: str, data: SweepData) -> str:
 
 def figure_title(measure: str, data: SweepData) -> str:
     """The title of a measure's figure."""
-    name = measure_name(measure, data)
-    long = {
-        "sequence_accuracy": f"{name}, %",
-        "token_accuracy": f"{name}, %",
-        "error": "error, relative to repeating the last season",
-        "expected": "weight on the expected position",
-    }.get(measure, name)
-    return long[0].upper() + long[1:]
+    if measure == "error":
+        return "Error, relative to repeating the last season"
+    if measure == "expected":
+        return "Weight on the expected position"
+    name = measure_name(measure, data) + (", %" if measure in SHARES else "")
+    return name[0].upper() + name[1:]
 
 
 def number_text(stats: SeedStats, measure: str) -> str:
@@ -758,18 +755,6 @@ def number_text(stats: SeedStats, measure: str) -> str:
     return (
         f"{written}{NARROW}[{'–'.join(f'{end:.{digits}f}' for end in ends)}]" if ends else written
     )
-
-
-def _unit(measure: str, data: SweepData) -> str:
-    return {
-        "sequence_accuracy": f"{NARROW}% {measure_name('sequence_accuracy', data)}",
-        "bleu": " BLEU",
-        "chrf": " chrF",
-        "token_accuracy": f"{NARROW}% {data.task().unit} accuracy",
-        "loss": " validation loss",
-        "error": " of the error of repeating the last season",
-        "expected": " of the weight on the expected position",
-    }[measure]
 
 
 def fact_text(data: SweepData, measure: str) -> str:
@@ -788,8 +773,12 @@ def fact_text(data: SweepData, measure: str) -> str:
         stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER
     )
     best, worst = ranked[0], ranked[-1]
+    unit = {
+        "error": " of the error of repeating the last season",
+        "expected": " of the weight on the expected position",
+    }.get(measure, f"{f'{NARROW}%' if measure in SHARES else ''} {measure_name(measure, data)}")
     text = (
-        f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{_unit(measure, data)}, "
+        f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{unit}, "
         f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
     )
     text += "Differences are tested when all runs have ended. " if data.live else ""
@@ -913,14 +902,6 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
     return min(1.0, outcome.train_seconds[-1] / config.seconds)
 
 
-def ending(data: SweepData) -> str:
-    """How an ended sweep ended."""
-    count = len(data.config.cells)
-    if data.finished == count:
-        return f"All {count} runs have finished."
-    return f"{data.finished} of {count} runs have finished. Their results are saved."
-
-
 def numbers_csv(data: SweepData) -> bytes:
     """A row a run: value, seed, state, and its last numbers."""
     rows = []
@@ -941,49 +922,11 @@ def numbers_csv(data: SweepData) -> bytes:
     )
 
 
-# The page Sweeps: the controls on the left; curves, every seed, the fact and the tables on the right.
+# The page: the controls on the left; curves, every seed, the fact and the tables on the right.
 
 
 PAGE = "sweeps"
-
-HEIGHT = 240  # pixels of the lines' plot
-SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "triangle-down",
-    "cross",
-    "triangle-right",
-    "triangle-left",
-)
-AIR = 0.04
-NAME_STYLE: Spec = {
-    "align": "left",
-    "dx": 8,
-    "fontSize": 12,
-    "fontWeight": 600,
-    "baseline": "middle",
-}
-
-# Links once held a measure's label, by its first word, or its old name:
-OLD_LABELS = OLD_FIELDS["record"] | {
-    "Whole": "sequence_accuracy",
-    "Single": "token_accuracy",
-    "BLEU": "bleu",
-    "chrF": "chrf",
-    "Held-out": "loss",
-    "Error,": "error",
-    "Weight": "expected",
-}
-OVER = {"steps": "Steps", "train_seconds": "Seconds"}
-TOP = {
-    "sequence_accuracy": 100.0,
-    "token_accuracy": 100.0,
-    "bleu": 100.0,
-    "chrf": 100.0,
-    "expected": 1.0,
-}
+TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
 
 
 def page() -> None:
@@ -1065,32 +1008,8 @@ def _draw(data: SweepData) -> None:
         )
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
-    with row:
-        link_value(
-            "sweeps:measure",
-            measures[0],
-            lambda text: one_of(measures)(OLD_LABELS.get(text.partition(" ")[0], text)),
-        )
-        measure = st.selectbox(
-            "Measure",
-            measures,
-            key="sweeps:measure",
-            width=room(240),
-            **KEEP,
-            help="The number that the figures and the tests compare.",
-            format_func=lambda name: figure_title(name, data),
-        )
-        link_value("sweeps:over", "steps", lambda text: one_of(OVER)(OLD_LABELS.get(text, text)))
-        over = st.segmented_control(
-            "Over",
-            list(OVER),
-            default="steps",
-            required=True,
-            key="sweeps:over",
-            format_func=OVER.__getitem__,
-            **KEEP,
-            help="The horizontal axis: training steps or seconds of training.",
-        )
+    values = FIELDS.draw("measure", "over", into=row, data=data)
+    measure, over = values.measure, values.over
     add_script(partial(script, data, measure, over))
     _figures(data, measure, over)
     fact(fact_text(data, measure))
@@ -1153,9 +1072,12 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
     scale, name = Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
     write = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = lines(
-        name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write
-    )
+    last = max(line.x[-1] for line in means.values()) or 1.0
+    if over == data.config.equal == "steps":
+        last = data.config.base.steps
+    elif over == "train_seconds" and data.config.equal == "seconds":
+        last = data.config.seconds
+    spec = lines(name, x_title, last, data.names, means, scale, theme(), write)
     draw_chart(
         st,
         spec,
@@ -1170,14 +1092,6 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
             key="sweeps:seeds",
             alt=f"Final {name} of every seed, by {data.setting}.",
         )
-
-
-def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
-    if over == data.config.equal == "steps":
-        return data.config.base.steps
-    if over == "train_seconds" and data.config.equal == "seconds":
-        return data.config.seconds
-    return max(line.x[-1] for line in means.values()) or 1.0
 
 
 def _runs(data: SweepData) -> None:
@@ -1201,159 +1115,19 @@ def _runs(data: SweepData) -> None:
             st.markdown(f":small[{plain(line)}]")
 
 
-# The figures of a sweep as Vega-Lite: means with their bands over training, and every seed at the end.
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The measure's axis in both figures: its ends, and `end`, the largest value, a little below `high`."""
-
-    low: float
-    end: float
-    high: float
-
-    @classmethod
-    def around(cls, values: Sequence[float], whole: float | None) -> Scale:
-        """From zero or the smallest value to the largest; to `whole` for a measure with a maximum."""
-        low, high = (
-            min([0.0, *values]),
-            max([*values, 1e-9]) if whole is None else max([whole, *values]),
-        )
-        return cls(low, high, high + AIR * (high - low))
-
-    def axis(self, field: str) -> Spec:
-        return {
-            "field": field,
-            "type": "quantitative",
-            "title": None,
-            "axis": {"tickCount": 5, "grid": True},
-            "scale": {"domain": [self.low, self.high], "nice": False},
-        }
-
-
-def _colour(index: int, theme: Theme) -> str:
-    return CATEGORIES[theme][index % len(CATEGORIES[theme])]
-
-
-def lines(
-    title: str,
-    x_title: str,
-    last_x: float,
-    names: Sequence[str],
-    means: dict[int, Line],
-    scale: Scale,
-    theme: Theme,
-    write: Callable[[float], str] = number,
-) -> Spec:
-    """The mean of each value over training, in a band from its lowest to its highest seed, named at its end."""
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": x_title,
-        "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
-        "scale": {"domain": [0, last_x], "nice": False},
-    }
-    y, layers = scale.axis("y"), []
-    tips = [
-        {"field": name, "title": label}
-        for name, label in (
-            ("name", " "),
-            ("x" if x_title == "step" else "at", x_title),
-            ("told", "mean"),
-            ("told_low", "lowest seed"),
-            ("told_high", "highest seed"),
-        )
-    ]
-    for index, line in means.items():
-        rows = [
-            {
-                "x": a,
-                "y": b,
-                "low": low,
-                "high": high,
-                "name": names[index],
-                "at": number(a),
-                "told": write(b),
-                "told_low": write(low),
-                "told_high": write(high),
-            }
-            for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)
-        ]
-        both, colour = {"x": x, "y": y}, _colour(index, theme)
-        layers += [
-            layer(
-                "area",
-                rows,
-                {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-                opacity=0.09,
-                color=colour,
-            ),
-            layer("line", rows, both, strokeWidth=2, color=colour),
-            layer(
-                "point",
-                rows[-1:],
-                both,
-                filled=True,
-                size=44,
-                opacity=1,
-                shape=SHAPES[index % len(SHAPES)],
-                color=colour,
-            ),
-            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
-        ]
-    # Each value's name stands right of the plot, at the height of its end, moved apart where ends meet.
-    shares = separate(
-        [(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()]
-    )
-    layers += [
-        layer(
-            "text",
-            [{}],
-            {},
-            **NAME_STYLE,
-            x="width",
-            text=names[index],
-            color=_colour(index, theme),
-            y={"expr": f"height * {1 - share:.4f}"},
-        )
-        for index, share in zip(means, shares, strict=True)
-    ]
-    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
-
-
-def seeds(
-    title: str,
-    names: Sequence[str],
-    stats: dict[int, SeedStats],
-    scale: Scale,
-    theme: Theme,
-    write: Callable[[float], str] = number,
-) -> Spec:
-    """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
-    rows = [
-        SeedRow(names[index], each, _colour(index, theme), SHAPES[index % len(SHAPES)])
-        for index, each in stats.items()
-    ]
-    return seed_marks(
-        title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write
-    )
-
-
 # The run bar of Sweeps: start, stop and continue a sweep, its progress, and the list of sweeps.
 
 
 def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> None:
     """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
-    if config is not None and pressed(PAGE, config):
-        sweeps: list[Sweep] = []
-        start_run(
-            PAGE,
-            config,
-            lambda: _start(config, sweeps),
-            lambda run: select_sweep(sweeps[0]),
-            ConfigError,
-        )
-        st.rerun()
+    start_run(
+        PAGE,
+        config,
+        start,
+        select_sweep,
+        ConfigError,
+        run_of=lambda sweep: next(iter(sweep.runs().values())),
+    )
     readable = data if isinstance(data, SweepData) else None
     own = people.mine(sweep)
     if readable and readable.live and own:
@@ -1369,25 +1143,32 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
         )
         if readable and not readable.is_example and own and (missing := len(sweep.missing())):
             continue_button(
-                st, PAGE, _resume, sweep, label=f"Continue ({missing} runs left)", primary=False
+                st,
+                PAGE,
+                flash_errors,
+                PAGE,
+                "The sweep could not continue: ",
+                partial(resume, sweep),
+                jobs.QueueFull,
+                OSError,
+                label=f"Continue ({missing} runs left)",
+                primary=False,
             )
     limits_line()
     show_flash(PAGE)
 
 
-def _start(config: SweepConfig, sweeps: list[Sweep]) -> Run:
-    sweeps.append(start(config))
-    return next(iter(sweeps[0].runs().values()))
-
-
 def draw_progress(data: SweepData) -> None:
     """The progress of the sweep, or how it ended."""
+    count = len(data.config.cells)
     if data.is_example:
         st.caption("This is an example sweep. Press Start sweep to run your own.")
     elif data.live:
         st.progress(*progress(data, jobs.max_workers()))
+    elif data.finished == count:
+        st.caption(f"All {count} runs have finished.")
     else:
-        st.caption(ending(data))
+        st.caption(f"{data.finished} of {count} runs have finished. Their results are saved.")
 
 
 def picker() -> None:
@@ -1431,12 +1212,6 @@ def _delete(sweep: Sweep) -> None:
         stop(sweep)
     delete_sweep(sweep)
     select_sweep(EXAMPLE_SWEEP)
-
-
-def _resume(sweep: Sweep) -> None:
-    flash_errors(
-        PAGE, "The sweep could not continue: ", lambda: resume(sweep), jobs.QueueFull, OSError
-    )
 
 
 # Start, stop and resume a sweep's runs.

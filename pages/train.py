@@ -1891,12 +1891,9 @@ def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
 
 def run_bar(data: RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
-    if config is not None and run_controls.pressed(PAGE, config):
-        # Start a run; the one before it is stopped if it is still live
-        if data.live:
-            run_controls.end_run(data.run)
-        run_controls.start_run(PAGE, config, lambda: jobs.start(config), select_run)
-        st.rerun()
+    run_controls.start_run(
+        PAGE, config, jobs.start, select_run, ends=data.run if data.live else None
+    )
     run = data.run
     own = not data.is_example and people.mine(run)
     state = run_controls.state_of(run, data.status) if own else "ended"

@@ -162,12 +162,13 @@ class Toggle(Field):
 class Options(Field):
     """One of some values: a dict from values to their texts, or the values, which `text` writes.
 
-    The first is the default if none is named.
+    The first is the default if none is named. `old` makes the text of an older link one of today's.
     """
 
     options: Mapping[Any, str] | Iterable[Any] | Of = field(default=(), kw_only=False)
     default: Any = field(default=None, kw_only=False)
     text: Callable[[Any], str] | None = None
+    old: Callable[[str, Values], str] = lambda text, values: text
 
     def texts(self, values: Values) -> dict[Any, str]:
         """The values on offer and what each is called."""
@@ -181,7 +182,8 @@ class Options(Field):
         return next(iter(self.texts(values))) if default is None else default
 
     def reader(self, values: Values) -> Reader:
-        return one_of(self.texts(values))
+        read = one_of(self.texts(values))
+        return lambda text: read(self.old(text, values))
 
     def fits(self, text: str, values: Values) -> bool:
         # Streamlit writes what the list shows into the link, `link_value` the value.

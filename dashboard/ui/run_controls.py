@@ -21,6 +21,7 @@ from dashboard.ui.progress import flash_errors, pop_flash
 
 RunState = Literal["live", "paused", "ended"]
 T = TypeVar("T")
+U = TypeVar("U")
 POLL_INTERVAL, SLOW_POLL_INTERVAL = (
     0.5,
     1.0,
@@ -146,24 +147,36 @@ def continue_button(
 
 def start_run(
     page: str,
-    config: object,
-    start: Callable[[], Run],
-    show: Callable[[Run], None],
+    config: T | None,
+    start: Callable[[T], U],
+    show: Callable[[U], object],
     *errors: type[Exception],
+    run_of: Callable[[U], Run] = lambda run: run,  # type: ignore[assignment,return-value]
+    ends: Run | None = None,
 ) -> None:
-    """Start a run of these settings and show it; a full queue and these errors become the page's message."""
-    runs: list[Run] = []
+    """Where Start was pressed: `start` what these settings say, `show` it, and run the page again.
+
+    A full queue and these errors become the page's message. `run_of` gives a run of what was started, by default
+    itself; the run `ends` is stopped before.
+    """
+    if config is None or not pressed(page, config):
+        return
+    if ends is not None:
+        end_run(ends)
+    started: list[U] = []
     if flash_errors(
         page,
         "The run could not be started: ",
-        lambda: runs.append(start()),
+        lambda: started.append(start(config)),
         jobs.QueueFull,
         OSError,
         *errors,
     ):
-        st.session_state[f"{page}:started"] = config, runs[0]
-        show(runs[0])
-        wait(lambda: runs[0].records() or runs[0].status().state == "queued")
+        run = run_of(started[0])
+        st.session_state[f"{page}:started"] = config, run
+        show(started[0])
+        wait(lambda: run.records() or run.status().state == "queued")
+    st.rerun()
 
 
 def end_run(run: Run, how: str = "stop") -> None:

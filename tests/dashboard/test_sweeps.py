@@ -18,6 +18,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from core.training.seed_stats import SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
+from dashboard.draw import sweeps as draw_sweeps
 from dashboard.server import jobs
 from pages import sweeps
 from tests.cases import each, instance
@@ -258,8 +259,8 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 def test_figures_stay_within_their_scale():
     results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
-    scale = sweeps.Scale.around([0.0, 99.0], 100.0)
-    spec = sweeps.seeds("Title", ["a", "b"], results, scale, "light")
+    scale = draw_sweeps.Scale.around([0.0, 99.0], 100.0)
+    spec = draw_sweeps.seeds("Title", ["a", "b"], results, scale, "light")
     rules = [
         layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"
     ]
