@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 import torch
@@ -56,36 +57,53 @@ def test_the_worked_example_in_blocks_of_one():
         torch.testing.assert_close(out.flatten(), want, rtol=0, atol=5e-4)
 
 
-def test_linear_worked_by_hand():
-    """φ(x) = elu(x) + 1, so q = 1 → 2, k = 0, 1 → 1, 2: the weights are 1/3 and 2/3. No scale: score = dot."""
-    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="linear"))
-    q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([1.0], [0.0, 1.0], [3.0, 9.0]))
-    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(3 / 3 + 9 * 2 / 3)
+HALF = math.exp(0.5)
+BY_HAND = [
+    # φ(x) = elu(x) + 1, so q = 1 → 2, k = 0, 1 → 1, 2: the weights are 1/3 and 2/3
+    ("linear", {}, [1.0], [0.0, 1], [3.0, 9], [3 / 3 + 9 * 2 / 3]),
+    # with one direction w = 1, D = 1: φ(x) = e^(x − x²/2), so keys 0 and 1 weigh 1 and e^(1/2)
+    (
+        Choice.of("performer", features=1),
+        {"directions": 1.0},
+        [0.3],
+        [0.0, 1],
+        [0.0, 1],
+        [HALF / (1 + HALF)],
+    ),
+    # E mixes both keys into their sum 1, F both values into their mean 2: one mixed key takes all the weight
+    (
+        Choice.of("linformer", rank=1, max_len=2),
+        {"to_key": 1.0, "to_value": 0.5},
+        [5.0],
+        [0.0, 1],
+        [1.0, 3],
+        [2.0],
+    ),
+    # γ = 1 − 1/32: with all scores 1, the second output is v₂ + γ v₁
+    ("retention", {}, [1.0, 1], [1.0, 1], [4.0, 3], [4.0, 3 + 4 * 31 / 32]),
+    # all keys alike, β = 1/2: the state goes 0 → 2 → 4.5, as 2 is read, and half of 7 − 2 is written on it
+    ("delta", {"write.weight": 0.0}, [1.0, -3], [2.0, 5], [4.0, 7], [2.0, -4.5]),
+    # Δ = log 2 and a = 1/2: the second output is log 2 · (1/2 · 4 + 6)
+    (
+        "ssd",
+        {"step.weight": 0.0, "step.bias": 0.0, "log_rate": 0.0},
+        [1.0, 1],
+        [2.0, 3],
+        [2.0, 2],
+        [4 * math.log(2), 8 * math.log(2)],
+    ),
+]
 
 
-def test_performer_worked_by_hand():
-    """With one direction w = 1, D = 1: φ(x) = e^(x − x²/2), so keys 0 and 1 weigh 1 and e^(1/2)."""
-    layer = Attention(
-        AttentionConfig(1, 1, "identity", "dot", kernel=Choice.of("performer", features=1))
-    )
-    layer.kernel.directions.fill_(1.0)
-    q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([0.3], [0.0, 1.0], [0.0, 1.0]))
-    want = math.exp(0.5) / (1 + math.exp(0.5))
-    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(
-        want, abs=1e-4
-    )  # ε = 1e-4
-
-
-def test_linformer_worked_by_hand():
-    """E mixes both keys into their sum 1, F both values into their mean 2: one mixed key takes all the weight."""
-    layer = Attention(
-        AttentionConfig(1, 1, "identity", kernel=Choice.of("linformer", rank=1, max_len=2))
-    )
-    with torch.no_grad():
-        layer.kernel.to_key.copy_(torch.ones(2, 1))
-        layer.kernel.to_value.copy_(torch.full((2, 1), 0.5))
-    q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([5.0], [0.0, 1.0], [1.0, 3.0]))
-    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(2.0)
+@each(("kernel", "weights", "q", "k", "v", "want"), BY_HAND)
+def test_worked_by_hand(kernel, weights, q, k, v, want):
+    """One head of one dimension, without a scale (score = dot)."""
+    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel=kernel))
+    for name, value in weights.items():
+        attrgetter(name)(layer.kernel).detach().fill_(value)
+    heads = (torch.tensor(x).reshape(1, 1, -1, 1) for x in (q, k, v))
+    out = layer.kernel(layer.kernel_inputs(*heads, context=torch.zeros(1, len(k), 1))).out
+    torch.testing.assert_close(out.flatten(), torch.tensor(want), rtol=1e-4, atol=1e-5)
 
 
 def test_nystrom_of_constant_stretches_is_exact():
@@ -98,14 +116,6 @@ def test_nystrom_of_constant_stretches_is_exact():
     torch.testing.assert_close(
         layer.kernel(layer.kernel_inputs(two, two, v)).out, attend(two, two, v).out
     )
-
-
-def test_retention_worked_by_hand():
-    """γ = 1 − 1/32: with all scores 1, the second output is v₂ + γ v₁."""
-    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="retention"))
-    ones, v = torch.ones(1, 1, 2, 1), torch.tensor([4.0, 3.0]).reshape(1, 1, 2, 1)
-    out = layer.kernel(layer.kernel_inputs(ones, ones, v)).out.flatten()
-    torch.testing.assert_close(out, torch.tensor([4.0, 3 + 4 * 31 / 32]))
 
 
 def test_the_gated_delta_rule_worked_by_hand():

@@ -329,16 +329,6 @@ def test_gla_worked_by_hand():
     torch.testing.assert_close(steps.weights[0, 0], torch.tensor([[3.0, 0], [2, 3]]))
 
 
-def test_the_delta_rule_worked_by_hand():
-    """All keys alike, β = 1/2: the state goes 0 → 2 → 4.5, as 2 is read, and half of 7 − 2 is written on it."""
-    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="delta"))
-    with torch.no_grad():
-        layer.kernel.write.weight.zero_()
-    q, k, v = (torch.tensor(x).reshape(1, 1, 2, 1) for x in ([1.0, -3.0], [2.0, 5.0], [4.0, 7.0]))
-    out = layer.kernel(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1))).out
-    torch.testing.assert_close(out.flatten(), torch.tensor([2.0, -4.5]), rtol=1e-5, atol=0)
-
-
 def test_kimi_delta_worked_by_hand():
     """α = (1/2, 3/4), β = 1/2. S is (2, 0), then fades to (1, 0), of which the key (0.6, 0.8) reads 0.6. Half of
     5.6 − 0.6 is written on it: S = (1, 0) + 2.5 · (0.6, 0.8) = (2.5, 2)."""
@@ -348,17 +338,6 @@ def test_kimi_delta_worked_by_hand():
         q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), 4
     )
     torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 4.5]))
-
-
-def test_state_space_worked_by_hand():
-    """Δ = log 2 and a = 1/2: the second output is log 2 · (1/2 · 4 + 6)."""
-    layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="ssd"))
-    with torch.no_grad():
-        for weight in layer.kernel.parameters():
-            weight.zero_()
-    q, k, v = (torch.tensor(x).reshape(1, 1, 2, 1) for x in ([1.0, 1.0], [2.0, 3.0], [2.0, 2.0]))
-    out = layer.kernel(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1))).out
-    torch.testing.assert_close(out.flatten(), math.log(2) * torch.tensor([4.0, 8.0]))
 
 
 @each("key", ["gla", "kda", "ssd"])
