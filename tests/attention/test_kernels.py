@@ -101,8 +101,8 @@ def test_worked_by_hand(kernel, weights, q, k, v, want):
     layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel=kernel))
     for name, value in weights.items():
         attrgetter(name)(layer.kernel).detach().fill_(value)
-    heads = (torch.tensor(x).reshape(1, 1, -1, 1) for x in (q, k, v))
-    out = layer.kernel(layer.kernel_inputs(*heads, context=torch.zeros(1, len(k), 1))).out
+    q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in (q, k, v))
+    out = layer.kernel(layer.kernel_inputs(q, k, v, context=torch.zeros(1, k.shape[2], 1))).out
     torch.testing.assert_close(out.flatten(), torch.tensor(want), rtol=1e-4, atol=1e-5)
 
 
