@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from html import escape
 from urllib.parse import urlencode
@@ -26,7 +27,6 @@ from dashboard.ui.links import write_link
 from dashboard.ui.panels import caption, fact, next_page, paragraph, title
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.reports import (
-    ID,
     MOST_BYTES,
     MOST_REPORTS,
     MOST_VIEWS,
@@ -89,7 +89,17 @@ def html_file(report: Report, base: str) -> bytes:
     """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
     parts = []
     for at, view in enumerate(report.views):
-        below = _below(view, address(view, base))
+        below = "".join(
+            [
+                *[
+                    f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>'
+                ]
+                * bool(view.sentence),
+                *(f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()),
+                f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · <a style="color:inherit" '
+                f'href="{escape(address(view, base))}">Open this view live</a></p>',
+            ]
+        )
         if view.part is not None:
             name, root, data = view.part
             parts.append(Part(view.title, name, root, data, below=below))
@@ -101,21 +111,6 @@ def html_file(report: Report, base: str) -> bytes:
             )
             parts.append(Part(view.title, html=shown, below=below))
     return page_html(parts, title=heading(report), source=line()).encode()
-
-
-def _below(view: ReportView, link: str) -> str:
-    """What stands below a view in the HTML file."""
-    texts = [
-        f'<p style="font:400 19px/28px var(--st-heading-font)">{escape(view.sentence)}</p>'
-    ] * bool(view.sentence)
-    texts += [f"<p>{escape(part)}</p>" for part in view.note.splitlines() if part.strip()]
-    return "".join(
-        [
-            *texts,
-            f'<p style="font-size:13px;opacity:.72">{escape(view.source)} · '
-            f'<a style="color:inherit" href="{escape(link)}">Open this view live</a></p>',
-        ]
-    )
 
 
 def pdf_file(report: Report, base: str) -> bytes:
@@ -189,8 +184,12 @@ def example() -> ReportView:
 def page() -> None:
     """Draw the report, or what one looks like."""
     title("Report", LEAD)
-    lost = unknown_link()
-    report = take_report()
+    linked = st.query_params.get(REPORT)
+    lost = linked is not None and read_report(linked) is None
+    if linked and not lost:
+        st.session_state[REPORT] = linked
+    report = current_report()
+    write_link(REPORT, None if report is None else report.id)
     if message := pop_flash(REPORT):
         st.error(plain(message))
     if lost:
@@ -202,7 +201,15 @@ def page() -> None:
         base = (st.context.url or "").partition("?")[0].rpartition("/")[0]
         left, right = st.columns([0.5, 0.5], gap="medium", vertical_alignment="bottom")
         with left:
-            draw_title(report)
+            _field(
+                "Title of the report",
+                report.title,
+                f"{REPORT}:title",
+                lambda now, text: replace(now, title=text),
+                MOST_TITLE,
+                "Stands above the views in the file.",
+                placeholder=TITLE,
+            )
         with right, st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.download_button(
                 "HTML",
@@ -224,7 +231,13 @@ def page() -> None:
                 on_click="ignore",
                 help="Vector pictures and text on A4 sheets; each view has a link that opens it live.",
             )
-            draw_new()
+            st.button(
+                "New report",
+                icon=":material/note_add:",
+                key=f"{REPORT}:new",
+                on_click=_forget,
+                help="Begin with an empty one. This one stays under the link of this page: copy it first.",
+            )
         caption(room(report))
         for at, view in enumerate(report.views):
             _draw_view(view, at + 1, len(report.views))
@@ -274,38 +287,6 @@ def _draw_picture(view: ReportView) -> None:
     add(
         f"{REPORT}:{view.id}",
         lambda: DrawnPicture(view.title, tuple(view.head), tuple(map(tuple, view.rows)), view.svg),
-    )
-
-
-# The fields and buttons of a report: each change is saved at once.
-
-
-def take_report() -> Report | None:
-    """The report of the link, else the one of the session or the browser; its id is written into the link."""
-    linked = st.query_params.get(REPORT, "")
-    if ID.fullmatch(linked) and read_report(linked):
-        st.session_state[REPORT] = linked
-    report = current_report()
-    write_link(REPORT, None if report is None else report.id)
-    return report
-
-
-def unknown_link() -> bool:
-    """Whether the link names a report that is not here."""
-    linked = st.query_params.get(REPORT)
-    return linked is not None and read_report(linked) is None
-
-
-def draw_title(report: Report) -> None:
-    """The field of the report's title."""
-    _field(
-        "Title of the report",
-        report.title,
-        f"{REPORT}:title",
-        lambda now, text: Report(now.id, text, now.views),
-        MOST_TITLE,
-        "Stands above the views in the file.",
-        placeholder=TITLE,
     )
 
 
@@ -370,17 +351,6 @@ def draw_buttons(view: ReportView, at: int, count: int) -> None:
             args=(lambda now: now.without(view.id),),
             help="Take it out of the report.",
         )
-
-
-def draw_new() -> None:
-    """The button that begins another report."""
-    st.button(
-        "New report",
-        icon=":material/note_add:",
-        key=f"{REPORT}:new",
-        on_click=_forget,
-        help="Begin with an empty one. This one stays under the link of this page: copy it first.",
-    )
 
 
 def _field(
