@@ -285,18 +285,15 @@ def _fork(item: RunSummary) -> None:
             help="The rule by which gradients change the weights.",
         )
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
-            _start_fork(
-                item,
-                step,
-                longer(
-                    config,
-                    steps,
-                    item.train_seconds,
-                    learning_rate=rate,
-                    schedule=schedule,
-                    optimizer=optimizer,
-                ),
-            )
+            changes = {"learning_rate": rate, "schedule": schedule, "optimizer": optimizer}
+            name = f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME]
+            try:
+                now = longer(config, steps, item.train_seconds, **changes)
+                run = jobs.fork(item.run, step, now, name)
+            except (jobs.QueueFull, OSError, ValueError) as error:
+                st.error(plain(sentence_of(error)))
+                return
+            st.switch_page(step_of("train").page(), query_params={"run": run.id})
 
 
 def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> RunConfig:
@@ -305,17 +302,6 @@ def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> Run
     return replace(
         config, steps=int(steps), max_seconds=float(seconds), finish_early=False, **changes
     )
-
-
-def _start_fork(item: RunSummary, step: int, config: RunConfig) -> None:
-    try:
-        run = jobs.fork(
-            item.run, step, config, f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME]
-        )
-    except (jobs.QueueFull, OSError, ValueError) as error:
-        st.error(plain(sentence_of(error)))
-        return
-    st.switch_page(step_of("train").page(), query_params={"run": run.id})
 
 
 def _other_formats(item: RunSummary) -> None:
