@@ -293,7 +293,11 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         if not model:
             return task, None
         return task, FineTuneConfig(
-            task=task, data=data, model=model, watch=watch.strip(), **settings
+            task=task,  # type: ignore[arg-type]
+            data=data,
+            model=model,
+            watch=watch.strip(),
+            **settings,
         )
     except PretrainedError as error:
         field_error(error)

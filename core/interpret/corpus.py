@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from msgspec import Meta
 
-from core.entries import ConfigError, check_fields, quote
+from core.entries import quote
 from core.interpret import trace
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask
@@ -30,7 +31,8 @@ from core.interpret.weight_breakdown import layer_attentions
 from core.pretrained.answers import answer_of
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.finetune import MINILM
-from core.pretrained.reading import encode, encode_source, forward, read
+from core.pretrained.reading import encode, encode_source, forward, read as read_inputs
+from core.serialization import check_types, read
 
 # Which model is measured on which texts.
 
@@ -39,7 +41,6 @@ Source = Literal["own", "training", "texts"]
 Split = Literal["lines", "paragraphs"]
 MOST_TEXTS = 1_000
 DEFAULT_TEXTS = 300
-KINDS: tuple[Kind, ...] = ("self", "causal")
 
 
 @dataclass(frozen=True)
@@ -55,30 +56,12 @@ class CorpusConfig:
     source: Source = "own"
     data: str = ""
     split: Split = "lines"
-    kind: Kind = "self"
-    count: int = DEFAULT_TEXTS
+    kind: Literal["self", "causal"] = "self"
+    count: Annotated[int, Meta(ge=1, le=MOST_TEXTS)] = DEFAULT_TEXTS
     ablation: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("source", get_args(Source)),
-            ("split", get_args(Split)),
-            ("kind", KINDS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ConfigError(
-                    f"{name} = {quote(getattr(self, name))}; expected one of {', '.join(allowed)}."
-                )
-        if not isinstance(self.model, str) or not isinstance(self.data, str):
-            raise ConfigError("model and data must be texts.")
-        if (
-            isinstance(self.count, bool)
-            or not isinstance(self.count, int)
-            or not 1 <= self.count <= MOST_TEXTS
-        ):
-            raise ConfigError(
-                f"count = {quote(self.count)}; expected a whole number from 1 to {MOST_TEXTS:,}."
-            )
+        check_types(self)
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain JSON values."""
@@ -87,7 +70,7 @@ class CorpusConfig:
     @classmethod
     def from_json(cls, data: object) -> CorpusConfig:
         """The config in a dict; ConfigError for an unknown name or an invalid value."""
-        return cls(**check_fields(cls, data, "A corpus"))
+        return read(data, cls, "A corpus")
 
 
 # What is measured of a head on one text: a number a row, and its mean over the rows of the text's own tokens.
@@ -396,7 +379,7 @@ def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Readin
     """The model's reading of one text; for an encoder alone, its decoder reads the same text instead of writing one."""
     if pretrained.reads == "pair" and kind == "self" and inputs.target is None:
         inputs = replace(inputs, target=inputs.text)
-    return read(pretrained, inputs)
+    return read_inputs(pretrained, inputs)
 
 
 def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, kind: Kind

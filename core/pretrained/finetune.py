@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from msgspec import Meta
 from torch import nn
 
-from core.entries import ConfigError, check_fields, quote
+from core.entries import ConfigError, quote
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line
@@ -30,9 +31,10 @@ from core.pretrained.load import (
     refuse_config,
     refuse_missing,
 )
+from core.serialization import bounds, check_types, read
 from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
-from core.training.config import DEVICES, check_number, resolve_device
+from core.training.config import resolve_device
 
 # The config of a fine-tuning run: a model, labelled rows and the training settings.
 
@@ -41,15 +43,6 @@ TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
 MINILM = "minilm"
 LAB = "lab:"
 
-# name -> (lowest, highest)
-BOUNDS: dict[str, tuple[float, float]] = {
-    "epochs": (1, 100),
-    "batch_size": (2, 64),
-    "layers": (0, 48),
-    "learning_rate": (1e-6, 1e-2),
-    "seconds": (1, 900),
-    "seed": (0, 2**31 - 1),
-}
 # The defaults of each task; a run on our own rows takes ten to twenty seconds on one core.
 USUAL: dict[str, dict[str, Any]] = {
     "classify": {
@@ -76,39 +69,20 @@ class FineTuneConfig:
     (CUDA if available, else the CPU) or a device's name.
     """
 
-    task: str
+    task: Literal["classify", "pairs"]
     data: str
     model: str = MINILM
-    watch: str = ""
-    layers: int = 6
-    epochs: int = 8
-    batch_size: int = 16
-    learning_rate: float = 2e-4
-    seconds: float = 120.0
-    seed: int = 0
-    device: str = "auto"
+    watch: Annotated[str, Meta(max_length=MOST_WATCHED)] = ""
+    layers: Annotated[int, Meta(ge=0, le=48)] = 6
+    epochs: Annotated[int, Meta(ge=1, le=100)] = 8
+    batch_size: Annotated[int, Meta(ge=2, le=64)] = 16
+    learning_rate: Annotated[float, Meta(ge=1e-6, le=1e-2)] = 2e-4
+    seconds: Annotated[float, Meta(ge=1, le=900)] = 120.0
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.task, str) or self.task not in TASKS:
-            raise ConfigError(
-                f"task = {quote(self.task)} is not known; take one of {', '.join(TASKS)}."
-            )
-        for name in ("data", "model", "watch"):
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(f"{name} must be a text.")
-        if self.device not in DEVICES:
-            raise ConfigError(
-                f"device = {quote(self.device)} is not known; take one of {', '.join(DEVICES)}."
-            )
-        if len(self.watch) > MOST_WATCHED:
-            raise ConfigError(
-                f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
-                "allowed."
-            )
-        for name, (low, high) in BOUNDS.items():
-            check_number(
-                name, getattr(self, name), low, high, whole=name not in ("learning_rate", "seconds")
-            )
+        check_types(self)
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain JSON values."""
@@ -117,7 +91,10 @@ class FineTuneConfig:
     @classmethod
     def from_json(cls, data: object) -> FineTuneConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
-        return cls(**check_fields(cls, data, "A fine-tuning run", ("task", "data")))
+        return read(data, cls, "A fine-tuning run")
+
+
+BOUNDS = bounds(FineTuneConfig)
 
 
 def own_rows(task: str) -> str:

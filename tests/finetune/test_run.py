@@ -286,7 +286,9 @@ def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, tran
 def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path):
     with pytest.raises(PretrainedError, match="no model at /nowhere"):
         create(replace(config, model="/nowhere"), tmp_path)
-    with pytest.raises(ConfigError, match="learning_rate = 1.0 is outside"):
+    with pytest.raises(
+        ConfigError, match="learning_rate = 1.0; expected a number from 1e-06 to 0.01"
+    ):
         replace(config, learning_rate=1.0)
     with pytest.raises(ConfigError, match="has no colour"):
         FineTuneConfig.from_json({**config.to_json(), "colour": 1})
@@ -358,7 +360,7 @@ def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(
     assert resolve_device(device_config.device) == "cpu"
     with pytest.raises(ConfigError, match="device = cuda is not on this machine"):
         create(replace(device_config, device="cuda"), tmp_path)
-    with pytest.raises(ConfigError, match="'tpu' is not known"):
+    with pytest.raises(ConfigError, match="device = 'tpu'; expected one of auto, cpu"):
         replace(device_config, device="tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == "cuda" and resolve_device("cpu") == "cpu"
