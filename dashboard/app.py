@@ -18,6 +18,7 @@ idle.begin()
 
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, step_of  # noqa: E402
+from dashboard.search import search_field  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import panels, presentation, tour  # noqa: E402
@@ -41,7 +42,9 @@ PAGE_LIST, PRESSED = "page_list", "page_list:request"
 
 
 def page_list(current: Step) -> None:
-    """Draw the groups of pages in the sidebar, `current` marked; opens the page that was pressed first.
+    """Draw the search and the groups of pages in the sidebar, `current` marked; opens the page that was pressed first.
+
+    The path is open, and the group of the current page; the others fold, so that few entries are seen at first.
 
     Streamlit's own list is drawn again by React with every batch of elements that arrives: for 34 pages that takes
     longer than the elements. This one is a single element, with which the code of all components comes.
@@ -65,6 +68,7 @@ def page_list(current: Step) -> None:
     ]
     with st.sidebar:
         ship_code()
+        search_field(current.key)
         draw(
             "page_list",
             "pl",

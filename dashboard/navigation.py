@@ -28,7 +28,7 @@ class Step:
 
 
 GROUPS: dict[str, tuple[Step, ...]] = {
-    "": (
+    "The path": (
         Step(
             "start",
             "Start here",
@@ -36,8 +36,6 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             "Begin again with attention in five sentences.",
             default=True,
         ),
-    ),
-    "The path": (
         Step(
             "why",
             "Why attention",
@@ -71,7 +69,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             "Watch attention form while a model learns.",
         ),
     ),
-    "Take apart": (
+    "Mechanisms": (
         Step(
             "scores",
             "Scores",
@@ -91,17 +89,28 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             "Look up any choice of the six axes.",
         ),
         Step(
+            "compare", "Side by side", ":material/compare:", "Compare mechanisms on the same words."
+        ),
+        Step(
+            "efficient",
+            "Cost and speed",
+            ":material/speed:",
+            "Measure what each kernel costs as text grows.",
+        ),
+        Step(
             "cache",
             "Cache and decoding",
             ":material/database:",
             "See what a decoder stores of each token.",
         ),
         Step(
-            "questions", "Questions", ":material/help:", "Read short answers to what learners ask."
+            "cards",
+            "Model cards",
+            ":material/style:",
+            "See what the layers of published models cost.",
         ),
-        Step("lessons", "Lessons", ":material/assignment:", "Work through a lesson, or make one."),
     ),
-    "Train": (
+    "Runs and claims": (
         Step("runs", "Runs", ":material/history:", "Find what was trained, and continue it."),
         Step(
             "compare_runs",
@@ -116,28 +125,11 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             ":material/account_tree:",
             "See what else a model could have written.",
         ),
-    ),
-    "Compare": (
-        Step(
-            "compare", "Side by side", ":material/compare:", "Compare mechanisms on the same words."
-        ),
-        Step(
-            "efficient",
-            "Cost and speed",
-            ":material/speed:",
-            "Measure what each kernel costs as text grows.",
-        ),
         Step(
             "claims", "Claims", ":material/gavel:", "See which classic claims hold when measured."
         ),
-        Step(
-            "cards",
-            "Model cards",
-            ":material/style:",
-            "See what the layers of published models cost.",
-        ),
     ),
-    "Look inside": (
+    "Look inside a model": (
         Step(
             "pretrained",
             "Pretrained models",
@@ -195,14 +187,18 @@ GROUPS: dict[str, tuple[Step, ...]] = {
             "Continue the training of a pretrained model.",
         ),
     ),
-    "Look up": (
+    "Learn and look up": (
+        Step(
+            "questions", "Questions", ":material/help:", "Read short answers to what learners ask."
+        ),
+        Step("lessons", "Lessons", ":material/assignment:", "Work through a lesson, or make one."),
+        Step("glossary", "Glossary", ":material/dictionary:", "Look up a term."),
         Step(
             "report", "Report", ":material/summarize:", "Take views of several pages as one file."
         ),
-        Step("glossary", "Glossary", ":material/dictionary:", "Look up a term."),
     ),
 }
-PATH: tuple[str, ...] = tuple(step.key for step in GROUPS["The path"])
+PATH: tuple[str, ...] = tuple(step.key for step in GROUPS["The path"][1:])  # after Start here
 STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)
 
 

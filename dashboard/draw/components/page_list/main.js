@@ -18,8 +18,9 @@ function start(view) {
 function build(view, groups) {
   view.links = [];
   for (const { name, pages } of groups) {
-    const group = name ? element(view.nav, "details", "", { open: "" }) : view.nav;
-    if (name) element(group, "summary").textContent = name;
+    const group = element(view.nav, "details");
+    group.open = !view.links.length; // the first group, the path
+    element(group, "summary").textContent = name;
     const list = element(group, "ul");
     for (const { key, path, title, icon } of pages) {
       const link = element(element(list, "li"), "a", "", { href: `./${path}`, "data-key": key });
@@ -33,7 +34,9 @@ function build(view, groups) {
 function update(view, { groups, current }) {
   if (!view.links) build(view, groups);
   for (const link of view.links) {
-    if (link.dataset.key === current) link.setAttribute("aria-current", "page");
+    const here = link.dataset.key === current;
+    if (here && !link.hasAttribute("aria-current")) link.closest("details").open = true;
+    if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }
