@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.entries import Entry
 
 FILE = Path(__file__).with_name("search.json")
-FOUND, COUNT = "search:found", "search:count"
+PICKED, COUNT = "search:picked", "search:count"
 Hit = tuple[
     str, str, dict[str, str]
 ]  # what stands in the list, the page, and values of its widgets
@@ -84,11 +84,11 @@ def search_field(current: str) -> None:
 
     The page that opens draws its widgets with the values of what was picked.
     """
-    if label := st.session_state.get(FOUND):
+    if label := st.session_state.get(PICKED):
         _, page, values = hits()[label]
         if page != current:
             st.switch_page(step_of(page).page(), query_params={})
-        del st.session_state[FOUND]
+        del st.session_state[PICKED]
         st.session_state.update(values)
     count = st.session_state.setdefault(COUNT, 0)  # a new field after each pick: it is empty
     st.selectbox(
@@ -106,7 +106,7 @@ def search_field(current: str) -> None:
 
 
 def _note(count: int) -> None:
-    st.session_state[FOUND] = st.session_state[f"search:{count}"]
+    st.session_state[PICKED] = st.session_state[f"search:{count}"]
     st.session_state[COUNT] = count + 1
 
 

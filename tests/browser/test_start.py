@@ -51,3 +51,21 @@ def test_the_tour_sets_the_controls_of_a_page(page):
         expect(bar).to_be_in_viewport(ratio=1)
     click(bar.get_by_role("button", name="Skip"))
     expect(bar).to_have_count(0)
+
+
+def test_the_sidebar_shows_the_path_and_groups_that_open(page):
+    page.goto("/")
+    wait_ready(page)
+    pages = page.get_by_role("navigation", name="Pages")
+    expect(pages.locator("a:visible")).to_have_count(8)
+    expect(pages.locator("summary")).to_have_count(
+        5
+    )  # the path and four groups: twelve to choose from
+    pages.get_by_text("Mechanisms", exact=True).click()
+    pages.get_by_role("link", name="Scores").click()
+    expect(pages.get_by_role("link", name="Scores")).to_have_attribute("aria-current", "page")
+    search = page.get_by_role("combobox", name="Search")
+    search.fill("sliding window")
+    page.get_by_role("option", name="Local window").click()
+    expect(page.get_by_role("heading", name="All mechanisms")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Choice")).to_have_value("Local window · 2015")
