@@ -43,7 +43,7 @@ def tokenizer_of(words, **marks):
     return PreTrainedTokenizerFast(tokenizer_object=made, **marks)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def _imported():
     """Each training collects garbage at its start and end, which shall not go through all that was imported."""
     from transformers import Trainer  # noqa: F401
@@ -52,7 +52,7 @@ def _imported():
 
 
 @pytest.fixture(scope="session")
-def encoder(tmp_path_factory) -> Path:
+def encoder(tmp_path_factory, _imported) -> Path:
     """A BERT of 2 layers × 3 heads that knows a few words."""
     from transformers import BertConfig, BertModel
 
@@ -79,7 +79,7 @@ def encoder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def translator(tmp_path_factory) -> Path:
+def translator(tmp_path_factory, _imported) -> Path:
     """A BART of 1 + 1 layers × 2 heads that knows a few words."""
     from transformers import BartConfig, BartForConditionalGeneration
 

@@ -1,13 +1,124 @@
-"""Scores, their chance and the roles that come of them, on heads made by hand and on random ones."""
+"""Roles: the target keys of each by hand, scores and their chance on heads made by hand and random, and real models."""
+
+from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 
-from core.interpret.roles import MIN_SHARE, ROLES, Text, clearest_example, random_rows, score_roles
+from core.interpret.roles import (
+    MIN_SHARE,
+    ROLES,
+    SENTENCES,
+    RoleInputs,
+    RoleScores,
+    Text,
+    clearest_example,
+    own_lines,
+    random_rows,
+    rank,
+    read_all,
+    role_inputs,
+    score_roles,
+    unknown_share,
+)
 from core.interpret.trace import Kind
+from core.pretrained import load_lab_model, load_minilm, read
+from core.pretrained.load import prepare_model
 from tests.cases import each
-from tests.roles.readings import line, random_weights, reading, softmax
+from tests.interpret.readings import line, random_weights, reading, softmax
+from tests.tiny_models import given as inputs_for, tiny
+
+LINE = "[CLS] the cat saw the heron . the cat [SEP]"
+#       0     1   2   3   4   5     6 7   8   9
+BY_KEY = {role.key: role for role in ROLES}
+
+
+def target_keys(key: str, text: str = LINE) -> dict[int, list[int]]:
+    """For each ordinary row the keys of a role, where there are any."""
+    made = Text(line(text))
+    targets = BY_KEY[key].targets(made)
+    assert targets.shape == (len(made), len(made))
+    rows = np.flatnonzero(targets.any(-1) & made.ordinary)
+    return {int(i): [int(j) for j in np.flatnonzero(targets[i])] for i in rows}
+
+
+def test_neighbours_leave_out_the_first_token_and_the_special_ones():
+    assert target_keys("previous") == {i: [i - 1] for i in range(2, 9)}
+    assert target_keys("next") == {i: [i + 1] for i in range(1, 8)}
+    assert target_keys("self") == {i: [i] for i in range(1, 9)}
+
+
+def test_the_first_token_is_no_neighbour():
+    assert target_keys("first") == {i: [0] for i in range(2, 9)}
+    assert target_keys("previous", "a b c") == {2: [1]}  # without a special token before them, too
+
+
+def test_delimiters_are_signs_and_end_marks_for_all_others():
+    assert target_keys("delimiter") == {i: [6, 9] for i in (1, 2, 3, 4, 5, 7, 8)}
+    assert target_keys("delimiter", "[CLS] a [UNK] b") == {}
+
+
+def test_the_same_word_elsewhere_but_not_beside_it():
+    assert target_keys("same") == {1: [4, 7], 2: [8], 4: [1, 7], 7: [1, 4], 8: [2]}
+    assert target_keys("same", "the the cat the") == {0: [3], 3: [0, 1], 1: [3]}
+    assert target_keys("same", ". a . b .") == {}
+
+
+def test_words_are_whole_words_in_small_letters():
+    assert Text(line("[CLS] Her ##on saw heron . [SEP]")).words == (
+        "",
+        "heron",
+        "heron",
+        "saw",
+        "heron",
+        "",
+        "",
+    )
+    assert target_keys("same", "[CLS] Her ##on saw heron . [SEP]") == {1: [4], 2: [4], 4: [1, 2]}
+
+
+def test_the_rarest_word_and_none_where_two_are_as_rare():
+    assert rank("the") < rank("cat") < rank("heron") < rank("qzx")
+    assert target_keys("rare") == {i: [5] for i in (1, 2, 3, 4, 6, 7, 8)}
+    assert target_keys("rare", "qzxa saw qzxb") == {}
+    assert target_keys("rare", "1,2 3,4 5,6") == {}
+
+
+def test_induction_is_what_followed_before_where_the_text_goes_on_alike():
+    # 7 "the" stood at 1 and 4; after it comes "cat", as after 1 but not as after 4. 8 ends the line: [SEP] is no "saw".
+    assert target_keys("induction") == {1: [8], 7: [2]}
+    assert target_keys("induction", "a b c a b") == {
+        0: [4],
+        3: [1],
+        4: [2],
+    }  # the last token has nothing after it
+    assert target_keys("induction", "a a b") == {}
+
+
+def test_a_word_that_the_model_does_not_know_is_no_word():
+    """Two unknown words look alike, yet nobody knows whether they are the same."""
+    unknown = line("<s> the <unk> saw the <unk> saw")
+    assert not Text(unknown).ordinary[[2, 5]].any()
+    assert target_keys("same", "<s> the <unk> saw the <unk> saw") == {
+        1: [4],
+        3: [6],
+        4: [1],
+        6: [3],
+    }
+    assert target_keys("rare", "<s> the <unk> and") == {1: [3]}
+    assert target_keys("induction", "<s> the <unk> saw the <unk> saw") == {
+        6: [4]
+    }  # nothing follows the last
+
+
+@each("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])
+@each("role", [role for role in ROLES if role.targets])
+def test_short_and_odd_lines_break_nothing(role, text):
+    made = Text(line(text))
+    assert role.targets(made).shape == (len(made), len(made))
+
 
 LINES = (
     "[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
@@ -224,3 +335,126 @@ def test_the_clearest_row_of_a_broad_head_uses_most_of_its_keys():
     made[0].trace.maps[0].weights[1, 4] = 1 / 6
     example = clearest_example(made, "self", ROLES[at("broad")], 0, 1)
     assert (example.query, example.value) == (4, pytest.approx(1.0))
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return load_minilm()
+
+
+@pytest.fixture(scope="module")
+def on_sentences(minilm) -> RoleScores:
+    return score_roles(read_all(minilm, role_inputs(minilm)))
+
+
+def names(scores: RoleScores) -> dict[tuple[int, int], str]:
+    return {head: ROLES[place].key for head, place in scores.head_roles.items()}
+
+
+def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
+    roles = names(on_sentences)
+    assert {(0, 2), (2, 11)} <= {head for head, role in roles.items() if role == "previous"}
+    assert on_sentences.score[at("previous"), 0, 2] > 0.98
+    assert on_sentences.chance[at("previous"), 0, 2] < 0.06
+    assert (roles[1, 8], roles[2, 9], roles[3, 11]) == ("next", "same", "delimiter")
+    assert (
+        "induction" not in roles.values()
+    )  # it reads both ways and was never asked for a next word
+
+
+def test_the_lab_s_language_model_comes_out_with_induction_heads():
+    pretrained = load_lab_model("induction")
+    inputs = role_inputs(pretrained)
+    assert inputs.what == "example sentences" and len(inputs.givens) >= 15
+    scores = score_roles(read_all(pretrained, inputs), "causal")
+    count = Counter(names(scores).values())
+    assert count["induction"] >= 1 and count["previous"] >= 1
+    layers = {
+        role: [layer for (layer, _), name in names(scores).items() if name == role]
+        for role in ("previous", "induction")
+    }
+    assert min(layers["previous"]) < min(
+        layers["induction"]
+    )  # induction is built on a layer that looks one back
+    layer, head = scores.best(at("induction"))
+    assert (
+        scores.score[at("induction"), layer, head]
+        > 0.5
+        > 5 * scores.chance[at("induction"), layer, head]
+    )
+
+
+def test_before_training_no_head_has_a_role(minilm):
+    """The same class, config and tokenizer with random weights: every score is near its chance, every row near even."""
+    torch.manual_seed(5)
+    untrained = prepare_model(
+        type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained"
+    )
+    scores = score_roles(read_all(untrained, role_inputs(untrained)))
+    assert scores.head_roles == {}
+    assert np.nanmax(scores.share[:-1]) < 0.05
+
+
+def test_each_model_is_measured_on_what_it_can_read():
+    numbers = role_inputs(load_lab_model("numbers"))
+    assert numbers.what == "example lines of numbers" and len(numbers.givens) == 16
+    digits = role_inputs(load_lab_model("digits"))
+    assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
+    assert role_inputs(tiny("whisper")).givens == ()
+
+
+def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
+    pretrained = tiny("bart")
+    assert (
+        len(role_inputs(pretrained).givens) == 30
+        and len(role_inputs(pretrained, kind="causal").givens) == 10
+    )
+    few = RoleInputs(role_inputs(pretrained).givens[:2], "example sentences")
+    given_a_text, writing_its_own = (read_all(pretrained, few, kind) for kind in ("self", "causal"))
+    assert len(writing_its_own[0].target) != len(given_a_text[0].target)
+    for one, other in zip(given_a_text, writing_its_own, strict=True):
+        for mine, theirs in zip(
+            one.trace.of("self").maps, other.trace.of("self").maps, strict=True
+        ):
+            np.testing.assert_array_equal(mine.weights, theirs.weights)
+
+
+def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
+    own = role_inputs(minilm, ("Two words.", "And three more."))
+    assert own.what == "sentences of your own" and [one.text for one in own.givens] == [
+        "Two words.",
+        "And three more.",
+    ]
+    assert (
+        role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == "example lines of numbers"
+    )
+
+
+def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
+    pretrained = tiny("bert")
+    lines = own_lines(pretrained.tokenizer)
+    assert lines == own_lines(pretrained.tokenizer) and len(set(lines)) == len(lines)
+    assert all(unknown_share(pretrained, text) == 0 for text in lines)
+    words = lines[1].split()
+    assert words[: len(words) // 2] == words[len(words) // 2 :]
+
+
+def test_patches_of_a_picture_have_neighbours_but_no_words():
+    scores = score_roles([read(tiny("vit"), inputs_for("vit"))])
+    measured = {role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows}
+    assert measured == {"previous", "next", "first", "self", "broad"}
+
+
+@each("family", ["bert", "gpt2", "llama", "t5", "bart", "gpt_oss", "bloom", "deberta_v2"])
+def test_every_family_can_be_measured(family):
+    pretrained = tiny(family)
+    readings = [read(pretrained, one) for one in role_inputs(pretrained).givens[:2]]
+    for kind in readings[0].trace.kinds:
+        if kind != "cross":
+            scores = score_roles(readings, kind)
+            assert scores.rows[at("self")] > 0 and np.isfinite(scores.score[at("self")]).all()
+
+
+def test_the_kept_sentences_are_different_and_some_of_them_repeat(on_sentences):
+    assert len(set(SENTENCES)) == len(SENTENCES) == 30
+    assert (on_sentences.rows >= 100).all()  # every role has been looked for in many places

@@ -30,7 +30,7 @@ from core.interpret.corpus import (
 from core.interpret.corpus_run import inputs_of
 from core.interpret.roles import score_roles
 from core.pretrained import ModelInputs, Pretrained, load_lab_model
-from tests.roles.readings import random_weights, reading
+from tests.interpret.readings import random_weights, reading
 
 MODEL, COUNT = "lab:induction", 5
 
