@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, get_args
 import torch
 from safetensors import SafetensorError, safe_open
 
-from core.entries import ConfigError, quote, quote_name
+from core.entries import ConfigError, quote
 from core.files import disk_refused, read_checked, runs_folder, sentence_of
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
@@ -31,7 +31,7 @@ from core.tasks import Example, Task, make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.evaluate import axis_tokens
 from core.training.loop import read_counters
-from core.training.record import FIELDS, Record, count
+from core.training.record import Record
 
 # Checks of the files of an uploaded run; each raises a ValueError that names the file and the mistake.
 
@@ -76,16 +76,10 @@ def _record(line: bytes, number: int) -> Record:
         data = read_checked(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"metrics.jsonl, line {number} cannot be read: {error}") from error
-    if "step" not in data:
-        raise ValueError(f"metrics.jsonl, line {number} is not a record of a step.")
-    for name, value in data.items():
-        if name not in FIELDS:
-            raise ValueError(f"metrics.jsonl, line {number}: a record has no {quote_name(name)}.")
-        if not FIELDS[name](value):
-            raise ValueError(
-                f"metrics.jsonl, line {number}: {name} = {quote(value)} is not possible."
-            )
-    return Record.from_json(data)
+    try:
+        return Record.from_json(data, finite=True)
+    except ConfigError as error:
+        raise ValueError(f"metrics.jsonl, line {number}: {error}") from error
 
 
 def frames(run: Run, config: RunConfig) -> None:
@@ -342,7 +336,7 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     if (
         isinstance(parent, dict)
         and isinstance(parent.get("run"), str)
-        and count(parent.get("step"))
+        and isinstance(parent.get("step"), int)
     ):
         result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
     if machines := valid(metadata.get("machines")):

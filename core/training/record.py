@@ -3,142 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from core.serialization import OLD_NAMES, renamed
+from core.entries import ConfigError, quote
+from core.serialization import OLD_NAMES, read, renamed
 from core.tasks.metrics import balanced_accuracy
 
-# Tests of the plain JSON values in the fields of a run's files.
-
-
-Test = Callable[[Any], bool]
+Count = Annotated[int, Meta(ge=0, le=10**9)]
+Text = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]  # that UTF-8 can write
 LARGEST = 1e300
-
-
-def number(value: Any) -> bool:
-    """A finite number that a float can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
-
-
-def any_number(value: Any) -> bool:
-    """A number, NaN or infinity: the values of a run that diverged."""
-    return number(value) or (isinstance(value, float) and not math.isfinite(value))
-
-
-def count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9
-
-
-def text(value: Any) -> bool:
-    """A text that UTF-8 can write."""
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def words(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and all(isinstance(word, str) for word in value)
-        and text("".join(value))
-    )
-
-
-def flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def maybe(test: Test) -> Test:
-    return lambda value: value is None or test(value)
-
-
-def table(test: Test) -> Test:
-    """Rows of such values, all of one length above 0."""
-    return lambda value: (
-        isinstance(value, list)
-        and all(isinstance(row, list) and row and all(map(test, row)) for row in value)
-        and len(set(map(len, value))) == 1
-    )
-
-
-def list_of(test: Test) -> Test:
-    return lambda value: isinstance(value, list) and all(map(test, value))
-
-
-def counts(value: Any) -> bool:
-    """A square table of counts, not all 0."""
-    return table(count)(value) and len(value) == len(value[0]) and any(map(any, value))
-
-
-def objects_with(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
-    """A list of objects with these fields, the optional ones, and no other."""
-    known = fields | (optional or {})
-    return lambda value: (
-        isinstance(value, list)
-        and all(
-            isinstance(item, dict)
-            and fields.keys() <= item.keys() <= known.keys()
-            and all(known[name](part) for name, part in item.items())
-            for item in value
-        )
-    )
-
-
-def record_fields(number: Test) -> dict[str, Test]:
-    """The tests of a Record's fields, by a test of numbers."""
-    optional = maybe(number)
-    return {
-        **dict.fromkeys(
-            (
-                "train_loss",
-                "loss",
-                "known_loss",
-                "token_accuracy",
-                "sequence_accuracy",
-                "bleu",
-                "chrf",
-                "unknown",
-                "even",
-                "error",
-                "indexer_loss",
-                "gradient",
-                "rate",
-                "tokens_per_second",
-                "data_share",
-            ),
-            optional,
-        ),
-        **dict.fromkeys(("elapsed", "train_seconds"), number),
-        **dict.fromkeys(("step", "held_out"), count),
-        "expected": maybe(table(number)),
-        "confusion": maybe(counts),
-        "gradients": lambda value: (
-            isinstance(value, dict) and len(value) <= 500 and all(map(optional, value.values()))
-        ),
-        **dict.fromkeys(("final", "capped"), flag),
-        **dict.fromkeys(("cut", "best"), maybe(count)),
-        "examples": objects_with(
-            {"source": words, "target": words, "predicted": words}, {"cut": flag}
-        ),
-        "buckets": objects_with(
-            {"lengths": text, "count": count, "sequence_accuracy": number, "bleu": optional},
-            {"chrf": optional},
-        ),
-    }
-
-
-FIELDS = record_fields(number)  # of a record in an uploaded zip
-LOOSE_FIELDS = record_fields(any_number)  # of a record on this machine, which may have diverged
-
-
-def fits(data: Mapping[str, Any], fields: Mapping[str, Test]) -> bool:
-    """Whether every value passes its field's test; fields may be missing, unknown ones fail."""
-    return all(name in fields and fields[name](value) for name, value in data.items())
 
 
 def cap_reached(seconds: float, steps: int) -> str:
@@ -154,9 +33,9 @@ class Prediction:
     """A held-out example and the free-running model's output, as tokens; `cut`: it reached the cap without an end
     mark."""
 
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    predicted: tuple[str, ...]
+    source: tuple[Text, ...]
+    target: tuple[Text, ...]
+    predicted: tuple[Text, ...]
     cut: bool = False
 
     @property
@@ -168,8 +47,8 @@ class Prediction:
 class Bucket:
     """Scores over the held-out sources of one range of lengths, such as 11–20 tokens."""
 
-    lengths: str
-    count: int
+    lengths: Text
+    count: Count
     sequence_accuracy: float
     bleu: float | None = None
     chrf: float | None = None
@@ -199,7 +78,7 @@ class Record:
     (column), in the order of the task's classes.
     """
 
-    step: int
+    step: Count
     train_loss: float | None = None
     loss: float | None = None
     token_accuracy: float | None = None
@@ -209,25 +88,34 @@ class Record:
     expected: tuple[tuple[float, ...], ...] | None = None
     even: float | None = None
     error: float | None = None
-    cut: int | None = None
+    cut: Count | None = None
     unknown: float | None = None
     known_loss: float | None = None
     indexer_loss: float | None = None
     gradient: float | None = None
-    gradients: dict[str, float] = field(default_factory=dict)
+    gradients: Annotated[dict[str, float], Meta(max_length=500)] = field(default_factory=dict)
     rate: float | None = None
     tokens_per_second: float | None = None
     data_share: float | None = None
     elapsed: float = 0.0
     train_seconds: float = 0.0
-    held_out: int = 0
+    held_out: Count = 0
     final: bool = False
     capped: bool = False
-    best: int | None = None
+    best: Count | None = None
     examples: tuple[Prediction, ...] = ()
     buckets: tuple[Bucket, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] | None = None
+    confusion: tuple[tuple[Count, ...], ...] | None = None
     maps: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, rows in (("expected", self.expected), ("confusion", self.confusion)):
+            if rows is not None and (len({*map(len, rows)}) != 1 or not rows[0]):
+                raise ConfigError(f"{name} = {quote(rows)}; expected rows of one length.")
+        if (counts := self.confusion) is not None and (
+            len(counts) != len(counts[0]) or not any(map(any, counts))
+        ):
+            raise ConfigError(f"confusion = {quote(counts)}; expected a square of counts.")
 
     def __getattr__(self, name: str) -> Any:
         """A field by the name that it had before, which the plug-ins of readers still use."""
@@ -247,46 +135,45 @@ class Record:
 
     def to_json(self) -> dict:
         """The record as plain JSON values, without maps; a value that is not finite becomes null."""
-        data = asdict(replace(self, maps={}))
+        data = msgspec.to_builtins(replace(self, maps={}), enc_hook=float)  # of numpy's numbers
         del data["maps"]
-        return {key: _finite(_lists(value)) for key, value in data.items()}
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in data.items()
+        }
 
     @classmethod
-    def from_json(cls, data: dict) -> Record:
-        """The record in a line of metrics.jsonl; ValueError for an invalid field."""
+    def from_json(cls, data: dict[str, Any], finite: bool = False) -> Record:
+        """The record in a line of metrics.jsonl; ConfigError for an invalid field.
+
+        Some numbers of a run that diverged are NaN or infinite; with `finite` they are refused.
+        """
         data = renamed(data, "record")
-        if isinstance(data.get("buckets"), list):
+        if isinstance(data.get("buckets"), list | tuple):
             data["buckets"] = [
                 renamed(bucket, "record") if isinstance(bucket, dict) else bucket
                 for bucket in data["buckets"]
             ]
-        if "step" not in data or not fits(data, LOOSE_FIELDS):
-            raise ValueError("a record needs a step, and numbers in its number fields")
-        examples = tuple(
-            Prediction(
-                tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"]), bool(e.get("cut"))
-            )
-            for e in data.pop("examples", ())
-        )
-        buckets = tuple(Bucket(**bucket) for bucket in data.pop("buckets", ()))
-        expected, confusion = (
-            None if rows is None else tuple(map(tuple, rows))
-            for rows in (data.pop("expected", None), data.pop("confusion", None))
-        )
-        return cls(
-            **data, examples=examples, buckets=buckets, expected=expected, confusion=confusion
-        )
+        if isinstance(norms := data.get("gradients"), dict):  # null: a norm that was not finite
+            data["gradients"] = {
+                name: math.nan if norm is None and not finite else norm
+                for name, norm in norms.items()
+            }
+        record = read(data, cls, "A record")
+        for name, value in data.items():
+            for number in _numbers(value):
+                if not abs(number) <= LARGEST and (finite or math.isfinite(number)):
+                    raise ConfigError(f"{name} = {quote(value)}; {number:g} is not possible.")
+        return record
 
 
-def _lists(value: object) -> object:
-    """A value with its tuples as lists."""
-    if isinstance(value, tuple | list):
-        return [_lists(part) for part in value]
-    return {key: _lists(part) for key, part in value.items()} if isinstance(value, dict) else value
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _numbers(value: object) -> Iterator[float]:
+    """All numbers in plain JSON values."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
 
 
 def one_a_step(records: Iterable[Record]) -> list[Record]:

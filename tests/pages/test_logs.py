@@ -139,7 +139,7 @@ def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError(f"{SECRET} broke")
 
-    monkeypatch.setattr(worker, "_train", fail)
+    monkeypatch.setattr(worker, "train_run", fail)
     model = ModelConfig.transformer(d_model=8, num_heads=1, layers=1, d_ff=8)
     run = create_run(
         RunConfig(TaskConfig.of("reverse", length=6, vocab=12), model, steps=2), name=SECRET

@@ -66,7 +66,7 @@ def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monke
             raise ValueError("no")
         return "finished", "Finished."
 
-    monkeypatch.setattr(worker, "_train", train)
+    monkeypatch.setattr(worker, "train_run", train)
     queued = create_run(small_run(), tmp_path)
 
     def work() -> None:
