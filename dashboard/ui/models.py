@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from core.files import HOSTED, hosted, runs_folder
+from core.files import hosted, runs_folder
 from core.interpret.evidence import Baseline, Question, ask
 from core.pretrained import (
     Array,
@@ -50,7 +50,6 @@ Lines = tuple[set[str], str]  # imports, and the code that needs them
 
 SMALL, SHORT = 1e8, 600  # parameters and characters up to which one thread is the faster
 UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
-HOSTED_VARIABLE = f"{HOSTED}_MODELS"
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 # What a public copy opens of the hub, unless ATTENTION_LAB_HOSTED_MODELS names others.
 HOSTED_MODELS = (*SUGGESTED, "distilbert/distilbert-base-uncased")
