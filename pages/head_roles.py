@@ -1,3 +1,1494 @@
-"""Head roles: what each head of a pretrained model looks at, measured over sentences beside the chance of it."""
+"""Head roles: what each head of a pretrained model attends to: by role, by syntactic relation, and in standard tests."""
 
-from dashboard.views.head_roles.page import page as page
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.entries import ConfigError
+from core.interpret.head_tests import (
+    GOULD,
+    TESTS,
+    RepeatScores,
+    RepeatTest,
+    SuccessorScores,
+    join_lines,
+    line_scores,
+    random_lines,
+    read_line,
+    score_repeats,
+    score_successors,
+)
+from core.interpret.roles import (
+    MIN_SHARE,
+    MIN_STDS,
+    ROLES,
+    SENTENCES,
+    UNIFORM,
+    Example,
+    RoleInputs,
+    RoleScores,
+    clearest_example,
+    share_used,
+    weight_on_targets,
+)
+from core.interpret.syntax import (
+    MOST_CHARACTERS,
+    Relation,
+    RelationScore,
+    parse_conllu,
+    reduce_parse,
+    score_relation,
+    wilson_interval,
+    word_trace,
+    word_weights,
+)
+from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
+from core.pretrained import ModelInputs, Reading
+from core.studies import head_roles as study
+from core.studies.circuits import head_weights
+from core.studies.head_roles import (
+    CHOICES,
+    MAX_PARSES,
+    NAMES,
+    Interval,
+    SyntaxResult,
+    default_role,
+    default_test,
+    known_sentences,
+    queries_by_sentence,
+    successors,
+)
+from core.tasks import reading
+from core.tasks.reading import decode_text
+from dashboard.draw.attention_view import Patches, ViewState, attention_view
+from dashboard.draw.formats import number, percent, plain
+from dashboard.draw.head_roles import (
+    SENTENCE_STYLE,
+    accuracy_grid,
+    head_bars,
+    query_lines,
+    relation_dots,
+    repeat_grid,
+    role_grid,
+    score_grid,
+    successor_grid,
+)
+from dashboard.draw.page_pictures import add_script
+from dashboard.draw.picture_files import csv_file
+from dashboard.draw.scripts import Cell, Script, source_of
+from dashboard.draw.vega import Spec
+from dashboard.server.cache import measurements, shared
+from dashboard.server.limits import admit_upload, at_most, where_stored
+from dashboard.ui.fields import HERE, Fields, Segmented, Select, Text
+from dashboard.ui.heads import examples_of, inputs_of, readings_of, role_scores_of, swatch
+from dashboard.ui.links import (
+    BOUND,
+    KEEP,
+    fragment,
+    link_value,
+    one_of,
+    read_linked,
+    write_linked,
+)
+from dashboard.ui.model_picker import (
+    KIND_HELP,
+    KINDS,
+    ModelChoice,
+    choose_head,
+    choose_model,
+    current_head_of,
+    input_errors,
+)
+from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, reading_of, study_of
+from dashboard.ui.panels import (
+    caption,
+    details,
+    fact,
+    next_page,
+    paragraph,
+    source_panel,
+    theme,
+    title,
+)
+from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.tables import table
+from dashboard.ui.threads import one_thread
+from dashboard.ui.uploads import clear_data, file_key
+
+MAX_SENTENCES, MAX_LETTERS = 60, 400
+LONGEST = 38  # letters of an example's text
+LEAST_LINES = 2  # of which there is an interval
+SUCCESSOR = "Successor"
+TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
+CLARK = "https://arxiv.org/abs/1906.04341"
+
+# The fields whose options depend on what was measured; the rest are FIELDS.
+ROLE, HEAD, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "shown", "known"))
+RELATION, WORD_HEAD, SENTENCE, FILE, TROUBLE = (
+    f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")
+)
+TEST, TEST_HEAD, ORDER = (f"head_roles:{key}" for key in ("test", "tested", "order"))
+READ, LINES = (f"head_roles:{key}" for key in ("read", "lines"))  # measurements
+
+FIELDS = Fields(
+    "head_roles",
+    view=Segmented(
+        "Measure",
+        ("Roles", "Syntax", "Standard tests"),
+        help="Roles: tokens by position, word or repetition. Syntax: subjects, objects and other relations, in "
+        "annotated sentences. Standard tests: random tokens that repeat.",
+        also={"label_visibility": "collapsed"},
+    ),
+    kind=Select(
+        "Attention",
+        lambda values: {kind: KINDS[kind] for kind in values.kinds},
+        help=KIND_HELP,
+        when=lambda values: len(values.kinds) > 1,
+    ),
+    own=Text(
+        "Your own sentences, one per line",
+        lines=True,
+        also={"height": 180, "placeholder": "\n".join(SENTENCES[:4])},
+        help=f"The heads are measured on them: at most {MAX_SENTENCES} lines of {MAX_LETTERS} letters. Left empty, "
+        "the example sentences are measured.",
+    ),
+    where=Segmented(
+        "Shown on",
+        lambda values: {"here": f"Your {values.noun}", "set": "Clearest example"},
+        help="Your own input, or the measured one with the clearest example of the role.",
+        also={"label_visibility": "collapsed"},
+    ),
+)
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title(
+        "Head roles",
+        "What each head attends to, over many sentences: nine roles, each score compared with chance; "
+        "which heads follow syntax; and the standard tests.",
+    )
+    choice = choose_model()
+    with input_errors():
+        if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
+            st.info(
+                "Cross-attention connects two sequences, so roles such as “previous token” do not apply to it. The "
+                "page Pretrained models shows its maps.",
+                icon=":material/info:",
+            )
+        elif choice is not None:
+            VIEWS[FIELDS.draw("view", into=HERE).view](choice)
+    next_page("head_roles")
+
+
+def draw_kind(choice: ModelChoice, column: Any) -> Kind:
+    """The kind of attention; without a field where the model has one."""
+    kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
+    return FIELDS.draw("kind", into=column, kinds=kinds).kind or kinds[0]
+
+
+def count_kinds(choice: ModelChoice) -> int:
+    return sum(kind != "cross" for kind in choice.reading.trace.kinds)
+
+
+def head_field(key: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
+    """The head that was picked for `of`, else the first of the options, whose order the help says."""
+    if picked := st.session_state.pop(f"{key}:picked", None):
+        st.session_state[key] = picked
+    reset_choice(key, list(options), next(iter(options)), of)
+    name = column.selectbox(
+        "Head",
+        list(options),
+        key=key,
+        **BOUND,
+        help=f"Sorted by {order}. You can also click a head in a grid.",
+    )
+    return options[name]
+
+
+def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
+    """Draw a grid of heads; a press picks a head in the field."""
+
+    def pick() -> None:
+        if point := pressed_point(key, "head"):
+            st.session_state[field] = point["name"]
+
+    draw_chart(st, spec, key=key, width="content", alt=alt, selection_mode="head", on_select=pick)
+
+
+def follow_view(view: ViewState, head: Head, field: str, name: Callable[[Head], str]) -> None:
+    """Pick the head that was picked in a map, and rerun the page: a field is not set after it was drawn."""
+    if (shown := (view.layer, view.head)) != head:
+        st.session_state[f"{field}:picked"] = name(shown)
+        st.rerun()
+
+
+def reset_choice(key: str, options: list[str], default: str, of: object) -> None:
+    """Set the default where the choice is no option or was made for something else."""
+    before = st.session_state.get(f"{key}:of", of)
+    st.session_state[f"{key}:of"] = of
+    if before != of or st.session_state.get(key, default) not in options:
+        st.session_state[key] = default
+
+
+# Roles.
+
+
+@fragment
+def draw_roles(choice: ModelChoice) -> None:
+    """Draw the view of roles, which reruns alone; the others have a Stop, which cannot interrupt a fragment."""
+    with input_errors():
+        _draw_roles(choice)
+
+
+def _draw_roles(choice: ModelChoice) -> None:
+    kinds = count_kinds(choice)
+    reads_text = choice.pretrained is not None and choice.pretrained.reads_text
+    columns = st.columns(kinds + 1 + reads_text, vertical_alignment="bottom")
+    kind = draw_kind(choice, columns[0])
+    role_column, head_column, *more = columns[kinds - 1 :]
+    sentences: tuple[str, ...] = ()
+    if more:
+        with more[0].popover("Sentences", icon=":material/notes:", width="stretch"):
+            typed = FIELDS.draw("own", into=HERE).own
+            with st.container(height=180):
+                st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
+        sentences, trouble = read_sentences(typed)
+        if trouble:
+            st.warning(trouble)
+    with st.spinner("Measuring every head, once per model"), st.skeleton(height=240):
+        inputs = inputs_of(choice.ref, choice.inputs, kind, sentences)
+        scores = role_scores_of(choice.ref, choice.inputs, kind, sentences)
+    model = f"{choice.ref} {kind}"
+    _load_picked_head(scores, choice.ref)
+    role = _role_field(scores, model, role_column)
+    options = {scores.name(head): head for head in scores.ranked(role)}
+    head = head_field(HEAD, options, (model, role), head_column, "how far they are above chance")
+    _store_picked_head(scores, choice.ref, role, head)
+
+    _role_grids(scores, role, head)
+    fact(role_fact(scores, head, role, inputs))
+    with st.container(
+        horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"
+    ):
+        for part in role_equation(scores, head, role):
+            st.latex(part, width="content")
+    shown, example = _one_head(choice, inputs, scores, role, head)
+    add_script(partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example))
+    left_out = len(set(sentences) - {each.text for each in inputs.givens})
+    st.caption(plain(role_caption(scores, role, inputs, choice.reading.trace.source, left_out)))
+    details("Papers and source", lambda: _role_sources(role), "head_roles:source")
+
+
+def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
+    """The sentences in the text, and a message about lines that are left out."""
+    lines = [" ".join(line.split()) for line in typed.splitlines() if line.strip()]
+    short = [line for line in dict.fromkeys(lines) if len(line) <= MAX_LETTERS]
+    errors = []
+    if len(short) > MAX_SENTENCES:
+        errors.append(f"There are {len(short)} lines; the first {MAX_SENTENCES} are measured.")
+    if long := sum(len(line) > MAX_LETTERS for line in lines):
+        errors.append(f"{long} of the lines have more than {MAX_LETTERS} letters and are left out.")
+    return tuple(short[:MAX_SENTENCES]), " ".join(errors) or None
+
+
+def _role_field(scores: RoleScores, model: str, column: Any) -> int:
+    keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
+    default = ROLES[default_role(scores)].key
+    reset_choice(ROLE, keys, default, model)
+    names = {role.key: role.name for role in ROLES}
+    key = column.selectbox(
+        "Role",
+        keys,
+        keys.index(default),
+        key=ROLE,
+        format_func=names.__getitem__,
+        **BOUND,
+        help="The role whose scores are shown for every head.",
+    )
+    return [role.key for role in ROLES].index(key)
+
+
+def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
+    """Take the head that was picked on another page since, and its role where it has one."""
+    head = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
+    if (
+        head is None
+        or np.isnan(scores.score[:, *head]).all()
+        or st.session_state.get(KNOWN) == (ref, head)
+    ):
+        return
+    role = ROLES[scores.head_roles.get(head, default_role(scores))]
+    st.session_state[KNOWN] = ref, head
+    st.session_state[ROLE], st.session_state[HEAD] = role.key, scores.name(head)
+    # A widget writes into the link what a person sets in it, not what it was set to here.
+    st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(head)
+    for key in (ROLE, HEAD):
+        st.session_state.pop(f"{key}:of", None)
+
+
+def _store_picked_head(scores: RoleScores, ref: ModelRef, role: int, head: Head) -> None:
+    """Store the head for other pages if the user picked it, that is, if it changed while the role did not."""
+    before, of = st.session_state.get(SHOWN), (ref, scores.kind, role)
+    st.session_state[SHOWN] = of, head
+    if before is not None and before[0] == of and before[1] != head:
+        choose_head(ref, scores.kind, head)
+        st.session_state[KNOWN] = ref, head
+
+
+def _role_grids(scores: RoleScores, role: int, head: Head) -> None:
+    """Draw every head by its role, and its score in one role; a press in either picks a head."""
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**The role of every head**")
+        head_chart(
+            role_grid(scores, head, theme()),
+            "head_roles:roles",
+            HEAD,
+            "Layers by heads, each in its role's colour",
+        )
+    with right:
+        paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
+        head_chart(
+            score_grid(scores, role, head, theme()),
+            "head_roles:scores",
+            HEAD,
+            f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
+        )
+
+
+def _one_head(
+    choice: ModelChoice, inputs: RoleInputs, scores: RoleScores, role: int, head: Head
+) -> tuple[Reading, Example | None]:
+    """Draw the head's map, on the user's input or the measured one, and its scores in all roles.
+
+    Returns that reading, and the head's clearest example of the role among the readings that were asked.
+    """
+    kind, noun = scores.kind, "text"
+    if choice.pretrained is None:
+        noun = "array"
+    elif choice.pretrained.reads in ("picture", "sound"):
+        noun = choice.pretrained.reads
+    left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
+    with left:
+        shown, given, example = choice.reading, choice.inputs, None
+        if FIELDS.draw("where", into=HERE, noun=noun).where == "set":
+            readings = readings_of(choice.ref, inputs, kind)
+            example = clearest_example(readings, kind, ROLES[role], *head)
+        if example is not None:
+            shown, given = readings[example.reading], inputs.givens[example.reading]
+        else:
+            example = clearest_example([shown], kind, ROLES[role], *head)
+        _role_map(shown, given, example, scores, head)
+    with right:
+        paragraph(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
+        draw_chart(
+            st,
+            head_bars(scores, head, theme()),
+            key="head_roles:bars",
+            alt=f"The scores of {scores.name(head)} in every role, compared with chance",
+        )
+        fact(text_fact(shown, kind, example, role, noun))
+    rows = role_rows(scores, inputs, examples_of(choice.ref, inputs, kind))
+    head_row = ("role", "heads", "best head", "score", "chance", "clearest example")
+    table(
+        head_row,
+        rows,
+        caption="The head with the most of each role",
+        left=(0, len(head_row) - 1),
+        marks=[swatch(index) for index in range(len(rows))],
+    )
+    csv_button("All scores, CSV", "head-roles.csv", lambda: roles_csv(scores))
+    return shown, example
+
+
+def csv_button(label: str, name: str, data: Callable[[], bytes]) -> None:
+    st.download_button(label, data, name, "text/csv", icon=":material/download:", on_click="ignore")
+
+
+def _role_map(
+    shown: Reading, given: ModelInputs, example: Example | None, scores: RoleScores, head: Head
+) -> None:
+    """Draw the head's map, over the picture if the model read one."""
+    line = shown.lines(scores.kind)[0]
+    patches = Patches.of(given.picture, line)
+    trace = shown.trace.of(scores.kind)
+    shape = trace.maps[head[0]].weights.shape[1:]
+    pin = read_linked("head_roles", "pin", shape, (trace.source, given))  # type: ignore[arg-type]
+    view = attention_view(
+        trace,
+        key="head_roles:map",
+        layer=head[0],
+        head=head[1],
+        patches=patches,
+        pin=pin,
+        show="both" if patches else "matrix",
+        height=420,
+        query=None if example is None else example.query,
+        fact=f"Head {scores.name(head)} on {len(line)} tokens",
+    )
+    write_linked("head_roles", "pin", view.pin)
+    follow_view(view, head, HEAD, scores.name)
+
+
+def _role_sources(role: int) -> None:
+    for each in ROLES:
+        st.markdown(f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})")
+    source_panel(ROLES[role].targets or share_used)
+    source_panel(weight_on_targets)
+
+
+def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
+    """The rows on which a role was measured: "454 rows of 30 example sentences"."""
+    count = len(inputs.givens)
+    noun = (
+        inputs.what
+        if count != 1
+        else inputs.what.replace("sentences", "sentence").replace("lines", "line")
+    )
+    return (
+        f"{scores.rows[index]:,} rows of {f'{count} ' if noun != 'input above' else 'the '}{noun}"
+    )
+
+
+def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
+    """A head's score in a role compared with chance, whether that is its role, and how many heads have it."""
+    role, score = ROLES[index], scores.score[index][head]
+    chance = _chance(scores, index, head)
+    measured = f"over {rows_of(scores, index, inputs)}"
+    if role.targets is None:
+        line = (
+            f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may attend to, "
+            f"{measured}; with random scores it would be {chance}."
+        )
+    else:
+        line = (
+            f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
+            f"{measured}; with the keys shuffled, the same weights would put {chance} there."
+        )
+    return f"{line} {_verdict(scores, head, index)}"
+
+
+def _chance(scores: RoleScores, index: int, head: Head) -> str:
+    return f"{number(scores.chance[index][head])} ± {number(scores.std[index][head])}"
+
+
+def _verdict(scores: RoleScores, head: Head, index: int) -> str:
+    """Which role the head has, and how many others have this one."""
+    own = scores.head_roles.get(head)
+    others = sum(one == index for one in scores.head_roles.values())
+    total = int((~np.isnan(scores.score).all(0)).sum())
+    count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[index].name.lower()}."
+    if own == index:
+        return count
+    if own is not None:
+        return f"Its role is {ROLES[own].name.lower()}; {count}"
+    even = ROLES[index].targets is None and scores.score[index][head] >= UNIFORM
+    why = "its weights are nearly even" if even else "it is not clearly above chance in any"
+    return f"It has no role: {why}. {count}"
+
+
+def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
+    """The role of the head in one input (a text, a picture), at the row where it is clearest."""
+    role = ROLES[index]
+    if example is None:
+        return f"No token of this {noun} can show the role {role.name.lower()}."
+    rows = reading.lines(kind)[0].tokens
+    query = f":primary[**{plain(rows[example.query])}**]"
+    if role.targets is None:
+        return f"In this {noun}, {query} has the broadest row: it uses {number(example.value)} of its keys."
+    more = f" and {example.expected - 1} more" if example.expected > 1 else ""
+    key = f"**{plain(rows[example.key])}**{more}"
+    return (
+        f"In this {noun}, {query} shows the role most clearly: it puts {number(example.value)} on {key}; "
+        f"uniform attention would put {number(example.uniform)}."
+    )
+
+
+def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]:
+    """The score, the test of it against chance, and its share of the way from chance to 1, with the head's numbers."""
+    score, chance, spread = (
+        float(one[index][head]) for one in (scores.score, scores.chance, scores.std)
+    )
+    share = float(scores.share[index][head])
+    if ROLES[index].targets is None:
+        score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
+    else:
+        score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
+    above = ">" if score > chance + MIN_STDS * spread else r"\le"
+    enough = r"\ge" if share >= MIN_SHARE else "<"
+    return (
+        rf"s = {score_of} = {number(score)}",
+        rf"s\ {above}\ c + 3\sigma = {number(chance)} + 3\cdot{number(spread)}",
+        rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(MIN_SHARE)}",
+    )
+
+
+def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut: int) -> str:
+    """Under which conditions the page's numbers hold."""
+    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
+    on = (
+        f"{len(inputs.givens)} {inputs.what}"
+        if inputs.what != "input above"
+        else "only the input above"
+    )
+    line = f"{model}, {attention}, measured on {on}."
+    if ROLES[index].targets is None:
+        line += (
+            f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the number of keys that row i may "
+            f"attend to; c and σ are the mean and std of rows of random scores. A head with {number(UNIFORM)} or "
+            "more is nearly even, as before training."
+        )
+    else:
+        line += (
+            f" R are the {scores.rows[index]:,} rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c "
+            "and σ are the mean and std of s when the keys of each text are shuffled, in the same way for all of "
+            "its rows."
+        )
+    line += (
+        f" The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
+        f"{number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role "
+        "does."
+    )
+    if cut:
+        line += (
+            f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
+            "words."
+        )
+    return line
+
+
+def role_rows(
+    scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]
+) -> list[list[str]]:
+    """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
+    rows, count = [], list(scores.head_roles.values())
+    for index, role in enumerate(ROLES):
+        best = scores.best(index)
+        if best is None:
+            rows.append([role.name, "–", "–", "–", "–", "no token here can show it"])
+            continue
+        line = (
+            example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–"
+        )
+        rows.append(
+            [
+                role.name,
+                str(count.count(index)),
+                scores.name(best),
+                number(scores.score[index][best]),
+                _chance(scores, index, best),
+                line,
+            ]
+        )
+    return rows
+
+
+def example_of(
+    reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int
+) -> str:
+    """The clearest row of a role in one line: query → key, the weight, and its text."""
+    tokens = reading.lines(kind)[0].tokens
+    line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
+    if ROLES[index].targets is None:
+        line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
+    given = inputs.givens[example.reading]
+    if given.picture is not None:
+        return f"{line}, in picture {example.reading + 1}"
+    text = given.text if len(given.text) <= LONGEST else given.text[: LONGEST - 1] + "…"
+    return f"{line}, in “{text}”" if text else line
+
+
+def roles_csv(scores: RoleScores) -> bytes:
+    """Every head in every role as a table: score, chance, std, whether it counts, and the head's role."""
+    roles, rows = scores.head_roles, list[list[object]]()
+    for layer, head in np.ndindex(*scores.score.shape[1:]):
+        for index, role in enumerate(ROLES):
+            score, chance, spread = (
+                one[index, layer, head] for one in (scores.score, scores.chance, scores.std)
+            )
+            if not np.isnan(score):
+                rows.append(
+                    [
+                        scores.numbers[layer],
+                        head,
+                        role.key,
+                        *(f"{x:.6f}" for x in (score, chance, spread)),
+                        int(scores.rows[index]),
+                        int(scores.counts[index, layer, head]),
+                        int(roles.get((layer, head)) == index),
+                    ]
+                )
+    return csv_file(
+        [
+            "layer",
+            "head",
+            "role",
+            "score",
+            "chance",
+            "std",
+            "rows",
+            "above_baseline",
+            "is_its_role",
+        ],
+        rows,
+    )
+
+
+# Syntax.
+
+
+def draw_syntax(choice: ModelChoice) -> None:
+    """Draw the view from top to bottom."""
+    if choice.pretrained is None:
+        st.info(
+            "An uploaded array has no text, so it has no syntax to show.", icon=":material/info:"
+        )
+        return
+    columns = st.columns(3 + (count_kinds(choice) > 1), vertical_alignment="bottom")
+    kind = draw_kind(choice, columns[0])
+    reference = _file_field(columns[-1])
+    result = _read_sentences(choice.ref, reference, kind)
+    if result is None:
+        return
+    if not any(result.scores):
+        st.info(
+            "No relation has ten instances in these sentences, so none is measured.",
+            icon=":material/info:",
+        )
+        return
+    of = f"{choice.ref} {kind} {reference}"
+    relation = _relation_field(result, of, columns[-3])
+    score = result.scores[relation]
+    assert score is not None
+    ranked = sorted(result.heads(), key=lambda head: -score.accuracy[head])
+    options = {result.readings.name(head): head for head in ranked}
+    about = (of, CHOICES[relation][0].key, CHOICES[relation][1])
+    head = head_field(WORD_HEAD, options, about, columns[-2], "accuracy")
+
+    _accuracies(result, score, relation, head)
+    fact(syntax_fact(result, score, head))
+    st.latex(syntax_equation(score, head))
+    sentence, query, trace = _sentence(choice, result, score, head)
+    add_script(
+        partial(syntax_script, choice, reference, result, relation, head, sentence, query, trace)
+    )
+    table(
+        (
+            "relation",
+            "instances",
+            "best head",
+            "accuracy",
+            "95 % interval",
+            "best offset",
+            "its accuracy",
+        ),
+        syntax_rows(result),
+        caption="The best head of each relation, and the best fixed offset",
+        left=(0, 2),
+        markers=False,
+    )
+    csv_button("All accuracies, CSV", "syntactic-heads.csv", lambda: syntax_csv(result))
+    caption(plain(syntax_caption(result, score, choice.reading.trace.source, not reference)))
+    details("Papers and source", _syntax_sources, "head_roles:syntax-source")
+
+
+def _read_sentences(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult | None:
+    """Read the sentences one by one; None before the first relation has ten instances, while more can be read."""
+    model, known = load_model(ref), study_of(known_sentences, ref, reference)
+
+    def read_one(index: int) -> Any:
+        with one_thread(is_small(model)):
+            return reduce_parse(model, known[index], kind)
+
+    read = measure_with_progress(
+        READ, (ref, reference, kind), range(len(known)), read_one, "sentences", UNASKED
+    )
+    result = shared(_score_syntax, ref, reference, kind, len(read))
+    return result if len(read) == len(known) or any(result.scores) else None
+
+
+def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
+    """The scores over the first `count` sentences that were read."""
+    read = sorted(measurements(READ, (ref, reference, kind)).items())[:count]
+    unknown = len(shared(study.parses, reference)) - len(study_of(known_sentences, ref, reference))
+    return study.score_syntax(load_model(ref), [one for _, one in read], unknown)
+
+
+def _relation_field(result: SyntaxResult, of: object, column: Any) -> int:
+    options = [name for name, score in zip(NAMES, result.scores, strict=True) if score is not None]
+    default = NAMES[result.default()]
+    reset_choice(RELATION, options, default, of)
+    name = column.selectbox(
+        "Relation",
+        options,
+        options.index(default),
+        key=RELATION,
+        **BOUND,
+        help="From which word the head attends, and which word is the right one.",
+    )
+    return NAMES.index(name)
+
+
+def _file_field(column: Any) -> str:
+    """The reference of an uploaded file; "" for the project's own sentences."""
+    link_value(FILE, "", _reference)
+    with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
+        st.file_uploader(
+            "CoNLL-U file",
+            ["conllu", "txt"],
+            key=file_key(FILE),
+            on_change=_take_file,
+            max_upload_size=at_most("upload_megabytes", MOST_CHARACTERS // 10**6),
+            help=f"Sentences with their syntactic trees, at most {MAX_PARSES} of them and 2 MB. "
+            f"{where_stored()}",
+        )
+        st.caption(
+            "The page measures 179 English sentences, annotated by hand for it, until you upload others. "
+            "docs/conllu.md in the repository describes the format."
+        )
+        if st.session_state.get(FILE):
+            st.button(
+                "Use the lab's own sentences",
+                key=f"{FILE}:clear",
+                on_click=clear_data,
+                args=(FILE,),
+            )
+    if trouble := st.session_state.get(TROUBLE):
+        st.warning(plain(trouble))
+    reference = str(st.session_state.get(FILE, ""))
+    try:
+        shared(study.parses, reference)
+    except ConfigError as error:  # deleted since
+        st.warning(plain(str(error)))
+        return ""
+    return reference
+
+
+def _reference(text: str) -> str:
+    """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
+    if not reading.is_reference(text):
+        raise ConfigError("This is no reference to stored sentences.")
+    shared(study.parses, text)
+    return text
+
+
+def _take_file() -> None:
+    """Store an uploaded file and use it, or keep the sentences and store the error."""
+    file = st.session_state.get(file_key(FILE))
+    st.session_state.pop(TROUBLE, None)
+    if file is None:
+        return
+    try:
+        admit_upload(file)
+        text = decode_text(file.getvalue())
+        count = len(parse_conllu(text))
+    except ConfigError as error:
+        st.session_state[TROUBLE] = f"{file.name}: {error}"
+        return
+    if count > MAX_PARSES:
+        st.session_state[TROUBLE] = (
+            f"{file.name} has {count:,} sentences; the first {MAX_PARSES} are measured."
+        )
+    st.session_state[FILE] = reading.put(text)
+    st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
+
+
+def _accuracies(result: SyntaxResult, score: RelationScore, relation: int, head: Head) -> None:
+    left, right = st.columns(2, gap="medium")
+    with left:
+        paragraph(f"**{NAMES[relation]}**, accuracy of every head")
+        head_chart(
+            accuracy_grid(result, score, head, theme()),
+            "head_roles:accuracies",
+            WORD_HEAD,
+            f"Layers by heads, each with its accuracy for {NAMES[relation]}",
+        )
+    with right:
+        paragraph("**The best head of each relation**; the tick is the best fixed offset")
+        draw_chart(
+            st,
+            relation_dots(result, relation, theme()),
+            key="head_roles:relations",
+            alt="Relations with the accuracy of their best head and of the best fixed offset",
+        )
+
+
+def _sentence(
+    choice: ModelChoice, result: SyntaxResult, score: RelationScore, head: Head
+) -> tuple[int, int, AttentionTrace]:
+    """Draw a sentence with the weights from its queries, and its map of words; returns it, its query and the maps.
+
+    The sentences in which the head is wrong come first.
+    """
+    queries = queries_by_sentence(result, score, head)
+    name, source = result.readings.name(head), choice.reading.trace.source
+    # A link has the sentence's number: its label has the verdict on this head.
+    texts = {str(index + 1): index for index in queries}
+    marks = {
+        index: "✓" if all(query.right for query in queries[index]) else "✗" for index in queries
+    }
+    first = next(iter(texts))
+    about = (choice.ref, name, score.relation.key, score.reverse)
+    reset_choice(SENTENCE, list(texts), first, about)
+    link_value(SENTENCE, first, one_of(texts))
+    sentence = texts[
+        st.selectbox(
+            "Example sentence",
+            list(texts),
+            key=SENTENCE,
+            **KEEP,
+            format_func=lambda text: (
+                f"{text} {marks[texts[text]]} {result.readings.sentences[texts[text]].parse.text}"
+            ),
+            help="✗: the head misses a target in it. These come first.",
+        )
+    ]
+    one = result.readings.sentences[sentence]
+    pair = load_model(choice.ref).reads == "pair"
+    read = reading_of(
+        choice.ref, ModelInputs(one.parse.text, target=one.parse.text if pair else None)
+    )
+    trace = word_trace(read, one.parse, one.tokens, result.readings.kind)
+    weights = trace.maps[head[0]].weights[head[1]]
+    st.html(SENTENCE_STYLE)
+    st.html(query_lines(one.parse, weights, queries[sentence], theme()))
+    st.caption(
+        f"Each word on the colour of its weight from the framed word, in {plain(name)} of {plain(source)}; the "
+        "right answer is underlined."
+    )
+    shape = (len(one.parse), len(one.parse))
+    pin = read_linked("head_roles", "word_pin", shape, (choice.ref, sentence))
+    query = queries[sentence][0].word
+    view = attention_view(
+        trace,
+        key="head_roles:words",
+        layer=head[0],
+        head=head[1],
+        pin=pin,
+        height=420,
+        query=query,
+        fact=f"Head {name} on {len(one.parse)} words",
+        caption="Between words; what goes to special tokens is missing.",
+    )
+    write_linked("head_roles", "word_pin", view.pin)
+    follow_view(view, head, WORD_HEAD, result.readings.name)
+    return sentence, query, trace
+
+
+def _syntax_sources() -> None:
+    st.markdown(
+        f"Attention between words, both directions and the best fixed offset as the baseline: "
+        f"[Clark et al. 2019]({CLARK}), section 4. Relations: "
+        "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
+    )
+    for each in (Relation.targets, word_weights, score_relation):
+        source_panel(each)
+
+
+def syntax_fact(result: SyntaxResult, score: RelationScore, head: Head) -> str:
+    """The accuracy of a head, of the best offset, and of the best head on sentences that did not pick it."""
+    source, target = _ends(score)
+    own = Interval.of(score.hits[head])
+    offset = float(score.offset_hits.mean(-1).max())
+    best = Interval.of(score.held_out[1])
+    return (
+        f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
+        f"**{target}** in **{percent(own.share)}** of {own.count} cases. The best fixed offset, the word "
+        f"{_offset(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
+        f"measured on the other, the best head reaches **{percent(best.share)}**, with a 95 % interval from "
+        f"{percent(best.low)} to {percent(best.high)}."
+    )
+
+
+def syntax_equation(score: RelationScore, head: Head) -> str:
+    """The weight between two words, and the accuracy of the head with its numbers."""
+    hits = int(score.hits[head].sum())
+    return (
+        r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
+        r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
+        rf"\frac{{{hits}}}{{{score.count}}} = {number(hits / score.count)}"
+    )
+
+
+def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
+    """Under which conditions the numbers of the view hold."""
+    readings = result.readings
+    source, target = _ends(score)
+    which = "annotated by hand for this page" if own else "of your file"
+    heads = sum(readings.heads)
+    line = (
+        f"{model}, {len(readings.sentences)} sentences {which}. Q are the {score.count} instances of the {source}; "
+        f"T is its {target}. A word's weight is the sum over its tokens as a key and their mean as a query. "
+        "Special tokens and the word itself are left out. The grid shows accuracy on all sentences, faint where "
+        f"the best fixed offset is at least as good. The best of {heads} heads would be chosen on the sentences "
+        "that measure it; so the table chooses head and offset on the even sentences, measures them on the odd "
+        "ones, and the other way round. The interval is Wilson's."
+    )
+    if readings.kind == "causal":
+        line += " A causal model attends only to earlier words, so only these are asked for."
+    if readings.left_out:
+        line += (
+            f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts "
+            "them."
+        )
+    return line
+
+
+def syntax_rows(result: SyntaxResult) -> list[list[str]]:
+    """A row a relation and direction: the heads chosen on either half, their accuracy and that of the best offset."""
+    rows = []
+    for name, score in zip(NAMES, result.scores, strict=True):
+        if score is None:
+            rows.append([name, "fewer than 10", *"–––––"])
+            continue
+        heads, hits = score.held_out
+        best = Interval.of(hits)
+        rows.append(
+            [
+                name,
+                str(score.count),
+                ", ".join(dict.fromkeys(map(result.readings.name, heads))),
+                percent(best.share),
+                f"{percent(best.low)} to {percent(best.high)}",
+                _offset(score.best_offset),
+                percent(float(score.offset_held_out.mean())),
+            ]
+        )
+    return rows
+
+
+def syntax_csv(result: SyntaxResult) -> bytes:
+    """Every head in every relation: hits, instances, accuracy on all sentences."""
+    return csv_file(
+        ["layer", "head", "relation", "direction", "hits", "instances", "accuracy"],
+        [
+            [
+                result.readings.numbers[head[0]],
+                head[1],
+                relation.key,
+                "reverse" if reverse else "forward",
+                int(score.hits[head].sum()),
+                score.count,
+                f"{score.accuracy[head]:.6f}",
+            ]
+            for (relation, reverse), score in zip(CHOICES, result.scores, strict=True)
+            if score is not None
+            for head in result.heads()
+        ],
+    )
+
+
+def _ends(score: RelationScore) -> tuple[str, str]:
+    relation = score.relation
+    return (
+        (relation.target, relation.source) if score.reverse else (relation.source, relation.target)
+    )
+
+
+def _offset(offset: int) -> str:
+    side, size = "after" if offset > 0 else "before", abs(offset)
+    return f"just {side}" if size == 1 else f"{size} {side}"
+
+
+# Standard tests.
+
+
+def draw_tests(choice: ModelChoice) -> None:
+    """Draw the view from top to bottom."""
+    if choice.pretrained is None:
+        st.info(
+            "An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:"
+        )
+        return
+    columns = st.columns(2 + (count_kinds(choice) > 1), vertical_alignment="bottom")
+    kind, ref = draw_kind(choice, columns[0]), choice.ref
+    if (scores := _read_lines(ref, kind)) is None:
+        return
+    of, default = f"{ref} {kind}", TEST_NAMES[default_test(scores)]
+    reset_choice(TEST, list(TEST_NAMES), default, of)
+    test = TEST_NAMES.index(
+        columns[-2].selectbox(
+            "Test",
+            TEST_NAMES,
+            TEST_NAMES.index(default),
+            key=TEST,
+            **BOUND,
+            help="Induction, duplicate and previous token: to which token each token of a repetition attends. "
+            "Successor: what the head's matrices make of ordered items.",
+        )
+    )
+    is_successor = TEST_NAMES[test] == SUCCESSOR
+    if is_successor:
+        with st.spinner("Reading the weights of every head, once per model"):
+            ranks = study_of(successors, ref, kind, given=(head_weights,))
+        options = {ranks.name(head): head for head in ranks.ranked()}
+    else:
+        options = {scores.name(head): head for head in scores.ranked(test)}
+    head = head_field(TEST_HEAD, options, (of, test), columns[-1], "score")
+    if is_successor:
+        order = _successor(choice, ranks, head)
+        add_script(partial(successor_script, choice, kind, ranks, head, order))
+    else:
+        _repeats(choice, scores, test, head)
+        add_script(partial(repeats_script, choice, scores, test, head))
+    table(
+        ("test", "best head", "score", "uniform", "heads above uniform", "weight on"),
+        repeat_rows(scores),
+        caption="The best head of each test",
+        left=(0, 1, 5),
+        markers=False,
+    )
+    csv_button("All scores, CSV", "standard-tests.csv", lambda: repeats_csv(scores))
+    caption(plain(repeat_caption(scores, choice.reading.trace.source, not is_successor)))
+    details("Papers and source", _test_sources, "head_roles:tests-source")
+
+
+def _read_lines(ref: ModelRef, kind: Kind) -> RepeatScores | None:
+    """Read the lines of random tokens one by one; None where so few are read that there is no interval."""
+    model, lines = load_model(ref), study_of(random_lines, ref)
+    example = partial(study_of, read_line, ref, kind, tuple(lines[0]))
+
+    def score_line(index: int) -> Any:
+        if index == 0:
+            return line_scores(example(), kind)
+        with one_thread(is_small(model)):
+            return line_scores(read_line(model, kind, lines[index]), kind)
+
+    scores = measure_with_progress(
+        LINES, (ref, kind), range(len(lines)), score_line, "lines of random tokens", UNASKED
+    )
+    if len(scores) < LEAST_LINES:
+        return None
+    return join_lines(kind, example(), list(scores.values()))
+
+
+def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
+    """Draw a test on random tokens: every head's score, and the picked head's map of the first line."""
+    left, right = st.columns([1, 1.1], gap="medium")
+    with left:
+        paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
+        head_chart(
+            repeat_grid(scores, test, head, theme()),
+            "head_roles:tests",
+            TEST_HEAD,
+            f"Layers by heads, each with its score in the test {TESTS[test].name}",
+        )
+    with right:
+        trace = scores.example.trace.of(scores.kind)
+        shape = trace.maps[head[0]].weights.shape[1:]
+        pin = read_linked("head_roles", "test_pin", shape, (choice.ref, scores.kind))  # type: ignore[arg-type]
+        queries, _ = TESTS[test].cells(scores.length)
+        view = attention_view(
+            trace,
+            key="head_roles:test-map",
+            layer=head[0],
+            head=head[1],
+            pin=pin,
+            show="matrix",
+            height=420,
+            query=int(queries[0]) + scores.start,
+            fact=f"Head {scores.name(head)} on {scores.length} random tokens, twice",
+        )
+        write_linked("head_roles", "test_pin", view.pin)
+        follow_view(view, head, TEST_HEAD, scores.name)
+    fact(repeat_fact(scores, test, head))
+    st.latex(repeat_equation(scores, test, head))
+
+
+def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
+    """Draw every head's score, and what the picked head adds to the logits of one order; returns its index."""
+    left, right = st.columns([1, 1.1], gap="medium")
+    with left:
+        paragraph("**Successor**, share of items from 0 to 1")
+        head_chart(
+            successor_grid(scores, head, theme()),
+            "head_roles:tests",
+            TEST_HEAD,
+            "Layers by heads, each with the share of items whose successor it ranks highest",
+        )
+    with right:
+        names = [order.name for order in scores.orders]
+        reset_choice(ORDER, names, names[0], str(choice.ref))
+        index = names.index(
+            st.selectbox(
+                "Order", names, key=ORDER, **BOUND, help="The ordered items that the map shows."
+            )
+        )
+        view = _order_map(choice, scores, head, index)
+    fact(successor_fact(scores, head))
+    st.latex(
+        r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
+        rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}"
+    )
+    caption(plain(successor_caption(scores, choice.reading.trace.source)))
+    follow_view(view, head, TEST_HEAD, scores.name)
+    return index
+
+
+def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head, index: int) -> ViewState:
+    """Draw what the head adds to the logit of each item of an order, where it attends to each."""
+    order, values = scores.orders[index], np.nan_to_num(scores.logits[index])
+    maps = tuple(
+        AttentionMap("self", layer, one, order.items, order.items, None, scores.numbers[layer])
+        for layer, one in enumerate(values)
+    )
+    return attention_view(
+        AttentionTrace(maps, choice.reading.trace.source),
+        key="head_roles:order-map",
+        layer=head[0],
+        head=head[1],
+        signed=True,
+        scale="largest",
+        show="matrix",
+        height=420,
+        reads="attending to the row adds to the logit of the column",
+        fact=f"What {scores.name(head)} adds to the logits of {order.name}",
+    )
+
+
+def _test_sources() -> None:
+    for test in TESTS:
+        st.markdown(f"**{test.name}** — weight on {test.attends_to}. [{test.paper}]({test.url})")
+    st.markdown(
+        f"**Successor** — the successor of a number, a day, a month or a letter. [{GOULD[0]}]({GOULD[1]})"
+    )
+    for each in (score_successors, RepeatTest.cells, score_repeats):
+        source_panel(each)
+
+
+def successor_fact(scores: SuccessorScores, head: Head) -> str:
+    """How many successors a head ranks highest, beside chance, and whether any head is above it."""
+    low, high = wilson_interval(scores.hits(head), scores.count)
+    line = (
+        f"From {scores.count} ordered items, :primary[**{scores.name(head)}**] raises the "
+        f"successor most of its order in **{percent(float(scores.score[head]))}**, with a 95 % interval from "
+        f"{percent(low)} to {percent(high)}; random ranks would do so in {percent(scores.chance)}."
+    )
+    best = scores.ranked()[0]
+    if wilson_interval(scores.hits(best), scores.count)[0] <= scores.chance:
+        return f"{line} No head of this model is a successor head."
+    return (
+        line
+        if best == head
+        else f"{line} {scores.name(best)} has the highest share, "
+        f"{percent(float(scores.score[best]))}."
+    )
+
+
+def successor_caption(scores: SuccessorScores, model: str) -> str:
+    """Under which conditions the numbers of the test hold."""
+    orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
+    line = (
+        f"{model}, from its weights alone: what a head adds to the logits where it attends to an item, without any "
+        f"text. The orders O are {orders}, those that are single tokens; I are the items with a successor. Biases "
+        "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
+        "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
+    )
+    if scores.by_embedding:
+        line += " This model has no unembedding; its embedding, transposed, stands for it."
+    return line
+
+
+def repeat_fact(scores: RepeatScores, test: int, head: Head) -> str:
+    """A head's score in a test beside that of uniform attention, and the best head's where it is another."""
+    best = scores.ranked(test)[0]
+    line = (
+        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
+        f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
+        f"{number(float(scores.uniform[test]))} there."
+    )
+    if scores.score[test][best] - scores.margin[test][best] <= scores.uniform[test]:
+        return f"{line} No head of this model passes the test."
+    if best != head:
+        line += f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
+    return line
+
+
+def repeat_equation(scores: RepeatScores, test: int, head: Head) -> str:
+    """The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n."""
+    offset = TESTS[test].offset
+    value = number(float(scores.score[test][head]))
+    if offset is None:
+        return rf"s = \frac{{1}}{{2n - 1}}\sum_{{i=2}}^{{2n}} a_{{i,\,i-1}} = {value} \qquad n = {scores.length}"
+    key = "i + 1" if offset else "i"
+    return rf"s = \frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}} = {value} \qquad n = {scores.length}"
+
+
+def repeat_caption(scores: RepeatScores, model: str, with_map: bool) -> str:
+    """Under which conditions the numbers of the view hold; `with_map` where the figures of a test are in sight."""
+    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
+    return (
+        f"{model}, {attention}, {scores.lines} lines of {scores.length} different random tokens of its vocabulary, "
+        "twice in a row, between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
+        "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
+        "Roles measures."
+        + (
+            " A cell is faint where its interval reaches uniform attention. The map shows the first line."
+            if with_map
+            else ""
+        )
+    )
+
+
+def repeat_rows(scores: RepeatScores) -> list[list[str]]:
+    """A row a test: the best head, its score, and how many heads are above uniform attention."""
+    rows = []
+    for index, test in enumerate(TESTS):
+        best = scores.ranked(index)[0]
+        with np.errstate(invalid="ignore"):
+            above = int((scores.score[index] - scores.margin[index] > scores.uniform[index]).sum())
+        rows.append(
+            [
+                test.name,
+                scores.name(best),
+                _figure(scores, index, best),
+                number(scores.uniform[index]),
+                str(above),
+                test.attends_to,
+            ]
+        )
+    return rows
+
+
+def repeats_csv(scores: RepeatScores) -> bytes:
+    """Every head in every test: its score, the half-width of its interval, and uniform attention's score."""
+    return csv_file(
+        ["layer", "head", "test", "score", "margin", "uniform"],
+        [
+            [
+                scores.numbers[head[0]],
+                head[1],
+                test.key,
+                *(
+                    f"{value:.6f}"
+                    for value in (
+                        scores.score[index][head],
+                        scores.margin[index][head],
+                        scores.uniform[index],
+                    )
+                ),
+            ]
+            for index, test in enumerate(TESTS)
+            for head in sorted(scores.ranked(index))
+        ],
+    )
+
+
+def _figure(scores: RepeatScores, test: int, head: Head) -> str:
+    return f"{number(float(scores.score[test][head]))} ± {number(float(scores.margin[test][head]))}"
+
+
+VIEWS: dict[str, Callable[[ModelChoice], None]] = {
+    "Roles": draw_roles,
+    "Syntax": draw_syntax,
+    "Standard tests": draw_tests,
+}
+
+
+# The views as Python.
+
+
+def roles_script(
+    choice: ModelChoice,
+    inputs: RoleInputs,
+    scores: RoleScores,
+    sentences: tuple[str, ...],
+    role: int,
+    head: Head,
+    shown: Reading,
+    example: Example | None,
+) -> Script:
+    """The scores of every head, and the picked head's map on the page's input or on the measured one."""
+    kind, here = scores.kind, shown is choice.reading
+    own = choice.pretrained is None or inputs.givens == (choice.inputs,)
+    if own:
+        read = "readings = [reading]"
+    else:
+        texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
+        of = "sentences" if sentences else "()"
+        read = f"""{texts}texts = role_inputs(model, {of}, {kind!r})  # {inputs.what}
+readings = read_all(model, texts, {kind!r})"""
+    measure = f"""
+from core.interpret.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
+
+{read}
+scores = score_roles(readings, {kind!r})  # (roles, layers, heads)
+role = [one.key for one in ROLES].index({ROLES[role].key!r})
+print(ROLES[role].name, "most in", scores.name(scores.best(role)))
+for head, one in scores.head_roles.items():
+    print(scores.name(head), ROLES[one].name)
+"""
+    index = 0 if example is None else example.reading
+    clearest = f"""
+from core.interpret.roles import clearest_example
+
+example = clearest_example({"[reading]" if here else "readings"}, {kind!r}, ROLES[role], {head[0]}, {head[1]})
+trace = {"reading" if here else f"readings[{index}]"}.trace.of({kind!r})
+weights = trace.head({head[0]}, {head[1]})  # (T, S)
+print(example)
+"""
+    return Script(
+        (
+            model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
+            Cell(
+                "The score of every head in nine roles over many inputs, with its level when the keys are shuffled.",
+                measure,
+                grid_code("scores.score[role]"),
+                "head_roles:scores",
+            ),
+            Cell(
+                "One head where it shows one role most clearly.",
+                clearest,
+                map_code(head, None if example is None else example.query),
+                "head_roles:map",
+            ),
+        ),
+        {
+            "scores.score": scores.score,
+            "scores.chance": scores.chance,
+            "scores.std": scores.std,
+            "scores.score[role]": scores.score[role],
+            "[[*head, one] for head, one in scores.head_roles.items()]": np.array(
+                [[*key, value] for key, value in scores.head_roles.items()]
+            ),
+            "weights": shown.trace.of(kind).head(*head),
+        },
+    )
+
+
+def syntax_script(
+    choice: ModelChoice,
+    reference: str,
+    result: SyntaxResult,
+    picked: int,
+    head: Head,
+    sentence: int,
+    query: int,
+    trace: AttentionTrace,
+) -> Script:
+    """The accuracy of every head in one relation, and the picked head's weights between the words of a sentence."""
+    kind, (relation, reverse), score = result.readings.kind, CHOICES[picked], result.scores[picked]
+    assert score is not None
+    measure = f"""
+from core.interpret.syntax import RELATIONS, read_parse, read_parses, score_relation, word_trace
+from core.studies.head_roles import parses
+
+readings = read_parses(model, parses({reference!r}), {kind!r})
+relation = next(one for one in RELATIONS if one.key == {relation.key!r})
+score = score_relation(readings, relation, reverse={reverse})
+accuracy = score.accuracy  # (layers, heads), over {score.count} queries
+print(relation.name({reverse}), "best head", readings.name(score.best), accuracy.max())
+print("best fixed offset", score.best_offset, score.offset_hits.mean(-1).max())
+"""
+    words = f"""
+sentence = readings.sentences[{sentence}]
+trace = word_trace(read_parse(model, sentence.parse), sentence.parse, sentence.tokens, {kind!r})
+weights = trace.head({head[0]}, {head[1]})  # (words, words)
+"""
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(
+                "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
+                measure,
+                grid_code("accuracy"),
+                "head_roles:accuracies",
+            ),
+            Cell(
+                "One head on one sentence, between words.",
+                words,
+                map_code(head, query),
+                "head_roles:words",
+            ),
+        ),
+        {
+            "accuracy": score.accuracy,
+            "score.offset_hits.mean(-1)": score.offset_hits.mean(-1),
+            "score.best": np.array(score.best),
+            "score.best_offset": np.array(score.best_offset),
+            "weights": trace.head(*head),
+        },
+    )
+
+
+def repeats_script(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> Script:
+    """The scores of every head in one test, and its map of the first line."""
+    measure = f"""
+from core.interpret.head_tests import TESTS, score_repeats
+
+scores = score_repeats(model, {scores.kind!r})  # (tests, layers, heads), over lines of {scores.length} tokens, twice
+test = scores.score[{test}]  # {TESTS[test].name}
+print("best head", scores.name(scores.ranked({test})[0]), test.max())
+trace = scores.example.trace.of({scores.kind!r})
+weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
+"""
+    queries, _ = TESTS[test].cells(scores.length)
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(
+                "Every head on random tokens that repeat: its weight on the keys of three tests.",
+                measure,
+                map_code(head, int(queries[0]) + scores.start),
+                "head_roles:test-map",
+            ),
+        ),
+        {
+            "scores.score": scores.score,
+            "weights": scores.example.trace.of(scores.kind).head(*head),
+        },
+    )
+
+
+def successor_script(
+    choice: ModelChoice, kind: Kind, scores: SuccessorScores, head: Head, order: int
+) -> Script:
+    """The scores of every head, and what the picked one adds to the logits of one order."""
+    measure = f"""
+import numpy as np
+
+from core.interpret.head_tests import score_successors
+
+scores = score_successors(model, {kind!r})
+print("best head", scores.name(scores.ranked()[0]), scores.score.max(), "of", scores.count, "items")
+order = scores.orders[{order}]
+logits = np.nan_to_num(scores.logits[{order}][{head[0]}, {head[1]}])  # (items, items): from an item, added to each
+"""
+    draw = """
+from core.show import show_maps
+
+show_maps({order.name: logits}, order.items, order.items)
+"""
+    says = "How often each head's matrices raise the successor of a number, a day or a letter most."
+    return Script(
+        (model_cell(choice.ref), Cell(says, measure, draw, "head_roles:order-map")),
+        {"scores.score": scores.score, "logits": np.nan_to_num(scores.logits[order][head])},
+    )
+
+
+def map_code(head: Head, query: int | None) -> str:
+    """Code that draws the picked head's map."""
+    return f"""
+from core.show import show
+
+show(trace, layer={head[0]}, head={head[1]}{"" if query is None else f", query={query}"})
+"""
+
+
+def grid_code(values: str) -> str:
+    """Code that draws layers by heads."""
+    return f"""
+import altair as alt
+import pandas as pd
+
+cells = [{{"layer": layer, "head": head, "score": float(score)}}
+         for layer, row in enumerate({values}) for head, score in enumerate(row)]
+alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color="score:Q")
+"""

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.interpret.roles import OLSSON, VOITA, ranked_heads, stack_layers
+from core.interpret.syntax import wilson_interval
 from core.interpret.trace import AttentionMap, Head, Kind, NumberedHeads, to_numpy
 from core.pretrained.base import Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read_ids, tokenized, tokenizer_of
@@ -248,6 +249,14 @@ class SuccessorScores(NumberedHeads):
     def ranked(self) -> list[Head]:
         """All heads (layer, head), the one with the highest score first."""
         return ranked_heads(self.score)
+
+    def hits(self, head: Head) -> int:
+        """The number of items whose successor the head ranks highest."""
+        return round(float(self.score[head]) * self.count)
+
+    def interval(self, head: Head) -> tuple[float, float]:
+        """The 95 % interval of a head's score, Wilson's."""
+        return wilson_interval(self.hits(head), self.count)
 
 
 def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorScores:

@@ -16,17 +16,10 @@ from core.interpret.roles import (
     score_roles,
 )
 from core.pretrained import ModelInputs, load_lab_model
+from dashboard.draw import head_roles as charts
 from dashboard.draw.formats import number
-from dashboard.views.head_roles import charts, text
-from dashboard.views.head_roles.controls import (
-    HEAD,
-    MOST_SENTENCES,
-    MOST_SIGNS,
-    OWN,
-    ROLE,
-    read_sentences,
-)
-from dashboard.views.head_roles.fields import KIND
+from pages import head_roles as page
+from pages.head_roles import FIELDS, HEAD, MAX_LETTERS, MAX_SENTENCES, ROLE, read_sentences
 from tests.pages.app import app_at, csv_rows, figures, html_text
 from tests.tiny_models import save
 
@@ -102,7 +95,7 @@ def test_an_encoder_decoder_is_measured_in_both_its_halves(app):
     app.run()
     assert "16 example lines of numbers" in conditions(app)
     assert "Next token" in app.selectbox(key=ROLE).options
-    app.selectbox(key=KIND).set_value("causal").run()
+    app.selectbox(key=FIELDS.key("kind")).set_value("causal").run()
     assert "causal self-attention" in conditions(app)
     assert "Next token" not in app.selectbox(key=ROLE).options  # a decoder cannot look ahead
 
@@ -117,7 +110,7 @@ def test_pictures_have_places_but_no_words(app):
 def test_sentences_of_one_s_own_are_measured_and_the_unknown_are_told(app):
     app.query_params["inside:model"] = "induction"
     app.run()
-    app.text_area(key=OWN).set_value(
+    app.text_area(key=FIELDS.key("own")).set_value(
         "the red fox saw the red fox\nQwertz uiop asdf\nthe old dog and the old cat"
     ).run()
     assert "measured on 2 sentences of your own" in conditions(app)
@@ -143,14 +136,14 @@ def test_a_broken_link_shows_the_usual_head(app, link):
 def test_lines_are_read_once_each_and_what_is_left_out_is_said():
     assert read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
     taken, trouble = read_sentences(
-        "\n".join(map(str, range(MOST_SENTENCES + 5))) + "\n" + "x" * (MOST_SIGNS + 1)
+        "\n".join(map(str, range(MAX_SENTENCES + 5))) + "\n" + "x" * (MAX_LETTERS + 1)
     )
-    assert len(taken) == MOST_SENTENCES
+    assert len(taken) == MAX_SENTENCES
     assert "first 60" in trouble and "1 of the lines" in trouble
 
 
 def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(scores):
-    rows = csv_rows(text.to_csv(scores))
+    rows = csv_rows(page.roles_csv(scores))
     able = [role.key for role, count in zip(ROLES, scores.rows, strict=True) if count]
     assert len(rows) == len(able) * scores.score.shape[1] * scores.score.shape[2]
     own = {
@@ -178,15 +171,15 @@ def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(scores):
 
 def test_the_equation_says_what_was_measured(scores, inputs):
     best = scores.best(place("induction"))
-    score, above, share = text.equation(scores, best, place("induction"))
+    score, above, share = page.role_equation(scores, best, place("induction"))
     assert (
         f"= {number(scores.score[place('induction')][best])}" in score
         and ">" in above
         and r"\ge" in share
     )
     other = scores.best(place("previous"))
-    assert r"\le" in text.equation(scores, other, place("induction"))[1]
-    assert "Its role is previous token" in text.fact(scores, other, place("induction"), inputs)
+    assert r"\le" in page.role_equation(scores, other, place("induction"))[1]
+    assert "Its role is previous token" in page.role_fact(scores, other, place("induction"), inputs)
 
 
 def test_an_even_head_is_said_not_to_have_chosen():
@@ -195,7 +188,7 @@ def test_an_even_head_is_said_not_to_have_chosen():
     )
     even = RoleScores("self", score, chance, std, rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
-    fact = text.fact(
+    fact = page.role_fact(
         even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "example sentences")
     )
     assert "its weights are nearly even" in fact and "1 example sentence;" in fact

@@ -6,18 +6,13 @@ from streamlit.testing.v1 import AppTest
 
 from core.interpret.syntax import OWN, own_parses, read_parses, score_relation
 from core.pretrained import load_minilm
+from core.studies.head_roles import CHOICES, NAMES, SyntaxResult, queries_by_sentence
 from core.tasks import reading
+from dashboard.draw import head_roles as charts
 from dashboard.server.cache import measurements
 from dashboard.ui.models import local_models
-from dashboard.views.head_roles.syntax import charts, text
-from dashboard.views.head_roles.syntax.compute import (
-    CHOICES,
-    NAMES,
-    READ,
-    SyntaxResult,
-    queries_by_sentence,
-)
-from dashboard.views.head_roles.syntax.controls import FILE, HEAD, RELATION, SENTENCE
+from pages import head_roles as page
+from pages.head_roles import FILE, READ, RELATION, SENTENCE, WORD_HEAD
 from tests.pages.app import app_at, assert_script, csv_rows, html_text, open_at
 
 LINK = {"head_roles:view": "Syntax"}
@@ -34,9 +29,7 @@ def result():
 
 
 def test_first_sight_shows_the_relation_that_a_head_follows_furthest_beyond_an_offset(monkeypatch):
-    monkeypatch.setattr(
-        "dashboard.views.head_roles.syntax.controls.UNASKED", 0
-    )  # as on a slow machine
+    monkeypatch.setattr("pages.head_roles.UNASKED", 0)  # as on a slow machine
     measurements(READ, (local_models()[0], "", "self")).clear()
     app = open_syntax()
     assert (
@@ -45,7 +38,7 @@ def test_first_sight_shows_the_relation_that_a_head_follows_furthest_beyond_an_o
     )
     app.button(key=f"{READ}:go").click().run()
     assert not app.exception
-    assert (app.selectbox(key=RELATION).value, app.selectbox(key=HEAD).value) == (
+    assert (app.selectbox(key=RELATION).value, app.selectbox(key=WORD_HEAD).value) == (
         "Pronoun → antecedent",
         "L3·H1",
     )
@@ -61,14 +54,14 @@ def test_first_sight_shows_the_relation_that_a_head_follows_furthest_beyond_an_o
 
 
 def test_a_link_brings_relation_head_and_sentence_and_another_relation_its_best_head():
-    app = open_syntax(**{RELATION: "Verb → object", HEAD: "L2·H0", SENTENCE: "5"})
-    assert (app.selectbox(key=HEAD).value, app.selectbox(key=SENTENCE).value) == ("L2·H0", "5")
+    app = open_syntax(**{RELATION: "Verb → object", WORD_HEAD: "L2·H0", SENTENCE: "5"})
+    assert (app.selectbox(key=WORD_HEAD).value, app.selectbox(key=SENTENCE).value) == ("L2·H0", "5")
     app.selectbox(key=RELATION).set_value("Determiner → noun").run()
-    assert app.selectbox(key=HEAD).value == "L3·H1" and not app.exception
+    assert app.selectbox(key=WORD_HEAD).value == "L3·H1" and not app.exception
 
 
 def test_the_table_and_the_csv_have_every_relation_in_both_directions(result):
-    rows = text.table_rows(result)
+    rows = page.syntax_rows(result)
     assert [row[0] for row in rows] == list(NAMES) and len(rows) == 12
     assert rows[NAMES.index("Verb → object")] == [
         "Verb → object",
@@ -79,7 +72,7 @@ def test_the_table_and_the_csv_have_every_relation_in_both_directions(result):
         "2 after",
         "49\u00a0%",
     ]
-    values = csv_rows(text.to_csv(result))
+    values = csv_rows(page.syntax_csv(result))
     assert len(values) == 72 * 12
     one = next(
         row

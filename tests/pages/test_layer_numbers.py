@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.views.head_roles.controls import HEAD
+from pages.head_roles import HEAD
 from tests.pages.app import app_at, figures
 from tests.tiny_models import build, ids_of, tokenizer
 

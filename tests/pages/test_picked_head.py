@@ -3,8 +3,8 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.views.head_roles.controls import HEAD, ROLE
 from pages import inside_weight as weight
+from pages.head_roles import HEAD, ROLE
 from tests.pages.app import APP, html_text
 
 
