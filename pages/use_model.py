@@ -12,12 +12,15 @@ import streamlit as st
 import torch
 
 from core.interpret.evidence import Effect, Question, ablate_heads
+from core.interpret.trace import to_numpy
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
 from core.pretrained.answers import (
     MODEL_TASKS,
     Candidate,
     ModelTask,
     answer_of,
+    cosines,
+    embedding,
     mask_word,
     maskable_words,
     most_similar,
@@ -25,6 +28,19 @@ from core.pretrained.answers import (
     top_candidates,
 )
 from core.pretrained.generate import decode_text
+from core.studies import use_model as study
+from core.studies.use_model import (
+    Answer,
+    Effects,
+    Head,
+    answer_with_maps,
+    continuation_text,
+    default_head,
+    first_crossing,
+    head_at,
+    seconds,
+    sentences,
+)
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number, plain
@@ -33,6 +49,7 @@ from dashboard.draw.palette import SIGNED, Ink, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
+from dashboard.server.cache import shared
 from dashboard.ui.links import (
     BOUND,
     fragment,
@@ -51,23 +68,39 @@ from dashboard.ui.model_picker import (
 )
 from dashboard.ui.models import (
     ModelRef,
+    baseline_of,
     import_block,
     inputs_lines,
     is_allowed,
     model_cell,
     question_code,
+    reading_of,
+    study_of,
 )
 from dashboard.ui.panels import caption, details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
-from dashboard.views.use_model import compute
-from dashboard.views.use_model.compute import (
-    AT_ONCE,
-    Answer,
-    Head,
-    first_crossing,
-    seconds,
-    sentences,
-)
+from dashboard.ui.threads import one_thread
+
+AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
+SMALL = 1e9  # of one pass, up to which one thread is the faster
+
+
+def answer_question(ref: ModelRef, question: Question) -> Answer:
+    """The model's answer; PretrainedError if this model cannot answer the question."""
+    reading = reading_of(ref, question.inputs)
+    return answer_with_maps(baseline_of(ref, question), reading)
+
+
+def effects(ref: ModelRef, question: Question) -> Effects:
+    """The answer without each single head, cached."""
+    return shared(_measure_effects, ref, question)
+
+
+def _measure_effects(ref: ModelRef, question: Question) -> Effects:
+    answer = answer_question(ref, question)
+    with one_thread(answer.work / answer.heads < SMALL):
+        return study.effects(answer)
+
 
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 
@@ -306,7 +339,7 @@ weights = trace.head({head.index}, {head.head})  # (T, S)
 """
     results = {"weights": answer.trace.head(head.index, head.head)}
     if head.effect is not None:
-        known = compute.effects(choice.ref, answer.baseline.question)
+        known = effects(choice.ref, answer.baseline.question)
         results["changes"] = np.array([effect.change for effect in known.values()])
         code = f"""
 import numpy as np
@@ -523,7 +556,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
             "There is nothing to compare with: write one more sentence, in a new line."
         )
     names = tuple(name for name, _ in compared)
-    table = compute.similarity_matrix(choice.ref, tuple(inputs for _, inputs in compared))
+    table = to_numpy(cosines([study_of(embedding, choice.ref, inputs) for _, inputs in compared]))
     pair = most_similar(torch.from_numpy(table), 0)
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
@@ -553,7 +586,7 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
     read_inputs(choice)
     inputs = draw_controls("fill", choice, pretrained).inputs
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
-    best = compute.answer_question(choice.ref, question).baseline.word or ""
+    best = answer_question(choice.ref, question).baseline.word or ""
     _answer(choice, question, pretrained, plain(inputs.text).replace(mask, f"**{plain(best)}**", 1))
 
 
@@ -563,15 +596,13 @@ def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
     more = ""
     if pretrained.head == "next":
         before = " ".join(choice.inputs.text.split()[-BEFORE:])
-        more = (
-            f"… {plain(before)} **{plain(compute.continuation_text(choice.ref, choice.inputs))}** …"
-        )
+        more = f"… {plain(before)} **{plain(study_of(continuation_text, choice.ref, choice.inputs))}** …"
     _answer(choice, Question(choice.inputs), pretrained, more)
 
 
 def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
     """Draw the likeliest answers with `more` text below, the head's map, and the fact about both."""
-    answer = compute.answer_question(choice.ref, question)
+    answer = answer_question(choice.ref, question)
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
@@ -597,7 +628,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     position = draw_controls("translate", choice, pretrained).position
     assert position is not None
     question = Question(choice.inputs, position=position)
-    answer = compute.answer_question(choice.ref, question)
+    answer = answer_question(choice.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
         predictions = top_candidates(pretrained, answer.baseline.answer, 8)
@@ -624,11 +655,11 @@ SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
 
 def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
     """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
-    answer = compute.answer_question(choice.ref, question)
+    answer = answer_question(choice.ref, question)
     known = _effects(choice, question, answer)
     patches, first = (
         Patches.of(choice.inputs.picture, answer.baseline.source),
-        compute.default_head(answer, known),
+        default_head(answer, known),
     )
     st.markdown(
         f"**Head {first.name}**, "
@@ -654,15 +685,15 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
         PAGE, "head", None if (view.layer, view.head) == usual else (view.layer, view.head)
     )
     write_linked(PAGE, "pin", view.pin)
-    return answer, compute.head_at(answer, known, view.layer, view.head)
+    return answer, head_at(answer, known, view.layer, view.head)
 
 
-def _effects(choice: ModelChoice, question: Question, answer: Answer) -> compute.Effects | None:
+def _effects(choice: ModelChoice, question: Question, answer: Answer) -> Effects | None:
     """The answer without each head; None while that waits for a press, or where heads cannot be switched off."""
     if not answer.baseline.pretrained.recordable or not draw_measure(choice.ref, answer):
         return None
     with st.spinner(f"Switching off each of {answer.heads} heads"):
-        return compute.effects(choice.ref, question)
+        return effects(choice.ref, question)
 
 
 def _others(own: ModelTask | None, name: str) -> None:

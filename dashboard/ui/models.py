@@ -255,15 +255,11 @@ def baseline_of(ref: ModelRef, question: Question) -> Baseline:
     return replace(shared(_baseline, ref, question), pretrained=load_model(ref))
 
 
-def without_model(baseline: Baseline) -> Baseline:
-    """The baseline without its model, so that a cached result does not keep the model in memory."""
-    return replace(baseline, pretrained=None)  # type: ignore[arg-type]
-
-
 def _baseline(ref: ModelRef, question: Question) -> Baseline:
     pretrained = load_model(ref)
     with one_thread(_is_quick(pretrained, question.inputs)):
-        return without_model(ask(pretrained, question))
+        # without its model, so that a cached result does not keep the model in memory
+        return replace(ask(pretrained, question), pretrained=None)  # type: ignore[arg-type]
 
 
 # A model and its inputs as Python.

@@ -6,10 +6,10 @@ import pytest
 from core.interpret.evidence import Effect, Question
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.answers import Candidate, answer
+from core.studies import use_model as study
 from dashboard.draw.formats import distinct
 from dashboard.draw.palette import LIGHT_INK
 from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
-from dashboard.views.use_model import compute
 from pages import use_model
 from tests.cases import each
 
@@ -21,11 +21,11 @@ QUESTION = Question(
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     result, known = (
-        compute.answer_question(INDUCTION, QUESTION),
-        compute.effects(INDUCTION, QUESTION),
+        use_model.answer_question(INDUCTION, QUESTION),
+        use_model.effects(INDUCTION, QUESTION),
     )
     assert len(known) == result.heads == 8
-    head = compute.default_head(result, known)
+    head = study.default_head(result, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
     alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[
@@ -43,8 +43,8 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
-    result = compute.answer_question(INDUCTION, QUESTION)
-    head = compute.default_head(result, None)
+    result = use_model.answer_question(INDUCTION, QUESTION)
+    head = study.default_head(result, None)
     special = np.asarray(result.baseline.source.special)
     rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
     rows[..., special] = 0
@@ -55,15 +55,15 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
     result, known = (
-        compute.answer_question(INDUCTION, QUESTION),
-        compute.effects(INDUCTION, QUESTION),
+        use_model.answer_question(INDUCTION, QUESTION),
+        use_model.effects(INDUCTION, QUESTION),
     )
     ranks = [
-        compute.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)
+        study.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)
     ]
     assert sorted(ranks) == list(range(8))
     last = next(
-        compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7
+        study.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7
     )
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
     fact = use_model.head_fact(result, last, "house")
@@ -71,24 +71,24 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
 
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
-    result = compute.answer_question(INDUCTION, QUESTION)
+    result = use_model.answer_question(INDUCTION, QUESTION)
     model = load_lab_model("induction").model
     numbers = (
         sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
     )
-    assert result.work == 8 * len(result.baseline.source) * numbers < compute.AT_ONCE / 100
-    minilm = compute.answer_question(
+    assert result.work == 8 * len(result.baseline.source) * numbers < use_model.AT_ONCE / 100
+    minilm = use_model.answer_question(
         EMBEDDED,
         Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."),
     )
-    assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
+    assert use_model.AT_ONCE / 30 < minilm.work < use_model.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
-    result = compute.answer_question(INDUCTION, QUESTION)
-    head = compute.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
+    result = use_model.answer_question(INDUCTION, QUESTION)
+    head = study.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
     assert "without any one of the 8 heads" in use_model.head_fact(result, head, "mat")
-    other = compute.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
+    other = study.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
     assert "stays at" in use_model.head_fact(result, other, "mat")
     assert "1 of 8 heads changes it more" in use_model.head_fact(result, other, "mat")
 
@@ -97,17 +97,16 @@ def test_the_first_word_of_another_order_is_shown_first():
     reading = reading_of(ModelRef("lab", "numbers"), ModelInputs("forty-seven"))
     spoken = [place for place, special in enumerate(reading.produced.special) if not special]
     assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
-    assert compute.first_crossing(reading, spoken) in (1, 2)
+    assert study.first_crossing(reading, spoken) in (1, 2)
     assert (
-        compute.first_crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0])
-        == 0
+        study.first_crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0]) == 0
     )
 
 
 def test_sentences_are_lines_once_each():
-    assert compute.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
+    assert study.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
     with pytest.raises(PretrainedError, match="Take 3 out"):
-        compute.sentences("0", "\n".join(map(str, range(1, 15))))
+        study.sentences("0", "\n".join(map(str, range(1, 15))))
 
 
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():

@@ -1,10 +1,10 @@
-"""A model's answer, and its answer without each of its heads; computed once and shared by all sessions."""
+"""A model's ordinary answer beside its attention: its answer without each head, and the head it depends on most."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,24 +13,17 @@ import torch
 from core.interpret.evidence import (
     Baseline,
     Effect,
-    Question,
     ablate_heads,
     answering_rows,
     head_sets,
     largest_effects,
 )
-from core.interpret.trace import AttentionTrace, Kind, head_name, to_numpy
-from core.pretrained import ModelInputs, PretrainedError, Reading
-from core.pretrained.answers import cosines, embedding
+from core.interpret.trace import AttentionTrace, Kind, head_name
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.generate import SearchSettings, decode_text, generate
-from dashboard.server.cache import cached, shared
-from dashboard.ui.models import ModelRef, baseline_of, load_model, reading_of, without_model
-from dashboard.ui.threads import one_thread
 
-AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
-SMALL = 1e9  # of one pass, up to which one thread is the faster
 PROBE = 0.03  # seconds in which another run is timed
-MOST_SENTENCES = 12
+MAX_SENTENCES = 12
 
 Effects = Mapping[tuple[Kind, int, int], Effect]
 
@@ -68,18 +61,12 @@ class Head:
         return head_name(self.number, self.head)
 
 
-def answer_question(ref: ModelRef, question: Question) -> Answer:
-    """The model's answer; PretrainedError if this model cannot answer the question."""
-    return replace(shared(_answer, ref, question), baseline=baseline_of(ref, question))
-
-
-def _answer(ref: ModelRef, question: Question) -> Answer:
-    reading = reading_of(ref, question.inputs)
+def answer_with_maps(baseline: Baseline, reading: Reading) -> Answer:
+    """The answer with the maps of the reading of the same inputs, of the kind of attention that answers."""
     trace = reading.trace.of(reading.trace.kinds[-1])
     heads = sum(len(item.weights) for item in trace.maps)
-    work = float((len(reading.source) + len(reading.target or ())) * _maps(load_model(ref).model))
-    with one_thread(work < SMALL):
-        return Answer(without_model(baseline_of(ref, question)), trace, heads, heads * work)
+    tokens = len(reading.source) + len(reading.target or ())
+    return Answer(baseline, trace, heads, float(heads * tokens * _maps(baseline.pretrained.model)))
 
 
 def _maps(model: Any) -> int:
@@ -99,16 +86,10 @@ def seconds(answer: Answer) -> float:
     return answer.heads * least
 
 
-def effects(ref: ModelRef, question: Question) -> Effects:
+def effects(answer: Answer) -> Effects:
     """The answer without each single head of the kind of attention that answers."""
-    return shared(_effects, ref, question)
-
-
-def _effects(ref: ModelRef, question: Question) -> Effects:
-    answer = answer_question(ref, question)
     alone = [off for off in head_sets(answer.trace) if all(head is not None for *_, head in off)]
-    with one_thread(answer.work / answer.heads < SMALL):
-        return {next(iter(off)): ablate_heads(answer.baseline, off) for off in alone}  # type: ignore[misc]
+    return {next(iter(off)): ablate_heads(answer.baseline, off) for off in alone}  # type: ignore[misc]
 
 
 def default_head(answer: Answer, known: Effects | None) -> Head:
@@ -155,40 +136,21 @@ def _row(answer: Answer, index: int, head: int) -> int:
     return int(weights.max(1).argmax())
 
 
-def similarity_matrix(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
-    """The cosines of all pairs, (N, N); the answer may be changed."""
-    return cached(_similarity_matrix, ref, every)
-
-
-def _similarity_matrix(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
-    return to_numpy(cosines([shared(_embedding, ref, inputs) for inputs in every]))
-
-
-def _embedding(ref: ModelRef, inputs: ModelInputs) -> torch.Tensor:
-    with one_thread():  # sentences are short
-        return embedding(load_model(ref), inputs)
-
-
 def sentences(first: str, more: str) -> tuple[str, ...]:
     """The sentence that was chosen and a line each of the others, once each; PretrainedError for too many."""
     lines = tuple(
         dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip())
     )
-    if len(lines) > MOST_SENTENCES:
+    if len(lines) > MAX_SENTENCES:
         raise PretrainedError(
-            f"There are {len(lines)} sentences; at most {MOST_SENTENCES} are compared at once. "
-            f"Take {len(lines) - MOST_SENTENCES} out."
+            f"There are {len(lines)} sentences; at most {MAX_SENTENCES} are compared at once. "
+            f"Take {len(lines) - MAX_SENTENCES} out."
         )
     return lines
 
 
-def continuation_text(ref: ModelRef, inputs: ModelInputs) -> str:
+def continuation_text(pretrained: Pretrained, inputs: ModelInputs) -> str:
     """The model's own continuation, always its likeliest token."""
-    return cached(_continuation_text, ref, inputs)
-
-
-def _continuation_text(ref: ModelRef, inputs: ModelInputs) -> str:
-    pretrained = load_model(ref)
     return decode_text(
         pretrained, generate(pretrained, inputs, SearchSettings(longest=12)).hypotheses[0].tokens
     )

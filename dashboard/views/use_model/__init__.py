@@ -1,1 +1,0 @@
-"""The page Use a model: the ordinary job of a pretrained model beside its attention."""
