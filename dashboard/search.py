@@ -92,7 +92,7 @@ def search_field(current: str) -> None:
         st.session_state.update(values)
     count = st.session_state.setdefault(COUNT, 0)  # a new field after each pick: it is empty
     st.selectbox(
-        "Search",
+        "Search the lab",
         list(hits()),
         index=None,
         key=f"search:{count}",

@@ -64,7 +64,7 @@ def test_the_sidebar_shows_the_path_and_groups_that_open(page):
     pages.get_by_text("Mechanisms", exact=True).click()
     pages.get_by_role("link", name="Scores").click()
     expect(pages.get_by_role("link", name="Scores")).to_have_attribute("aria-current", "page")
-    search = page.get_by_role("combobox", name="Search")
+    search = page.get_by_role("combobox", name="Search the lab")
     search.fill("sliding window")
     page.get_by_role("option", name="Local window").click()
     expect(page.get_by_role("heading", name="All mechanisms")).to_be_visible()

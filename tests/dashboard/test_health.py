@@ -116,7 +116,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypat
 
 
 def test_a_counter_is_named_wherever_one_is_added():
-    text = (ROOT / "dashboard" / "runtime" / "jobs.py").read_text(encoding="utf-8")
+    text = (ROOT / "dashboard" / "server" / "jobs.py").read_text(encoding="utf-8")
     added = set(re.findall(r'health\.add_count\("(\w+)"', text))
     assert added == {
         name.removeprefix("lab_")

@@ -24,7 +24,7 @@ def test_what_is_picked_opens(start):
         ("One vector", "claims:choice", "bottleneck"),
         ("Llama 3.1", "cards:model", "llama3"),
     ]:
-        search = next(one for one in app.sidebar.selectbox if one.label == "Search")
+        search = next(one for one in app.sidebar.selectbox if one.label == "Search the lab")
         search.select(next(one for one in hits() if typed in one)).run()
         assert {one.key: one.value for one in (*app.selectbox, *app.text_input)}[key] == value
         assert not app.exception

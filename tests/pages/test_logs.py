@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -172,7 +173,10 @@ def test_the_end_of_a_run(lines, capfd, monkeypatch):
     run.set_status("finished", SECRET)
     jobs._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
     assert_silent(lines, capfd)
-    assert all(word in lines[-1] for word in ("run", "finished", "7")) and run.id not in lines[-1]
+    assert re.search(
+        r"\brun\b.*finished.*\b([7-9]|\d\d)\b", lines[-1]
+    )  # a busy machine waits longer
+    assert run.id not in lines[-1]
 
 
 def test_addresses_and_names_of_requests(lines, capfd):
