@@ -336,9 +336,10 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     if (
         isinstance(parent, dict)
         and isinstance(parent.get("run"), str)
-        and isinstance(parent.get("step"), int)
+        and type(step := parent.get("step")) is int
+        and 0 <= step <= 10**9
     ):
-        result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
+        result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": step}
     if machines := valid(metadata.get("machines")):
         result["machines"] = machines
     with new_run(config, root, uploaded=time.time(), **result) as run:

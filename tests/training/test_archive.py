@@ -189,11 +189,15 @@ def test_what_every_run_has_must_be_there(tmp_path, packed, name):
     )
 
 
-def test_only_known_words_are_kept(tmp_path, packed):
+@pytest.mark.parametrize(
+    "parent",
+    [{"run": 1}, {"run": "a", "step": -1}, {"run": "a", "step": True}, {"run": "a", "step": 1e99}],
+)
+def test_only_known_words_are_kept(tmp_path, packed, parent):
     metadata = json.loads(parts(packed)["run.json"]) | {
         "name": "n" * 999,
         "sweep": "x",
-        "parent": {"run": 1},
+        "parent": parent,
         "pid": 1,
     }
     run = unpack(zipped(parts(packed) | {"run.json": json.dumps(metadata).encode()}), tmp_path)
