@@ -34,7 +34,7 @@ def url(hub, tmp_path_factory):
 def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: Page, url: str):
     page.goto(f"{url}/pretrained")
     wait_ready(page, 60_000)
-    model = page.get_by_role("combobox").first
+    model = page.get_by_test_id("stMain").get_by_role("combobox").first
     model.click()
     model.fill("lab/pickle")
     model.press("Enter")

@@ -19,6 +19,7 @@ def test_settings_outlive_a_look_at_another_page(page: Page):
     page.get_by_role("textbox", name="Sentence").fill("dogs chase cats daily")
     page.get_by_role("textbox", name="Sentence").press("Enter")
     expect(page.locator(".step-view").get_by_text("daily").first).to_be_visible()
+    page.get_by_text("Look inside a model", exact=True).click()  # opens the group
     go(page, "Pretrained models")
     page.get_by_role("textbox", name="Text").fill("Rain falls on dry land.")
     page.get_by_role("textbox", name="Text").press("Enter")
