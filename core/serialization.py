@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -17,6 +17,9 @@ from msgspec import inspect
 from core.entries import ConfigError, check_fields, quote
 
 T = TypeVar("T")
+LARGEST = 1e300  # sums of such numbers stay finite
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 # What files, links and plug-ins of before call a field: of a run's config, of its records and their buckets.
 OLD_NAMES = {
     "config": {"seconds": "max_seconds", "trained": "max_train_seconds", "watch": "num_examples"},
@@ -47,7 +50,10 @@ def read(data: object, kind: type[T], name: str) -> T:
         if field.default is MISSING and field.default_factory is MISSING
     ]
     values = check_fields(kind, data, name, needed)
-    return kind(**{field: convert(value, kind, field) for field, value in values.items()})
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError:  # by itself, each field can be named in its sentence
+        return kind(**{field: convert(value, kind, field) for field, value in values.items()})
 
 
 def check_types(config: Any, owner: str = "") -> None:

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any, Literal
 
 from core.entries import ConfigError, Param, Value, quote
-from core.serialization import read
+from core.serialization import Count, Finite, read
 from core.training.seed_stats import LEVEL, mean_interval as interval
 
 Key = tuple[str, str, float | None]  # condition, measure, x
-Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class CellResult:
     """The numbers of one condition and one seed: (measure, value, x or None), and the seconds of a core they took."""
 
     condition: str
-    seed: Annotated[int, Meta(ge=0, le=10**9)]
+    seed: Count
     seconds: Finite
     values: tuple[tuple[str, Finite, Finite | None], ...]
 

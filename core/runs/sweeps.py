@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from filelock import FileLock
-from msgspec import Meta
 
 from core.entries import ConfigError, quote
 from core.files import SWEEPS, read_object, runs_folder, text_of, write_atomically
@@ -20,7 +19,7 @@ from core.runs.executor import Worker, start_worker
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store_sync import forget
-from core.serialization import read, renamed
+from core.serialization import Count, Finite, read, renamed
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
 from core.training.seed_stats import Comparison, compare, seed_stats
@@ -40,8 +39,6 @@ MEASURES = {
 LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
 DIGITS = 5
 CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
-Count = Annotated[int, Meta(ge=0, le=10**9)]
-Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
 
 
 @dataclass(frozen=True)
@@ -55,11 +52,11 @@ class Outcome:
     state: str
     message: str = ""
     steps: tuple[Count, ...] = ()
-    train_seconds: tuple[Number, ...] = ()
-    measures: Mapping[str, tuple[Number | None, ...]] = field(default_factory=dict)
+    train_seconds: tuple[Finite, ...] = ()
+    measures: Mapping[str, tuple[Finite | None, ...]] = field(default_factory=dict)
     held_out: Count = 0
-    even: Number | None = None
-    elapsed: Number = 0.0  # seconds with measuring
+    even: Finite | None = None
+    elapsed: Finite = 0.0  # seconds with measuring
 
     @classmethod
     def of(cls, run: Run | None) -> Outcome:
