@@ -26,6 +26,7 @@ from core.pretrained.load import (
     MINILM as MINILM_NAME,
     SAFE,
     folder_weights,
+    lab_models,
     minilm_folder,
     read_config,
     refuse_config,
@@ -275,9 +276,7 @@ def resolve(name: str) -> str:
     """
     if name in (MINILM, MINILM_NAME):
         return MINILM
-    if name.startswith(LAB) or name in {
-        path.parent.name for path in LAB_MODELS.glob("*/config.json")
-    }:
+    if name.startswith(LAB) or name in lab_models():
         return f"{LAB}{name.removeprefix(LAB)}"
     if name.startswith((".", "/", "~")) or Path(name).is_dir():
         return str(check_folder(name, hub.most_bytes() * 4))

@@ -420,13 +420,14 @@ def load_minilm() -> Pretrained:
     return load_folder(folder, MINILM)
 
 
+def lab_models() -> tuple[str, ...]:
+    """The names of the lab's own small models."""
+    return tuple(sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json")))
+
+
 def load_lab_model(name: str) -> Pretrained:
     """One of the lab's own small models, by the name of its folder; PretrainedError lists those there are."""
-    names = (
-        sorted(path.name for path in LAB_MODELS.iterdir() if (path / "config.json").exists())
-        if LAB_MODELS.exists()
-        else []
-    )
+    names = lab_models()
     if name not in names:
         raise PretrainedError(
             f"The lab has no model named {quote(name)}; it has {', '.join(names) or 'none'}."

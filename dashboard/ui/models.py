@@ -30,6 +30,7 @@ from core.pretrained.base import wrap_errors
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM,
+    lab_models,
     load_folder,
     load_lab_model,
     load_minilm,
@@ -81,8 +82,7 @@ EMBEDDED = ModelRef("embedded", MINILM)
 
 def local_models() -> tuple[ModelRef, ...]:
     """The models that need no download: the embedded one and the lab's own."""
-    names = sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json"))
-    return (EMBEDDED, *(ModelRef("lab", name) for name in names))
+    return (EMBEDDED, *(ModelRef("lab", name) for name in lab_models()))
 
 
 def parse_model(text: str) -> ModelRef:
