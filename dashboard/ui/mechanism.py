@@ -672,9 +672,7 @@ def mask_parts(key: str, base: Choice) -> Choice:
     )
     masks = []
     for index in range(1 if operator == "one" else MAX_PARTS):
-        part = _mechanism_editor_part(
-            f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1
-        )
+        part = _draw_part(f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1)
         if part is not None:
             masks.append(Choice.of("not", part[1]) if part[0] else part[1])
     return masks[0] if operator == "one" else Choice.of(operator, *masks)
@@ -710,7 +708,7 @@ def _negated(choice: Choice) -> Part:
     return (True, choice.parts[0]) if choice.key == "not" else (False, choice)
 
 
-def _mechanism_editor_part(key: str, index: int, default: Part, optional: bool) -> Part | None:
+def _draw_part(key: str, index: int, default: Part, optional: bool) -> Part | None:
     negated, base = default
     options = [NONE] * optional + [
         item.key for item in AXES["mask"] if item.key not in COMPOSITIONS
