@@ -18,6 +18,7 @@
 # make claims   measures every claim again, as Claims shows them first: about an hour on two cores
 # make bottleneck trains with and without attention, as Why attention shows it: six to nine minutes on two cores
 # make lessons  computes the right answers of the lessons that ship
+# make search   the list of what the sidebar's search finds
 # make moving   the moving picture of the README, about two minutes
 # make gallery  the pictures of docs/gallery, as Export writes them
 # make docs     the site of docs/, in .site/
@@ -38,7 +39,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
 .PHONY: claims docs fresh faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
-.PHONY: cache heads corpus bottleneck translation lessons gallery moving browser clean
+.PHONY: cache heads corpus bottleneck translation lessons search gallery moving browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run streamlit_app.py $(RUN_ARGS)
@@ -166,6 +167,9 @@ translation: $(VENV)/.installed
 
 lessons: $(VENV)/.installed
 	$(BIN)/python -m dashboard.ui.lessons.exercises
+
+search: $(VENV)/.installed
+	$(BIN)/python -m dashboard.search
 
 gallery: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.site.gallery

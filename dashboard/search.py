@@ -1,6 +1,6 @@
 """What the search field in the sidebar finds: pages, choices of the six axes, terms, claims and model cards.
 
-The first page imports no torch, so that what is found is kept in search.json; `python -m dashboard.search` writes it.
+The first page imports no torch, so that what is found is kept in search.json; `make search` writes it.
 """
 
 from __future__ import annotations

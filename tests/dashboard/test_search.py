@@ -10,7 +10,7 @@ from tests.pages.app import open_at
 
 def test_the_saved_list_is_what_the_lab_has():
     saved = json.loads(FILE.read_text("utf-8"))
-    assert saved == json.loads(json.dumps(collect())), "run python -m dashboard.search"
+    assert saved == json.loads(json.dumps(collect())), "run make search"
     assert len(hits()) == len(saved)  # no two stand in the list alike
 
 
