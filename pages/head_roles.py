@@ -123,7 +123,7 @@ from dashboard.ui.uploads import clear_data, file_key
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
 LONGEST = 38  # letters of an example's text
-LEAST_LINES = 2  # of which there is an interval
+MIN_LINES = 2  # of which there is an interval
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 CLARK = "https://arxiv.org/abs/1906.04341"
@@ -1064,7 +1064,7 @@ def _read_lines(ref: ModelRef, kind: Kind) -> RepeatScores | None:
     scores = measure_with_progress(
         LINES, (ref, kind), range(len(lines)), score_line, "lines of random tokens", UNASKED
     )
-    if len(scores) < LEAST_LINES:
+    if len(scores) < MIN_LINES:
         return None
     return join_lines(kind, example(), list(scores.values()))
 

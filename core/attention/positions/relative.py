@@ -63,11 +63,11 @@ def gather_by_distance(
 
 
 def bias_cost(
-    config: LayerConfig, area: Area, held: float, making: float, matrices: int = 1
+    config: LayerConfig, area: Area, other: float, making: float, matrices: int = 1
 ) -> Cost:
-    """A bias a head, beside `held` bytes: the peak is while those take `making` more, or with so many matrices."""
+    """A bias a head, beside `other` bytes: the peak is while those take `making` more, or with so many matrices."""
     bias = 4 * config.score_heads * area.cells
-    return Cost(0.0, held + max(making, matrices * bias), bias)
+    return Cost(0.0, other + max(making, matrices * bias), bias)
 
 
 # Positions as a bias on the scores by distance: ALiBi (Press 2022), and T5's learned buckets (Raffel 2020).
