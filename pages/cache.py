@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from html import escape
 
@@ -41,7 +41,6 @@ from dashboard.draw.formats import byte_size, duration, number, operations, perc
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.draw.vega import Spec
 from dashboard.server.cache import cached, model as loaded_model, shared
 from dashboard.ui.fields import (
     HERE,
@@ -490,13 +489,29 @@ def draw_size() -> None:
         values = FIELDS.draw("curves", into=HERE, **values)
     model = MODELS[values.model]
     if values.curves:
+        points = {
+            FORMS[key].name: [
+                (length, cache_bytes(model, FORMS[key], length, values.bytes)) for length in LENGTHS
+            ]
+            for key in values.curves
+        }
         draw_chart(
             st,
-            size_chart(model, values.curves, LENGTHS, values.bytes, theme()),
+            size_figure(points, [form.name for form in FORMS.values()], LENGTHS, theme()),
             key=key("sizes"),
             alt="Bytes of the cache by the length of the text, a line each form",
         )
-    fact(size_fact(model, values.bytes))
+    # The bytes a token of the model's own cache, beside another form's
+    own, other = (
+        FORMS[model.form],
+        FORMS["multi_head" if model.form != "multi_head" else "grouped_query"],
+    )
+    sizes = [cache_bytes(model, form, 1, values.bytes) for form in (own, other)]
+    long = cache_bytes(model, own, LONG, values.bytes)
+    fact(
+        f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
+        f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
+    )
     table(
         HEAD,
         size_rows(model, values.bytes),
@@ -608,8 +623,21 @@ def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Them
             f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
         )
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *NAMES, "weight"))
+    strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
+    parts = (
+        ("new", strip, "computed now"),
+        ("old", strip, "read from the cache"),
+        ("not", "", "not stored"),
+    )
+    _legend = (
+        "<p>"
+        + "".join(
+            f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts
+        )
+        + "</p>"
+    )
     return (
-        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend(theme)}'
+        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend}'
         f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
@@ -637,39 +665,6 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
 
 def _weight(weight: float) -> str:
     return f'<td class="w"><i style="width:{round(50 * weight, 1)}%"></i>{number(weight)}</td>'
-
-
-def _legend(theme: Theme) -> str:
-    strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
-    parts = (
-        ("new", strip, "computed now"),
-        ("old", strip, "read from the cache"),
-        ("not", "", "not stored"),
-    )
-    return (
-        "<p>"
-        + "".join(
-            f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts
-        )
-        + "</p>"
-    )
-
-
-def size_chart(
-    model: PublishedModel,
-    curves: Sequence[str],
-    lengths: Sequence[int],
-    number_bytes: int,
-    theme: Theme,
-) -> Spec:
-    """Bytes of the cache by length, in each form."""
-    points = {
-        FORMS[key].name: [
-            (length, cache_bytes(model, FORMS[key], length, number_bytes)) for length in lengths
-        ]
-        for key in curves
-    }
-    return size_figure(points, [form.name for form in FORMS.values()], lengths, theme)
 
 
 def paging_drawing(paging: Paging, theme: Theme) -> str:
@@ -796,17 +791,3 @@ def size_rows(model: PublishedModel, number_bytes: int) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def size_fact(model: PublishedModel, number_bytes: int) -> str:
-    """The bytes a token of the model's own cache, beside another form's."""
-    own, other = (
-        FORMS[model.form],
-        FORMS["multi_head" if model.form != "multi_head" else "grouped_query"],
-    )
-    sizes = [cache_bytes(model, form, 1, number_bytes) for form in (own, other)]
-    long = cache_bytes(model, own, LONG, number_bytes)
-    return (
-        f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
-        f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
-    )

@@ -42,7 +42,21 @@ def page() -> None:
             icon=":material/search:",
         )
     for term in terms:
-        draw_term(term)
+        step = STEP_OF[term.page]
+        with st.container(
+            horizontal=True,
+            horizontal_alignment="distribute",
+            vertical_alignment="center",
+            gap="small",
+        ):
+            st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
+            st.page_link(
+                step.page(),
+                label=step.title,
+                icon=step.icon,
+                width="content",
+                help=f"Open {step.title}, where {plain(term.name)} can be seen.",
+            )
     next_page("glossary")
 
 
@@ -53,19 +67,3 @@ def matching(typed: str) -> list[Term]:
     return sorted(
         terms, key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("["))
     )
-
-
-def draw_term(term: Term) -> None:
-    """Draw a term, its explanation and the link to its page."""
-    step = STEP_OF[term.page]
-    with st.container(
-        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small"
-    ):
-        st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
-        st.page_link(
-            step.page(),
-            label=step.title,
-            icon=step.icon,
-            width="content",
-            help=f"Open {step.title}, where {plain(term.name)} can be seen.",
-        )

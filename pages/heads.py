@@ -112,84 +112,6 @@ class Controls:
 key = "heads:{}".format  # a widget's key, which is also its name in the link
 
 
-def draw_controls() -> Controls:
-    """Draw the controls: seed, head and latent size in a popover, the rest in two rows."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        idea = (
-            st.segmented_control(
-                "Idea",
-                list(IDEAS),
-                default=FIRST,
-                required=True,
-                format_func=IDEAS.__getitem__,
-                key=key("idea"),
-                wrap=True,
-                **BOUND,
-                help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
-            )
-            or FIRST
-        )
-        weights = st.segmented_control(
-            "Weights",
-            list(WEIGHTS),
-            default=first_weights(),
-            required=True,
-            format_func=WEIGHTS.__getitem__,
-            key=key("weights"),
-            help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
-            "Random: a layer of any size before training.",
-            **BOUND,
-        )
-        corner = st.container(width="content")
-    real, row = (weights or first_weights()) == "minilm", st.grid(6, min_column_width=120)
-    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[
-        idea
-    ]  # what the other controls leave
-    text = row.cell(column_span=span).text_input(
-        "Sentence",
-        heads.MINILM_TEXT if first_weights() == "minilm" else SENTENCE,
-        key=key("tokens"),
-        **BOUND,
-        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
-    )
-    layer = None
-    with row:
-        if real:
-            d_model, num_heads = heads.MINILM_WIDTH, heads.MINILM_HEADS
-            layer = st.select_slider(
-                "MiniLM's layer",
-                range(heads.MINILM_LAYERS),
-                LAYER,
-                key=key("layer"),
-                **BOUND,
-                help="Layers are counted from 0, the first",
-            )
-        else:
-            d_model, num_heads = _draw_sizes(idea)
-        kv_heads, length, depth = _draw_idea(idea, num_heads)
-    head, latent, seed = _draw_more(corner, idea, real, d_model, num_heads)
-    cut = tokenize(text)
-    notes = list(cut.notes)
-    if len(cut.tokens) > MAX_TOKENS:
-        notes.append(f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.")
-        text = " ".join(cut.tokens[:MAX_TOKENS])
-    return Controls(
-        idea,
-        labels(cut.tokens[:MAX_TOKENS]),
-        tuple(notes),
-        d_model,
-        num_heads,
-        seed,
-        head,
-        kv_heads,
-        latent,
-        length,
-        depth,
-        layer,
-        text,
-    )
-
-
 def _draw_sizes(idea: str) -> tuple[int, int]:
     """Draw d_model, and the numbers of heads that divide it; returns both."""
     d_model = st.select_slider(
@@ -508,18 +430,6 @@ def split_rows(controls: Controls, splits: Sequence[Split]) -> list[list[str]]:
     ]
 
 
-def split_conditions(controls: Controls) -> str:
-    even = math.log(len(controls.tokens))
-    return " ".join(
-        [
-            "Every row of the table is the same layer, divided into another number of heads. Entropy is in nats (uniform "
-            f"weights on {len(controls.tokens)} words have {number(even)}), the distance from query to key in words. "
-            f"Overlap is the weight that two heads put on the same words. {conditions(controls)}",
-            *controls.notes,
-        ]
-    )
-
-
 def projection_name(cache: CacheSize) -> str:
     return entry("projection", cache.config.projection.key).name
 
@@ -550,35 +460,6 @@ def shared_fact(controls: Controls, caches: Sequence[CacheSize]) -> str:
     )
 
 
-def shared_rows(caches: Sequence[CacheSize]) -> list[list[str]]:
-    """One row for each projection, in the order of SHARED_HEAD."""
-    return [
-        [
-            projection_name(each),
-            f"{each.numbers:,}",
-            f"{each.bytes:,}",
-            f"{each.parameters:,}",
-            _optional(each.overlap),
-        ]
-        for each in caches
-    ]
-
-
-def shared_conditions(controls: Controls, caches: Sequence[CacheSize]) -> str:
-    equal = all(each.bytes == BYTES * each.numbers * controls.length for each in caches)
-    formula = "as many as the formula says" if equal else "not as many as the formula says"
-    return " ".join(
-        [
-            f"Bytes are measured on the cached tensors of {controls.length:,} random tokens in one layer, fp32, {formula}; "
-            f"a number has {BYTES} bytes. Shared heads are the means of the multi-head layer's heads, as when a "
-            "grouped-query model is made from a multi-head model. Latent attention has its own random weights and a "
-            "rotated key next to the latent vector. Overlap is the weight that two heads put on the same words. "
-            f"{conditions(controls)}",
-            *controls.notes,
-        ]
-    )
-
-
 def subtract_fact(controls: Controls, maps: TwoMaps, cell: TextCell) -> str:
     row, column = cell
     first, second = maps.first[row, column], maps.weight * maps.second[row, column]
@@ -596,24 +477,6 @@ def subtract_fact(controls: Controls, maps: TwoMaps, cell: TextCell) -> str:
         f":primary[{query}] gives “{token}” {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
         f"two maps have {number(maps.common)} of their weight on the same keys, and {negative} of {cells} weights "
         "are below 0."
-    )
-
-
-def subtract_conditions(controls: Controls, maps: TwoMaps) -> str:
-    half = controls.head_dim // 2
-    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{controls.depth - 1}) = {number(maps.start)}"
-    return " ".join(
-        [
-            f"Each head has two queries and two keys of {half} numbers instead of one of {controls.head_dim}, and one "
-            f"value. λ depends on the layer set above, which is counted from 1: in layer {controls.depth} it starts near "
-            f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
-            f"in each head corrects this. {conditions(controls)}",
-            *[
-                "MiniLM was not trained to subtract: its query and key are divided into two halves here."
-            ]
-            * (controls.layer is not None),
-            *controls.notes,
-        ]
     )
 
 
@@ -682,55 +545,6 @@ def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
         int((np.where(pairs, most, -1.0) if pairs.any() else most).argmax()), len(tokens)
     )
     return row, column
-
-
-def draw_shared(controls: Controls, caches: Sequence[CacheSize]) -> None:
-    """Draw one head with each way to store keys and values."""
-    real = controls.layer is not None
-    tiles = [
-        Tile(projection_name(each), cache_note(each, real), each.weights[controls.head])
-        for each in caches
-    ]
-    weights = caches[0].weights[controls.head]
-    if real:
-        query, column = largest_word_cell(weights[None], controls.tokens)
-    else:
-        query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
-    draw(
-        tiles,
-        controls,
-        "shared",
-        height=SMALL,
-        query=query,
-        column=column,
-        fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values",
-    )
-
-
-def draw_two_maps(controls: Controls, maps: TwoMaps) -> TextCell:
-    """Draw both maps of a head and their difference; returns the pinned cell, or else the largest."""
-    words = controls.layer is not None  # [CLS] and [SEP] have most weight in MiniLM
-    row, column = (
-        largest_word_cell(maps.difference[None], controls.tokens)
-        if words
-        else divmod(int(maps.difference.argmax()), maps.difference.shape[1])
-    )
-    tiles = [
-        Tile("A₁", "map of the first query and key", maps.first),
-        Tile("λA₂", f"λ = {number(maps.weight)} times the second map", maps.weight * maps.second),
-        Tile(f"A₁ {MINUS} λA₂", "the weights of the values", maps.difference),
-    ]
-    pin = draw(
-        tiles,
-        controls,
-        "subtract",
-        first=len(tiles) - 1,
-        height=LARGE,
-        query=row,
-        column=column,
-        fact=f"Head {controls.head} of {controls.heads}: two maps and their difference",
-    )
-    return pin or (row, column)
 
 
 # What the page computes as Python: of each idea, with MiniLM's weights or with random ones.
@@ -961,8 +775,25 @@ Shown: TypeAlias = tuple[
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    open_link()
-    for sentence in link_errors():
+    read_start("heads", "minilm", "random")
+    # A sentence for each value in the link that this page lacks; call it before the first widget
+    # takes its value
+    allowed = {
+        "idea": (list(IDEAS.values()), IDEAS[FIRST]),
+        "weights": (list(WEIGHTS.values()), WEIGHTS[first_weights()]),
+        "layer": (list(map(str, range(heads.MINILM_LAYERS))), str(LAYER)),
+        "d_model": (list(map(str, SIZES)), str(D_MODEL)),
+        "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}"),
+    }
+    errors = []
+    for name, (options, default) in allowed.items():
+        value = None if key(name) in st.session_state else st.query_params.get(key(name))
+        if value and value not in options:
+            errors.append(
+                f"The link says {plain(name)} = {plain(value[:40])}; expected one of "
+                f"{plain(' | '.join(options))}. {plain(default)} is shown."
+            )
+    for sentence in errors:
         st.warning(sentence)
     explore()
     next_page("heads")
@@ -977,7 +808,81 @@ def explore() -> None:
         "You will understand why attention is divided into heads, and what heads can share.",
         first=False,
     )
-    controls = draw_controls()
+    # Draw the controls: seed, head and latent size in a popover, the rest in two rows
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        idea = (
+            st.segmented_control(
+                "Idea",
+                list(IDEAS),
+                default=FIRST,
+                required=True,
+                format_func=IDEAS.__getitem__,
+                key=key("idea"),
+                wrap=True,
+                **BOUND,
+                help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
+            )
+            or FIRST
+        )
+        weights = st.segmented_control(
+            "Weights",
+            list(WEIGHTS),
+            default=first_weights(),
+            required=True,
+            format_func=WEIGHTS.__getitem__,
+            key=key("weights"),
+            help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
+            "Random: a layer of any size before training.",
+            **BOUND,
+        )
+        corner = st.container(width="content")
+    real, row = (weights or first_weights()) == "minilm", st.grid(6, min_column_width=120)
+    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[
+        idea
+    ]  # what the other controls leave
+    text = row.cell(column_span=span).text_input(
+        "Sentence",
+        heads.MINILM_TEXT if first_weights() == "minilm" else SENTENCE,
+        key=key("tokens"),
+        **BOUND,
+        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
+    )
+    layer = None
+    with row:
+        if real:
+            d_model, num_heads = heads.MINILM_WIDTH, heads.MINILM_HEADS
+            layer = st.select_slider(
+                "MiniLM's layer",
+                range(heads.MINILM_LAYERS),
+                LAYER,
+                key=key("layer"),
+                **BOUND,
+                help="Layers are counted from 0, the first",
+            )
+        else:
+            d_model, num_heads = _draw_sizes(idea)
+        kv_heads, length, depth = _draw_idea(idea, num_heads)
+    head, latent, seed = _draw_more(corner, idea, real, d_model, num_heads)
+    cut = tokenize(text)
+    notes = list(cut.notes)
+    if len(cut.tokens) > MAX_TOKENS:
+        notes.append(f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.")
+        text = " ".join(cut.tokens[:MAX_TOKENS])
+    controls = Controls(
+        idea,
+        labels(cut.tokens[:MAX_TOKENS]),
+        tuple(notes),
+        d_model,
+        num_heads,
+        seed,
+        head,
+        kv_heads,
+        latent,
+        length,
+        depth,
+        layer,
+        text,
+    )
     with picture("heads"):
         shown = show(controls)
     if shown is not None:
@@ -1035,7 +940,24 @@ def below_split(controls: Controls, many: Split, word: int) -> None:
     equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
     equation(JOIN_LATEX, "")
     lengths = lengths_of(controls)[:, word]
-    st.html(head_bars(controls.tokens[word], lengths, theme()))
+    # The length of what each head adds to one word's new vector, a bar for each head, (H,)
+    most, colour = float(lengths.max()) or 1.0, CATEGORIES[theme()][0]
+    title = f"Length of what each head adds to “{controls.tokens[word]}”"
+    label = ", ".join(
+        f"head {head} {formats.number(float(each))}" for head, each in enumerate(lengths)
+    )
+    lines = "".join(
+        f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
+        f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
+        f'width:{round(LONGEST * float(each) / most, 1)}%"></div>'
+        f"<div>{formats.number(float(each))}</div></div>"
+        for head, each in enumerate(lengths)
+    )
+    st.html(
+        f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px;'
+        f'max-width:560px"><div style="font-size:14px;font-weight:600;margin-bottom:4px">{escape(title)}</div>'
+        f"{lines}</div>"
+    )
     paragraph(joined(lengths, controls.tokens[word]))
     details(
         "How the heads differ, in numbers", partial(differences, controls, many), key("differences")
@@ -1058,7 +980,18 @@ def differences(controls: Controls, many: Split) -> None:
             markers=False,
             caption="The same layer as one head and as several",
         )
-        caption(split_conditions(controls))
+        even = math.log(len(controls.tokens))
+        caption(
+            " ".join(
+                [
+                    "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
+                    f"nats (uniform weights on {len(controls.tokens)} words have {number(even)}), the distance from "
+                    f"query to key in words. Overlap is the weight that two heads put on the same words. "
+                    f"{conditions(controls)}",
+                    *controls.notes,
+                ]
+            )
+        )
         if many.heads > 1:
             table(HEAD_HEAD, head_rows(many), markers=False, caption="Each head")
 
@@ -1069,10 +1002,47 @@ def shared(controls: Controls) -> Shown:
         controls.d_model, controls.heads, controls.kv_heads, controls.latent
     )
     caches = [cache_of(controls, config) for config in configs]
-    draw_shared(controls, caches)
+    # Draw one head with each way to store keys and values
+    real = controls.layer is not None
+    tiles = [
+        Tile(projection_name(each), cache_note(each, real), each.weights[controls.head])
+        for each in caches
+    ]
+    weights = caches[0].weights[controls.head]
+    if real:
+        query, column = largest_word_cell(weights[None], controls.tokens)
+    else:
+        query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
+    draw(
+        tiles,
+        controls,
+        "shared",
+        height=SMALL,
+        query=query,
+        column=column,
+        fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values",
+    )
     fact(shared_fact(controls, caches))
     half = cache_of(replace(controls, length=controls.length // 2), configs[0])
-    return shared_question(controls, half, caches[0]), partial(below_shared, controls, caches)
+    # How the cache grows when the text becomes twice as long
+    full = caches[0]
+    growth = full.bytes / half.bytes
+    sizes = (
+        f"For {controls.length // 2:,} tokens the cache of multi-head attention has {byte_size(half.bytes)}, for "
+        f"{controls.length:,} tokens {byte_size(full.bytes)}: every token adds a key and a value to each head."
+    )
+    return (
+        Question(
+            "The text becomes twice as long. How does the cache of each projection grow?",
+            ("it keeps its size", "to twice its size", "to four times its size"),
+            0 if growth < 1.5 else 1 if growth < 3 else 2,
+            (
+                f"{sizes} Only a model that forgets old tokens keeps its size.",
+                sizes,
+                f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
+            ),
+        )
+    ), partial(below_shared, controls, caches)
 
 
 def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
@@ -1083,22 +1053,101 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
     )
     caption(SHARED_SYMBOLS)
     left, right = st.columns([0.36, 0.64], gap="medium")
-    left.html(cache_bars(controls.length, caches, theme()))
+    # Bytes cached, a bar for each projection, with the amount at its end
+    most = max(each.bytes for each in caches)
+    names = [entry("projection", each.config.projection.key).name for each in caches]
+    title = f"Cache of {controls.length:,} tokens, one layer"
+    label = ", ".join(
+        f"{name} {byte_size(each.bytes)}" for name, each in zip(names, caches, strict=True)
+    )
+    lines = "".join(
+        f'<div style="flex:0 0 104px;text-align:right">{escape(name)}</div><div style="height:18px;'
+        f'border-radius:2px;width:{round(LONGEST * each.bytes / most, 1)}%;background:{colour}"></div>'
+        f"<div>{byte_size(each.bytes)}</div>{BREAK}"
+        for name, each, colour in zip(names, caches, CATEGORIES[theme()], strict=False)
+    )
+    left.html(
+        f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px">'
+        f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">{title}</div>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:10px 8px;align-items:center">{lines}</div></div>'
+    )
     with right:
         table(
             SHARED_HEAD,
-            shared_rows(caches),
+            [
+                [
+                    projection_name(each),
+                    f"{each.numbers:,}",
+                    f"{each.bytes:,}",
+                    f"{each.parameters:,}",
+                    _optional(each.overlap),
+                ]
+                for each in caches
+            ],
             caption="What is stored for each token, with four ways to store keys and values",
         )
-    caption(shared_conditions(controls, caches))
+    equal = all(each.bytes == BYTES * each.numbers * controls.length for each in caches)
+    formula = "as many as the formula says" if equal else "not as many as the formula says"
+    caption(
+        " ".join(
+            [
+                f"Bytes are measured on the cached tensors of {controls.length:,} random tokens in one layer, fp32, "
+                f"{formula}; a number has {BYTES} bytes. Shared heads are the means of the multi-head layer's heads, as "
+                "when a grouped-query model is made from a multi-head model. Latent attention has its own random weights and "
+                "a rotated key next to the latent vector. Overlap is the weight that two heads put on the same words. "
+                f"{conditions(controls)}",
+                *controls.notes,
+            ]
+        )
+    )
 
 
 def subtract(controls: Controls) -> Shown:
     """Draw a differential head's two maps and their difference."""
     two = two_maps_of(controls)
-    cell = draw_two_maps(controls, two)
+    # Draw both maps of a head and their difference; returns the pinned cell, or else the largest
+    words = controls.layer is not None  # [CLS] and [SEP] have most weight in MiniLM
+    row, column = (
+        largest_word_cell(two.difference[None], controls.tokens)
+        if words
+        else divmod(int(two.difference.argmax()), two.difference.shape[1])
+    )
+    tiles = [
+        Tile("A₁", "map of the first query and key", two.first),
+        Tile("λA₂", f"λ = {number(two.weight)} times the second map", two.weight * two.second),
+        Tile(f"A₁ {MINUS} λA₂", "the weights of the values", two.difference),
+    ]
+    pin = draw(
+        tiles,
+        controls,
+        "subtract",
+        first=len(tiles) - 1,
+        height=LARGE,
+        query=row,
+        column=column,
+        fact=f"Head {controls.head} of {controls.heads}: two maps and their difference",
+    )
+    cell = pin or (row, column)
     fact(subtract_fact(controls, two, cell))
-    return subtract_question(two), partial(below_subtract, controls, two, cell)
+    # The sum of a row of the difference
+    total, weight = float(two.difference.sum(1).mean()), two.weight
+    options = (0.0, 1 - weight, 1.0)
+    sums = (
+        f"A row of the first map has the sum 1, and a row of the second λ = {number(weight)} after the "
+        f"multiplication. Their difference has the sum {number(total)}."
+    )
+    return (
+        Question(
+            "The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
+            ("0", "1 − λ", "1"),
+            min(range(3), key=lambda index: abs(options[index] - total)),
+            (
+                f"{sums} It would be 0 only with λ = 1.",
+                sums,
+                f"{sums} It would be 1 only with λ = 0.",
+            ),
+        )
+    ), partial(below_subtract, controls, two, cell)
 
 
 def below_subtract(controls: Controls, maps: heads.TwoMaps, cell: TextCell) -> None:
@@ -1107,7 +1156,23 @@ def below_subtract(controls: Controls, maps: heads.TwoMaps, cell: TextCell) -> N
         number(map_[cell]) for map_ in (maps.first, maps.second, maps.difference)
     )
     equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(maps.weight)} · {second} = {result}")
-    caption(subtract_conditions(controls, maps))
+    half = controls.head_dim // 2
+    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{controls.depth - 1}) = {number(maps.start)}"
+    caption(
+        " ".join(
+            [
+                f"Each head has two queries and two keys of {half} numbers instead of one of {controls.head_dim}, and one "
+                f"value. λ depends on the layer set above, which is counted from 1: in layer {controls.depth} it starts near "
+                f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
+                f"in each head corrects this. {conditions(controls)}",
+                *[
+                    "MiniLM was not trained to subtract: its query and key are divided into two halves here."
+                ]
+                * (controls.layer is not None),
+                *controls.notes,
+            ]
+        )
+    )
 
 
 def equation(symbols: str, numbers: str) -> None:
@@ -1152,41 +1217,6 @@ def split_question(controls: Controls, one: Split, many: Split) -> Question | No
     )
 
 
-def shared_question(controls: Controls, half: CacheSize, full: CacheSize) -> Question:
-    """How the cache grows when the text becomes twice as long."""
-    growth = full.bytes / half.bytes
-    sizes = (
-        f"For {controls.length // 2:,} tokens the cache of multi-head attention has {byte_size(half.bytes)}, for "
-        f"{controls.length:,} tokens {byte_size(full.bytes)}: every token adds a key and a value to each head."
-    )
-    return Question(
-        "The text becomes twice as long. How does the cache of each projection grow?",
-        ("it keeps its size", "to twice its size", "to four times its size"),
-        0 if growth < 1.5 else 1 if growth < 3 else 2,
-        (
-            f"{sizes} Only a model that forgets old tokens keeps its size.",
-            sizes,
-            f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
-        ),
-    )
-
-
-def subtract_question(maps: TwoMaps) -> Question:
-    """The sum of a row of the difference."""
-    total, weight = float(maps.difference.sum(1).mean()), maps.weight
-    options = (0.0, 1 - weight, 1.0)
-    sums = (
-        f"A row of the first map has the sum 1, and a row of the second λ = {number(weight)} after the "
-        f"multiplication. Their difference has the sum {number(total)}."
-    )
-    return Question(
-        "The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
-        ("0", "1 − λ", "1"),
-        min(range(3), key=lambda index: abs(options[index] - total)),
-        (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
-    )
-
-
 def moves(idea: str) -> tuple[Move, ...]:
     """Three things to try for each idea."""
     random = Move(
@@ -1224,31 +1254,6 @@ def moves(idea: str) -> tuple[Move, ...]:
 # What a link of this page says: the weights that it leaves out, and values that the page lacks.
 
 
-def open_link() -> None:
-    """Find out whether the link was made when this page opened on random weights; before the first widget."""
-    read_start("heads", "minilm", "random")
-
-
-def link_errors() -> list[str]:
-    """A sentence for each value in the link that this page lacks; call it before the first widget takes its value."""
-    allowed = {
-        "idea": (list(IDEAS.values()), IDEAS[FIRST]),
-        "weights": (list(WEIGHTS.values()), WEIGHTS[first_weights()]),
-        "layer": (list(map(str, range(heads.MINILM_LAYERS))), str(LAYER)),
-        "d_model": (list(map(str, SIZES)), str(D_MODEL)),
-        "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}"),
-    }
-    errors = []
-    for name, (options, default) in allowed.items():
-        value = None if key(name) in st.session_state else st.query_params.get(key(name))
-        if value and value not in options:
-            errors.append(
-                f"The link says {plain(name)} = {plain(value[:40])}; expected one of "
-                f"{plain(' | '.join(options))}. {plain(default)} is shown."
-            )
-    return errors
-
-
 # Overlap of heads as a square of numbers, and cache sizes as bars: plain HTML, which a rerun draws at once.
 
 
@@ -1280,45 +1285,3 @@ def _cell(share: float, i: int, j: int, theme: Theme) -> str:
     whole = formats.number(share)
     text = "" if i == j else formats.cell(whole)
     return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'
-
-
-def head_bars(word: str, lengths: np.ndarray, theme: Theme) -> str:
-    """The length of what each head adds to one word's new vector, a bar for each head, (H,)."""
-    most, colour = float(lengths.max()) or 1.0, CATEGORIES[theme][0]
-    title = f"Length of what each head adds to “{word}”"
-    label = ", ".join(
-        f"head {head} {formats.number(float(each))}" for head, each in enumerate(lengths)
-    )
-    lines = "".join(
-        f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
-        f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
-        f'width:{round(LONGEST * float(each) / most, 1)}%"></div>'
-        f"<div>{formats.number(float(each))}</div></div>"
-        for head, each in enumerate(lengths)
-    )
-    return (
-        f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px;'
-        f'max-width:560px"><div style="font-size:14px;font-weight:600;margin-bottom:4px">{escape(title)}</div>'
-        f"{lines}</div>"
-    )
-
-
-def cache_bars(length: int, caches: Sequence[CacheSize], theme: Theme) -> str:
-    """Bytes cached, a bar for each projection, with the amount at its end."""
-    most = max(each.bytes for each in caches)
-    names = [entry("projection", each.config.projection.key).name for each in caches]
-    title = f"Cache of {length:,} tokens, one layer"
-    label = ", ".join(
-        f"{name} {byte_size(each.bytes)}" for name, each in zip(names, caches, strict=True)
-    )
-    lines = "".join(
-        f'<div style="flex:0 0 104px;text-align:right">{escape(name)}</div><div style="height:18px;'
-        f'border-radius:2px;width:{round(LONGEST * each.bytes / most, 1)}%;background:{colour}"></div>'
-        f"<div>{byte_size(each.bytes)}</div>{BREAK}"
-        for name, each, colour in zip(names, caches, CATEGORIES[theme], strict=False)
-    )
-    return (
-        f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px">'
-        f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">{title}</div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:10px 8px;align-items:center">{lines}</div></div>'
-    )

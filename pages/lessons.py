@@ -56,46 +56,6 @@ def address(lesson: str, page: str = "lessons") -> str:
     return f"{(st.context.url or '').partition('?')[0].rpartition('/')[0]}/{page}?lesson={lesson}"
 
 
-def draw_lesson() -> None:
-    """Draw the fields of title, text, page and controls."""
-    st.text_input(
-        "Title",
-        key=key("title"),
-        max_chars=MOST_TITLE,
-        help="What students see above the page.",
-        **BOUND,
-    )
-    st.text_input(
-        "Link of the page",
-        key=key("page_link"),
-        placeholder="https://…/masks?masks:tokens=…",
-        **BOUND,
-        help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
-        "settings of the page come with it.",
-    )
-    st.text_area(
-        "Text above the page",
-        key=key("text"),
-        max_chars=MOST_TEXT,
-        height=160,
-        **BOUND,
-        help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
-    )
-    draw_hidden()
-    draw_hide_guide()
-
-
-def draw_hide_guide() -> None:
-    """Draw the switch that leaves the page's own questions and moves out."""
-    st.toggle(
-        "Hide the page's own questions and moves",
-        key=key("hide_guide"),
-        **BOUND,
-        help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
-        "alone.",
-    )
-
-
 def draw_hidden() -> None:
     """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list."""
     page, parameters = linked_page()
@@ -127,14 +87,6 @@ def draw_hidden() -> None:
             icon=step.icon,
             query_params=page_query(parameters),
         )
-
-
-def hidden_controls(page: str) -> tuple[str, ...]:
-    """The names of the controls to hide, also where a label was typed."""
-    names = {label: name for name, label in (controls_of(page) or {}).items()}
-    return tuple(
-        dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ()))
-    )
 
 
 def linked_page() -> tuple[str, dict[str, list[str]]]:
@@ -285,12 +237,15 @@ def read_lesson() -> Lesson:
             questions.append(read_question(f"q{index + 1}"))
         except LessonError as error:
             raise LessonError(f"Question {index + 1}: {error}") from error
+    names = {label: name for name, label in (controls_of(page) or {}).items()}
     return Lesson(
         text("title").strip(),
         text("text").strip(),
         page,
         page_query(parameters),
-        hidden_controls(page),
+        tuple(
+            dict.fromkeys(names.get(name, name) for name in st.session_state.get(key("hide"), ()))
+        ),
         tuple(questions),
         bool(st.session_state.get(key("hide_guide"))),
     )
@@ -320,7 +275,38 @@ NO_PROOF = (
 
 def make() -> None:
     """Draw the form and, once it is complete, what it gives."""
-    draw_lesson()
+    # Draw the fields of title, text, page and controls
+    st.text_input(
+        "Title",
+        key=key("title"),
+        max_chars=MOST_TITLE,
+        help="What students see above the page.",
+        **BOUND,
+    )
+    st.text_input(
+        "Link of the page",
+        key=key("page_link"),
+        placeholder="https://…/masks?masks:tokens=…",
+        **BOUND,
+        help="Set a page up in another tab, press Copy link beside its title, and paste the link here. All "
+        "settings of the page come with it.",
+    )
+    st.text_area(
+        "Text above the page",
+        key=key("text"),
+        max_chars=MOST_TEXT,
+        height=160,
+        **BOUND,
+        help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
+    )
+    draw_hidden()
+    st.toggle(
+        "Hide the page's own questions and moves",
+        key=key("hide_guide"),
+        **BOUND,
+        help="Many pages ask to predict first, and offer moves under Try this. Students then see your questions "
+        "alone.",
+    )
     draw_questions()
     try:
         lesson = read_lesson()

@@ -515,7 +515,11 @@ def show(controls: Controls, words: DeltaGenerator) -> tuple[MaskEffect, tuple[i
 
 def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     """Draw the mask as a board to draw on, and the weights without it and with it; returns the picked cell."""
-    query = most_changed_query(effect)
+    # The query whose weights the mask changes most, of those that see at least the median number
+    # of keys
+    keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
+    least = min(max(float(np.median(keys)), 2.0), keys.max())
+    query = int(np.where(keys >= least, change, -1.0).argmax())
     name, note = title_text(mask), rule(mask)
     beside = len(effect.names) <= MAX_BESIDE
     left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
@@ -549,13 +553,6 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
             fact=fact_text(effect).replace("*", ""),
         )
     return write_linked("masks", key("cell"), pin) or (query, column)
-
-
-def most_changed_query(effect: MaskEffect) -> int:
-    """The query whose weights the mask changes most, of those that see at least the median number of keys."""
-    keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
-    least = min(max(float(np.median(keys)), 2.0), keys.max())
-    return int(np.where(keys >= least, change, -1.0).argmax())
 
 
 def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:

@@ -191,7 +191,13 @@ def explore(axis: str) -> None:
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     paragraph(f"{item.meaning}{paper}")
     if item.params:
-        st.markdown(parameter_table(item))
+        # Each parameter with its meaning and bounds, as Markdown
+        rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
+        rows += [
+            f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
+            for p in item.params
+        ]
+        st.markdown("\n".join(rows))
     details("What it can be combined with", partial(compatible_panel, controls), key("fits"))
     details("The code that just ran", partial(source, controls), key("code"))
 
@@ -211,9 +217,23 @@ def maps(controls: Controls) -> None:
     size = len(TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = mechanisms.most_changed(result.before, result.after)
+    # The second line over the map: source, what the choice needs beside it, and whether its
+    # weights are implied
+    item = controls.item
+    others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
+    parts = (
+        item.paper and f"{item.paper} {item.year}",
+        others and f"with {others}",
+        result.implied and "implied weights",
+    )
     tiles = [
         Tile("Scaled dot product", "softmax · baseline", result.before),
-        Tile(controls.item.name, note(controls, result.implied), result.after, result.mask),
+        Tile(
+            controls.item.name,
+            " · ".join(part for part in parts if part),
+            result.after,
+            result.mask,
+        ),
     ]
     options: dict[str, Any] = {
         "query": query,
@@ -310,18 +330,6 @@ def axis_table(axis: str) -> None:
 # Sentences and cells of the page All mechanisms.
 
 
-def note(controls: Controls, implied: bool) -> str:
-    """The second line over the map: source, what the choice needs beside it, and whether its weights are implied."""
-    item = controls.item
-    others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
-    parts = (
-        item.paper and f"{item.paper} {item.year}",
-        others and f"with {others}",
-        implied and "implied weights",
-    )
-    return " · ".join(part for part in parts if part)
-
-
 def entry_sentence(
     item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int
 ) -> str:
@@ -346,16 +354,6 @@ def entry_sentence(
         f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{number(now)}** to "
         f"{plain(TOKENS[column])} instead of {number(was)}.{row_sum}{entropy}"
     )
-
-
-def parameter_table(item: Entry) -> str:
-    """Each parameter with its meaning and bounds, as Markdown."""
-    rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
-    rows += [
-        f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
-        for p in item.params
-    ]
-    return "\n".join(rows)
 
 
 def bounds(param: Param) -> str:

@@ -488,16 +488,6 @@ def label(row: RowWeights, first: bool = True) -> str:
     return plain(text if first else text[0].lower() + text[1:])
 
 
-def borrowed(results: Sequence[RowWeights]) -> str:
-    """That a normalizer without a gradient of its own trains with that of softmax; empty where none does."""
-    names = [label(each) for each in results if each.learning and isinstance(each.normalizer, Hard)]
-    return (
-        f" {' and '.join(names)} trains with the gradient of softmax: its own is zero."
-        if names
-        else ""
-    )
-
-
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
     """The rule, and the weight of key j with its numbers."""
     weight = float(row.weights[j])
@@ -610,7 +600,13 @@ def explore() -> None:
     controls = draw_controls()
     if controls is not None:
         rows = show(controls)
-        draw_equation(controls, rows)
+        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+            name = FIELDS.draw("equation", into=HERE).equation
+            row = next(row for row in rows if row.key == name)
+            parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
+            st.markdown(
+                r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+            )
         table(
             HEAD,
             (
@@ -654,9 +650,15 @@ def show(controls: Controls) -> list[RowWeights]:
         )
     )
     times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
+    names = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
+    borrowed = (
+        f" {' and '.join(names)} trains with the gradient of softmax: its own is zero."
+        if names
+        else ""
+    )
     caption(
         f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed(rows)}"
+        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed}"
     )
     return rows
 
@@ -682,17 +684,6 @@ def bars(controls: Controls, rows: list[RowWeights]) -> None:
             )
         )
     st.html(figures(tiles, theme()))
-
-
-def draw_equation(controls: Controls, rows: list[RowWeights]) -> None:
-    """Draw one normalizer's rule, and the picked key's weight with its numbers."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = FIELDS.draw("equation", into=HERE).equation
-        row = next(row for row in rows if row.key == name)
-        parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
-        st.markdown(
-            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
-        )
 
 
 def curves(controls: Controls, rows: list[RowWeights]) -> None:

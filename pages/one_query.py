@@ -789,17 +789,6 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
     return symbols, pick(f"q_{{{latex_name(reading.name, i)}}}") + " = " + vector(reading.q[i])
 
 
-def product(reading: Reading, x: np.ndarray, column: np.ndarray) -> tuple[str, ...]:
-    """The first number of the query, x times the first column of W_q, in parts."""
-    terms, first = products(x, column, MOST_TERMS), latex(reading.q[reading.query, 0])
-    return (
-        r"\quad\text{Its first number: }",
-        terms[0],
-        *(f"+ {term}" for term in terms[1:]),
-        rf"= \mathbf{{{first}}}",
-    )
-
-
 def products(left: np.ndarray, right: np.ndarray, most: int) -> list[str]:
     """The first products of two vectors, and the sum of the others, so that what is shown adds up."""
     terms = [
@@ -830,7 +819,12 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     elif reading.scale != 1:
         factor = latex(reading.scale)
         symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
-    rule = position_latex(config.position)
+    rules = [
+        first_latex("position", leaf)
+        for leaf in config.position.leaves()
+        if not config.position.parts or enters(leaf) == {"scores"}
+    ]
+    rule = (r",\quad " if any("arrow" in rule for rule in rules) else " + ").join(rules)
     if reading.bias is not None:
         live += added(float(reading.bias[i, j]))
         if not reading.adjusted:
@@ -854,16 +848,6 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
     value = latex(reading.scores[i, j]) if allowed else r"-\infty"
     where = rf"\quad (i = {i},\ j = {j})"
     return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
-
-
-def position_latex(position: Choice) -> str:
-    """What a position does to scores; of a joined one the rules of the parts that act there."""
-    rules = [
-        first_latex("position", leaf)
-        for leaf in position.leaves()
-        if not position.parts or enters(leaf) == {"scores"}
-    ]
-    return (r",\quad " if any("arrow" in rule for rule in rules) else " + ").join(rules)
 
 
 def mask_latex(mask: Choice) -> str:
@@ -925,7 +909,11 @@ def softmax(
     allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
     top = r"b_{ij}" if tau == 1 else r"b_{ij} / \tau"
     below = top.replace("j", "m")
-    symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over(config)}}} e^{{{below}}}}}"
+    # The keys that a sum runs over; m alone where the mask's rule is long
+    rule = mask_latex(config.mask)
+    short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
+    sum_over = re.sub(r"\bj\b", "m", rule) if short else "m"
+    symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over}}} e^{{{below}}}}}"
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS]
     terms = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
@@ -935,13 +923,6 @@ def softmax(
         total = sum(math.exp(p) for p in powers.values())
         live += rf"{BREAK}= \frac{{{latex(math.exp(powers[j]))}}}{{{latex(total)}}}"
     return symbols, f"{live} = {value}"
-
-
-def sum_over(config: AttentionConfig) -> str:
-    """The keys that a sum runs over; m alone where the mask's rule is long."""
-    rule = mask_latex(config.mask)
-    short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
-    return re.sub(r"\bj\b", "m", rule) if short else "m"
 
 
 def weighted_sum(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -1004,36 +985,32 @@ def facts_fact(
             [" may attend to no key: every weight is 0 and its output is 0.", ""],
         ]
     if stage == 1:
-        return project_fact(reading, config, head)
+        dims, i = reading.q.shape[1], reading.query
+        size = number(float(np.linalg.norm(reading.q[i])))
+        numbers = f"{dims} numbers" if dims > 1 else "1 number"
+        if reading.queries != reading.keys:
+            return [
+                [reading.name, "pick"],
+                [f" is a query of {numbers} with length ", ""],
+                [size, "strong"],
+                [f". It is compared with {len(reading.keys)} keys.", ""],
+            ]
+        key, value = (number(float(np.linalg.norm(part[i]))) for part in (reading.k, reading.v))
+        text = (
+            f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
+            "because each has its own matrix."
+        )
+        if np.array_equal(reading.k[i], reading.v[i]):
+            text = f" and a key with length {key}, which is also its value."
+        return [
+            [reading.name, "pick"],
+            [f" has a query of {numbers} with length ", ""],
+            [size, "strong"],
+            [text + sharing(config, head), ""],
+        ]
     return (score_fact, scale_fact, mask_fact, normalize_fact, weighted_sum_fact)[stage - 2](
         reading, config, whys
     )
-
-
-def project_fact(reading: Reading, config: AttentionConfig, head: int) -> Parts:
-    dims, i = reading.q.shape[1], reading.query
-    size = number(float(np.linalg.norm(reading.q[i])))
-    numbers = f"{dims} numbers" if dims > 1 else "1 number"
-    if reading.queries != reading.keys:
-        return [
-            [reading.name, "pick"],
-            [f" is a query of {numbers} with length ", ""],
-            [size, "strong"],
-            [f". It is compared with {len(reading.keys)} keys.", ""],
-        ]
-    key, value = (number(float(np.linalg.norm(part[i]))) for part in (reading.k, reading.v))
-    text = (
-        f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
-        "because each has its own matrix."
-    )
-    if np.array_equal(reading.k[i], reading.v[i]):
-        text = f" and a key with length {key}, which is also its value."
-    return [
-        [reading.name, "pick"],
-        [f" has a query of {numbers} with length ", ""],
-        [size, "strong"],
-        [text + sharing(config, head), ""],
-    ]
 
 
 def sharing(config: AttentionConfig, head: int) -> str:
@@ -1210,27 +1187,6 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
     ]
 
 
-def projection_note(reading: Reading) -> str:
-    """How the drawn x, matrix and result of step 1 go together."""
-    return (
-        f"x is the vector of {reading.name}, a row that is drawn from top to bottom: each of its numbers stands "
-        "beside the row of W that it multiplies. The products in a column add up to one number of q, k or v."
-    )
-
-
-def caption(seed: int, typed: bool, notes: tuple[str, ...]) -> str:
-    """The conditions, and notes on what was cut or which steps are drawn."""
-    first = (
-        "Q, K and V are the typed ones, so every number can be checked by hand."
-        if typed
-        else (
-            f"Word vectors and matrices are random (seed {seed}). Every number is computed, and rounded only where it "
-            "is drawn, but which word gets more weight has no meaning before training."
-        )
-    )
-    return " ".join(filter(None, [first, *notes]))
-
-
 def window(reading: Reading) -> list[str]:
     """Notes on the tokens and dimensions that the small maps cannot hold."""
     tokens, dims = max(len(reading.queries), len(reading.keys)), reading.q.shape[1]
@@ -1306,6 +1262,13 @@ def script(controls: Controls, config: AttentionConfig, reading: Reading) -> Scr
     each = config.score_heads // config.num_heads
     head, score_head = controls.head, controls.head * each + controls.half
     of_scores = "head" if each == 1 else f"{score_head}"
+    assert controls.source is not None
+    key_mask = "" if controls.real is None else ", key_mask=key_mask"
+    _call = (
+        f"layer(x{key_mask})"
+        if controls.source.matrices is None
+        else f"layer.attend_heads(q, k, v{key_mask})"
+    )
     code = f"""
 import torch
 
@@ -1313,7 +1276,7 @@ import torch
 from core.seeding import seeded_layer
 {_input(controls, config)}
 layer = seeded_layer(config, {controls.seed})
-steps = {_call(controls)}
+steps = {_call}
 query, head = {controls.query}, {head}{f"  # its scores are those of {score_head} of {config.score_heads}" * (each > 1)}
 q, k, v = steps.q[0, {of_scores}], steps.k[0, {of_scores}], steps.v[0, head]  # (T, D), (S, D), (S, D)
 raw, scores = steps.raw[0, {of_scores}], steps.scores[0, {of_scores}]  # (T, S): q · k, then scaled and with the bias
@@ -1364,16 +1327,6 @@ k = {k}
 v = {v}
 queries, keys = {source_of(source.queries)}, {source_of(source.keys)}
 config = {source_of(config)}{padding}"""
-
-
-def _call(controls: Controls) -> str:
-    assert controls.source is not None
-    key_mask = "" if controls.real is None else ", key_mask=key_mask"
-    return (
-        f"layer(x{key_mask})"
-        if controls.source.matrices is None
-        else f"layer.attend_heads(q, k, v{key_mask})"
-    )
 
 
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
@@ -1455,7 +1408,29 @@ def explore() -> None:
         try_this("one", moves(reading))
         st.markdown("## What it means")
         st.markdown(MEANING[controls.stage])
-        draw_equation(reading, controls, controls.exact_config)
+        # Draw the equation of the step with its numbers, in parts between which a narrow page
+        # breaks
+        parts = equation(
+            reading,
+            controls.exact_config,
+            controls.stage,
+            focus_of(reading, controls),
+            Ink.of(theme()).pick,
+        )
+        if (made := get("made")) is not None:
+            terms, first = (
+                products(made.x[reading.query], (made.w[0][:, 0]), MOST_TERMS),
+                latex(reading.q[reading.query, 0]),
+            )
+            parts += (
+                r"\quad\text{Its first number: }",
+                terms[0],
+                *(f"+ {term}" for term in terms[1:]),
+                rf"= \mathbf{{{first}}}",
+            )
+        # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
+        symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
+        st.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
         details(
             "Equation, paper and code of each step",
             partial(sources, controls.exact_config),
@@ -1538,10 +1513,23 @@ def picture(controls: Controls) -> Reading | None:
     )
     put("made", made)
     notes = (
-        projection_note(reading) if made else "",
+        (
+            f"x is the vector of {reading.name}, a row that is drawn from top to bottom: each of its numbers stands "
+            "beside the row of W that it multiplies. The products in a column add up to one number of q, k or v."
+        )
+        if made
+        else "",
         kernel_note(controls.config),
         *window(reading),
         *controls.notes,
+    )
+    first = (
+        "Q, K and V are the typed ones, so every number can be checked by hand."
+        if weightless
+        else (
+            f"Word vectors and matrices are random (seed {controls.seed}). Every number is computed, and rounded only "
+            "where it is drawn, but which word gets more weight has no meaning before training."
+        )
     )
     data = payload(
         reading,
@@ -1550,23 +1538,11 @@ def picture(controls: Controls) -> Reading | None:
         focus_of(reading, controls),
         reasons,
         facts_fact(reading, config, stage, reasons, controls.head),
-        caption(controls.seed, weightless, notes),
+        " ".join(filter(None, [first, *notes])),
         None if made is None else projection_payload(reading, made.x, made.w),
     )
     step_view(data, reading, key=key("view"), on_pick=apply_pick)
     return reading
-
-
-def draw_equation(reading: Reading, controls: Controls, config: AttentionConfig) -> None:
-    """Draw the equation of the step with its numbers, in parts between which a narrow page breaks."""
-    parts = equation(
-        reading, config, controls.stage, focus_of(reading, controls), Ink.of(theme()).pick
-    )
-    if (made := get("made")) is not None:
-        parts += product(reading, made.x[reading.query], made.w[0][:, 0])
-    # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
-    symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
-    st.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
 
 
 def focus_of(reading: Reading, controls: Controls) -> int:
@@ -1602,7 +1578,31 @@ def root_of_d() -> None:
     """Draw the largest weight with and without √D, and why a large one is bad."""
     st.markdown("## What √D does")
     points = cached(compute.measure_scaling, SEED)
-    if not predict("one:root", root_question(points)):
+    # What happens to the weights at a larger head size when scores are not divided by √D
+    small, large = (
+        next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
+    )
+    ratio = large.entropy / small.entropy
+    answer = 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1
+    reason = (
+        f"The largest weight goes from {number(small.largest)} at D = {SMALL} to {number(large.largest)} at "
+        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance)} and "
+        f"{number(large.variance)}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.scaled_variance)}."
+    )
+    if not predict(
+        "one:root",
+        Question(
+            f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What "
+            "happens to the weights?",
+            (
+                "a few keys get almost all weight",
+                "they stay about the same",
+                "they become more equal",
+            ),
+            answer,
+            (reason,) * 3,
+        ),
+    ):
         st.caption("The measurement is shown once you have picked an answer.")
         return
     draw_chart(
@@ -1921,27 +1921,6 @@ def weight_question(reading: Reading) -> Question | None:
     )
 
 
-def root_question(points: Sequence[Scaling]) -> Question:
-    """What happens to the weights at a larger head size when scores are not divided by √D."""
-    small, large = (
-        next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
-    )
-    ratio = large.entropy / small.entropy
-    answer = 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1
-    reason = (
-        f"The largest weight goes from {number(small.largest)} at D = {SMALL} to {number(large.largest)} at "
-        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance)} and "
-        f"{number(large.variance)}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.scaled_variance)}."
-    )
-    return Question(
-        f"Scores are not divided by √D, and the size D of queries and keys grows from {SMALL} to {LARGE}. What "
-        "happens to the weights?",
-        ("a few keys get almost all weight", "they stay about the same", "they become more equal"),
-        answer,
-        (reason,) * 3,
-    )
-
-
 def moves(reading: Reading) -> tuple[Move, ...]:
     """What to try: the weights, the causal mask, the score without √D, and a layer of six words and four heads.
 
@@ -1954,6 +1933,12 @@ def moves(reading: Reading) -> tuple[Move, ...]:
         f"Under the causal mask {plain(first)}, the first word, may attend only to itself: the score of every "
         "later word is −∞.",
     )
+    # The largest weight of the picked word without and with the division by √D
+    row = reading.raw[reading.query].astype(float)
+    best, dims = int(row.argmax()), reading.q.shape[1]
+    whole, divided = (
+        number(float(weights[best])) for weights in (_softmax(row), _softmax(row / dims**0.5))
+    )
     return (
         Move(
             "See the weights",
@@ -1964,26 +1949,16 @@ def moves(reading: Reading) -> tuple[Move, ...]:
         Move(
             "Do not divide by √D",
             _axes(score="dot") | {key("query"): reading.name, key("stage"): 5},
-            _without_root(reading),
+            (
+                f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
+                f"{divided}. Larger scores make the largest weight larger. “What √D does” below shows it for larger D."
+            ),
         ),
         Move(
             "Six words, four heads",
             _layer(SENTENCE, 16, 4, stage=5),
             "Each head has its own queries and keys. Pick another head: the same word attends to other words.",
         ),
-    )
-
-
-def _without_root(reading: Reading) -> str:
-    """The largest weight of the picked word without and with the division by √D."""
-    row = reading.raw[reading.query].astype(float)
-    best, dims = int(row.argmax()), reading.q.shape[1]
-    whole, divided = (
-        number(float(weights[best])) for weights in (_softmax(row), _softmax(row / dims**0.5))
-    )
-    return (
-        f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
-        f"{divided}. Larger scores make the largest weight larger. “What √D does” below shows it for larger D."
     )
 
 

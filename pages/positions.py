@@ -151,90 +151,6 @@ def read_controls() -> Controls:
     )
 
 
-def draw_controls() -> Controls:
-    """Draw the controls and read them: the encoding and the words in one row, the picture and sizes in another."""
-    row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with row.cell(column_span=2):
-        name = st.selectbox(
-            "Position encoding",
-            list(NAMES),
-            list(NAMES).index(START["position"]),
-            format_func=NAMES.__getitem__,
-            key=key("position"),
-            **BOUND,
-            help="How the order of the words enters the layer",
-        )
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        idea = (
-            st.segmented_control(
-                "Picture",
-                list(IDEAS),
-                default=START["idea"],
-                required=True,
-                wrap=True,
-                **BOUND,
-                format_func=IDEAS.__getitem__,
-                key=key("idea"),
-                help="What the picture shows",
-            )
-            or START["idea"]
-        )
-        example = st.container(width=EXAMPLE_WIDTH)
-        corner = st.container(horizontal_alignment="right")
-    item = entry("position", name)
-    rest = _draw_sizes(corner)
-    with row:
-        parts_from("position", item, Choice(item.key), key("position"), BOUND)
-    first = item.params[:FEW]
-    for param in first:
-        with row.cell(column_span=2 if is_text(param) else 1):
-            param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
-    with rest:
-        params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
-    # Draw the controls of the idea's example: words and their order, a number of positions, or a shift
-    if idea == "shuffle" or (idea == "shift" and item.enters != "x"):
-        with row.cell(column_span=2):
-            st.text_input(
-                "Sentence",
-                SENTENCE,
-                key=key("tokens"),
-                help="Each word becomes one token.",
-                **BOUND,
-            )
-    with example:
-        if idea == "shuffle":
-            st.button(
-                "Shuffle again",
-                icon=":material/shuffle:",
-                key=key("again"),
-                on_click=shuffle,
-                help="Puts the words in another random order",
-            )
-        elif idea == "shift":
-            st.slider(
-                "Shift k",
-                1,
-                MAX_SHIFT,
-                SHIFT,
-                1,
-                key=key("shift"),
-                help="How many positions later",
-                **BOUND,
-            )
-        else:
-            st.slider(
-                "Positions",
-                8,
-                MAX_POSITIONS,
-                POSITIONS,
-                1,
-                key=key("places"),
-                **BOUND,
-                help="How many positions are drawn",
-            )
-    return read_controls()
-
-
 def _draw_sizes(corner: DeltaGenerator) -> DeltaGenerator:
     """Draw sizes and seed in a popover; returns the place for more parameters."""
     with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and more parameters"):
@@ -286,19 +202,6 @@ def get(name: str, default: Any = None) -> Any:
 
 def shuffle() -> None:
     st.session_state[key("order")] = get("order", 1) + 1
-
-
-def link_errors() -> list[str]:
-    """A sentence for each choice in the link that no list has; call it before the first widget takes its value."""
-    errors = []
-    for name, names in (("position", NAMES), ("idea", IDEAS)):
-        value = st.query_params.get(key(name))
-        if value and value not in names.values() and key(name) not in st.session_state:
-            errors.append(
-                f"The link says {name} = {plain(value[:40])}; expected one of "
-                f"{plain(' | '.join(names.values()))}. {plain(names[START[name]])} is shown."
-            )
-    return errors
 
 
 # What the pictures of the page Positions share: the type of an equation, the chart, and a mean by distance.
@@ -370,36 +273,6 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     fact(
         f"The vectors of neighbouring positions have a cosine of **{number(mean_by_distance(similarity, 1))}**, those "
         f"of the first and last of these {positions} positions {number(float(similarity[0, -1]))}."
-    )
-    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})")
-
-
-def waves(controls: Controls, config: AttentionConfig) -> Equation:
-    """Draw some pairs of sine and cosine as hands of a clock, and what one pair and all pairs say of two positions."""
-    table = cached(compute.table_of, config, controls.seed, controls.positions)
-    pairs = measure.sinusoid_pairs(table)
-    st.markdown("## Why waves of many lengths")
-    moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * controls.positions] or pairs[
-        :1
-    ]
-    hands = sample_pairs(moving, HANDS)
-    dials(
-        hands,
-        controls.positions,
-        ink(),
-        key=key("hands"),
-        label=f"{len(hands)} of {len(pairs)} pairs of sine and cosine over {controls.positions} positions",
-    )
-    example = min(EXAMPLE, controls.positions - 1)
-    alone = np.cos(pairs[0].angle * (np.arange(controls.positions) - example))
-    alone[example] = -1.0
-    close = np.flatnonzero(alone >= alone.max() - CLOSE)
-    twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
-    together = float(measure.cosines(table)[example, twin])
-    fact(
-        f"Each pair of the numbers that are added rotates like the hand of a clock. By the fastest hand alone, "
-        f"position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). The slower hands "
-        f"tell them apart: with all {len(pairs)} the cosine is **{number(together)}**."
     )
     return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})")
 
@@ -583,27 +456,6 @@ SAME_OUTPUT, SAME_SCORE = (
     1e-4,
     1e-3,
 )  # below it two outputs (a share of the length) or scores are the same
-
-
-def order_shuffle(controls: Controls, config: AttentionConfig) -> Equation:
-    """Draw what shuffling changes in each word's output, what an added encoding adds, and one head's weights."""
-    names = controls.tokens
-    effect = cached(positions.shuffle_effect, config, names, controls.seed, controls.order)
-    row = int(effect.change.argmax())
-    st.html(sentence_rows(names, effect, controls.item.name))
-    fact(sentence(names, row, effect))
-    if controls.item.enters == "x":
-        added_vectors(controls, config)
-        if key("cell") in st.query_params:
-            st.session_state.setdefault(key("weights"), True)
-        details("The weights in both orders", partial(weights, names, effect, row), key("weights"))
-    else:
-        weights(names, effect, row)
-    same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
-    return (
-        rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
-        rf"\text{{largest difference}} = {latex(effect.largest)}",
-    )
 
 
 def added_vectors(controls: Controls, config: AttentionConfig) -> None:
@@ -1033,7 +885,26 @@ def script(controls: Controls, config: AttentionConfig) -> Script:
     parts, picture, draw = PAGES.get(
         (controls.idea, controls.item.enters), SHUFFLE if controls.idea == "shuffle" else MOVED
     )
-    values = _values(controls, config)
+    # What the templates are filled with
+    row = row_length(config)
+    table, table_rows = (
+        len(cached(compute.table_of, config, controls.seed, positions))
+        if controls.item.enters == "x"
+        else 0
+        for positions in (controls.positions, compute.TABLE_POSITIONS)
+    )
+    order = compute.shuffle(len(controls.tokens), controls.seed, controls.order).tolist()
+    values = {
+        "d_model": config.d_model,
+        "seed": controls.seed,
+        "order": order,
+        "positions": controls.positions,
+        "shift": controls.shift,
+        "cut": f"[:{row}]" if row else "",
+        "rows": table,
+        "table_rows": table_rows,
+        "fit_length": compute.fit_length(table_rows),
+    }
     results: dict[str, np.ndarray] = {}
     for part in parts:
         results |= RESULTS[part](controls, config)
@@ -1054,29 +925,6 @@ from core.seeding import seeded_layer
 layer = seeded_layer(config, {controls.seed})
 """
     return Script((Cell(LAYER, layer), *cells), results)
-
-
-def _values(controls: Controls, config: AttentionConfig) -> dict[str, Any]:
-    """What the templates are filled with."""
-    row = row_length(config)
-    table, table_rows = (
-        len(cached(compute.table_of, config, controls.seed, positions))
-        if controls.item.enters == "x"
-        else 0
-        for positions in (controls.positions, compute.TABLE_POSITIONS)
-    )
-    order = compute.shuffle(len(controls.tokens), controls.seed, controls.order).tolist()
-    return {
-        "d_model": config.d_model,
-        "seed": controls.seed,
-        "order": order,
-        "positions": controls.positions,
-        "shift": controls.shift,
-        "cut": f"[:{row}]" if row else "",
-        "rows": table,
-        "table_rows": table_rows,
-        "fit_length": compute.fit_length(table_rows),
-    }
 
 
 def _shuffle(controls: Controls, config: AttentionConfig) -> Mapping[str, np.ndarray]:
@@ -1172,7 +1020,17 @@ PICTURES = {
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    for sentence in link_errors():
+    # A sentence for each choice in the link that no list has; call it before the first widget
+    # takes its value
+    errors = []
+    for name, names in (("position", NAMES), ("idea", IDEAS)):
+        value = st.query_params.get(key(name))
+        if value and value not in names.values() and key(name) not in st.session_state:
+            errors.append(
+                f"The link says {name} = {plain(value[:40])}; expected one of "
+                f"{plain(' | '.join(names.values()))}. {plain(names[START[name]])} is shown."
+            )
+    for sentence in errors:
         st.warning(sentence)
     explore()
     sources()
@@ -1200,7 +1058,36 @@ def explore() -> None:
             and controls.item.key == "sinusoidal"
             and controls.config is not None
         ):
-            parts = waves(controls, controls.config)
+            # Draw some pairs of sine and cosine as hands of a clock, and what one pair and all
+            # pairs say of two positions
+            table = cached(compute.table_of, controls.config, controls.seed, controls.positions)
+            pairs = measure.sinusoid_pairs(table)
+            st.markdown("## Why waves of many lengths")
+            moving = [
+                pair for pair in pairs if pair.wavelength <= SLOWEST * controls.positions
+            ] or pairs[:1]
+            hands = sample_pairs(moving, HANDS)
+            dials(
+                hands,
+                controls.positions,
+                ink(),
+                key=key("hands"),
+                label=f"{len(hands)} of {len(pairs)} pairs of sine and cosine over {controls.positions} positions",
+            )
+            example = min(EXAMPLE, controls.positions - 1)
+            alone = np.cos(pairs[0].angle * (np.arange(controls.positions) - example))
+            alone[example] = -1.0
+            close = np.flatnonzero(alone >= alone.max() - CLOSE)
+            twin = int(
+                close[np.abs(close - example).argmin()]
+            )  # the nearest, which a phone shows too
+            together = float(measure.cosines(table)[example, twin])
+            fact(
+                f"Each pair of the numbers that are added rotates like the hand of a clock. By the fastest hand alone, "
+                f"position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). The slower hands "
+                f"tell them apart: with all {len(pairs)} the cosine is **{number(together)}**."
+            )
+            parts = (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})")
         # One element of two parts, which a narrow page breaks between.
         st.markdown(
             " $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center"
@@ -1217,7 +1104,88 @@ def header() -> Controls:
         "Attention ignores the order of words; a position encoding adds it.",
         first=False,
     )
-    return draw_controls()
+    # Draw the controls and read them: the encoding and the words in one row, the picture and
+    # sizes in another
+    row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with row.cell(column_span=2):
+        name = st.selectbox(
+            "Position encoding",
+            list(NAMES),
+            list(NAMES).index(START["position"]),
+            format_func=NAMES.__getitem__,
+            key=key("position"),
+            **BOUND,
+            help="How the order of the words enters the layer",
+        )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        idea = (
+            st.segmented_control(
+                "Picture",
+                list(IDEAS),
+                default=START["idea"],
+                required=True,
+                wrap=True,
+                **BOUND,
+                format_func=IDEAS.__getitem__,
+                key=key("idea"),
+                help="What the picture shows",
+            )
+            or START["idea"]
+        )
+        example = st.container(width=EXAMPLE_WIDTH)
+        corner = st.container(horizontal_alignment="right")
+    item = entry("position", name)
+    rest = _draw_sizes(corner)
+    with row:
+        parts_from("position", item, Choice(item.key), key("position"), BOUND)
+    first = item.params[:FEW]
+    for param in first:
+        with row.cell(column_span=2 if is_text(param) else 1):
+            param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
+    with rest:
+        params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
+    # Draw the controls of the idea's example: words and their order, a number of positions, or a shift
+    if idea == "shuffle" or (idea == "shift" and item.enters != "x"):
+        with row.cell(column_span=2):
+            st.text_input(
+                "Sentence",
+                SENTENCE,
+                key=key("tokens"),
+                help="Each word becomes one token.",
+                **BOUND,
+            )
+    with example:
+        if idea == "shuffle":
+            st.button(
+                "Shuffle again",
+                icon=":material/shuffle:",
+                key=key("again"),
+                on_click=shuffle,
+                help="Puts the words in another random order",
+            )
+        elif idea == "shift":
+            st.slider(
+                "Shift k",
+                1,
+                MAX_SHIFT,
+                SHIFT,
+                1,
+                key=key("shift"),
+                help="How many positions later",
+                **BOUND,
+            )
+        else:
+            st.slider(
+                "Positions",
+                8,
+                MAX_POSITIONS,
+                POSITIONS,
+                1,
+                key=key("places"),
+                **BOUND,
+                help="How many positions are drawn",
+            )
+    return read_controls()
 
 
 def show(controls: Controls) -> Equation | None:
@@ -1248,7 +1216,27 @@ def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
     if controls.idea == "shuffle":
-        return order_shuffle(controls, config)
+        # Draw what shuffling changes in each word's output, what an added encoding adds, and one
+        # head's weights
+        names = controls.tokens
+        effect = cached(positions.shuffle_effect, config, names, controls.seed, controls.order)
+        row = int(effect.change.argmax())
+        st.html(sentence_rows(names, effect, controls.item.name))
+        fact(sentence(names, row, effect))
+        if controls.item.enters == "x":
+            added_vectors(controls, config)
+            if key("cell") in st.query_params:
+                st.session_state.setdefault(key("weights"), True)
+            details(
+                "The weights in both orders", partial(weights, names, effect, row), key("weights")
+            )
+        else:
+            weights(names, effect, row)
+        same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
+        return (
+            rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
+            rf"\text{{largest difference}} = {latex(effect.largest)}",
+        )
     if controls.item.enters in PICTURES:
         return PICTURES[controls.item.enters][controls.idea](controls, config)
     st.info(
@@ -1257,20 +1245,6 @@ def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
         icon=":material/straighten:",
     )
     return None
-
-
-def conditions(controls: Controls, config: AttentionConfig) -> str:
-    """The number of learned parameters, and why there is no mask."""
-    layer = seeded_layer(config, controls.seed)
-    count = sum(weight.numel() for weight in layer.position.parameters())
-    others = sum(weight.numel() for weight in layer.parameters()) - count
-    learned = f"has {count:,} parameters" if count else "has no parameters"
-    note = " Its parameters are random here, not trained."
-    return (
-        f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {config.d_model}, "
-        f"{config.num_heads} heads). There is no mask: a causal mask would also tell the order."
-        f"{note * bool(count)}"
-    )
 
 
 def sources() -> None:
@@ -1287,7 +1261,17 @@ def source(controls: Controls) -> None:
     """Draw equation, meaning and paper, and the class that just ran."""
     entries_panel([controls.item])
     if controls.config is not None:
-        caption(conditions(controls, controls.config))
+        # The number of learned parameters, and why there is no mask
+        layer = seeded_layer(controls.config, controls.seed)
+        count = sum(weight.numel() for weight in layer.position.parameters())
+        others = sum(weight.numel() for weight in layer.parameters()) - count
+        learned = f"has {count:,} parameters" if count else "has no parameters"
+        note = " Its parameters are random here, not trained."
+        caption(
+            f"{controls.item.name} {learned}; the rest of the layer has {others:,} (d_model {controls.config.d_model}, "
+            f"{controls.config.num_heads} heads). There is no mask: a causal mask would also tell the order."
+            f"{note * bool(count)}"
+        )
         built = type(seeded_layer(controls.config, controls.seed).position)
         source_panel(built)
         base = inspect.getmro(built)[1]

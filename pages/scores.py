@@ -110,26 +110,6 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> Controls:
-    """Draw the row of controls; plug-ins that fail are left out, and a note says which, and why."""
-    values = FIELDS.draw("tokens", "dims", "stretch", "show")
-    cut = tokenize(values.tokens, MAX_TOKENS)
-    why = {}
-    for item in AXES["score"]:
-        choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
-        why[choice] = cached(
-            study.failure, choice, cut.tokens or ("a",), values.dims, SEED, values.stretch
-        )
-    return Controls(
-        cut.tokens,
-        values.dims,
-        values.stretch,
-        values.show,
-        tuple(choice for choice in why if not why[choice]),
-        (*cut.notes, *filter(None, why.values())),
-    )
-
-
 # What the page computes as Python.
 
 
@@ -360,11 +340,66 @@ def parameters() -> None:
 @fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    controls = draw_controls()
+    # Draw the row of controls; plug-ins that fail are left out, and a note says which, and why
+    values = FIELDS.draw("tokens", "dims", "stretch", "show")
+    cut = tokenize(values.tokens, MAX_TOKENS)
+    why = {}
+    for item in AXES["score"]:
+        choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
+        why[choice] = cached(
+            study.failure, choice, cut.tokens or ("a",), values.dims, SEED, values.stretch
+        )
+    controls = Controls(
+        cut.tokens,
+        values.dims,
+        values.stretch,
+        values.show,
+        tuple(choice for choice in why if not why[choice]),
+        (*cut.notes, *filter(None, why.values())),
+    )
     result = show(controls)
     if result is not None:
         draw_equation(*result, controls)
-    costs(controls)
+    # Draw what each score learns, costs and can express: times as saved, or of this machine on
+    # request
+    st.markdown("## What each score costs and what it can express")
+    repetition, saved = st.session_state.get(key("again"), 0), cached(study.load_measurement)
+    choices = tuple(Choice(choice.key) for choice in controls.choices)
+    scores = [
+        shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
+    ]
+    properties = [cached(score_properties, choice, SEED) for choice in choices]
+    times = saved.of(choices)
+    indices = range(len(scores))
+    widest = max(indices, key=lambda at: properties[at].rank)
+    seconds = [0.0 if time is None else time.seconds for time in times]
+    slowest = max(indices, key=seconds.__getitem__)
+    dot = next((at for at in indices if scores[at].key == BASELINE), 0)
+    names = [plain(entry("score", each.key).name) for each in scores]
+    fact(
+        f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
+        f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
+        f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
+        f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
+    )
+    if repetition:
+        with st.spinner("Measuring each score, about a second", show_time=False):
+            times = cached(study.timings, choices, repetition)
+    table(
+        HEAD,
+        rows(scores, properties, times),
+        caption="Cost and properties of each score",
+        left=2,
+    )
+    st.caption(table_note(controls.dims, None if repetition else saved, torch.get_num_threads()))
+    st.button(
+        "Measure on this machine",
+        key=key("measure"),
+        icon=":material/timer:",
+        help="Replaces the saved times in the table by times of this machine; the sentence above it keeps the "
+        "saved ones.",
+        on_click=lambda: st.session_state.update({key("again"): repetition + 1}),
+    )
     compute_stretches(controls)
     details(
         "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
@@ -500,48 +535,6 @@ def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: 
         st.markdown(
             r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
         )
-
-
-def costs(controls: Controls) -> None:
-    """Draw what each score learns, costs and can express: times as saved, or of this machine on request."""
-    st.markdown("## What each score costs and what it can express")
-    repetition, saved = st.session_state.get(key("again"), 0), cached(study.load_measurement)
-    choices = tuple(Choice(choice.key) for choice in controls.choices)
-    scores = [
-        shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
-    ]
-    properties = [cached(score_properties, choice, SEED) for choice in choices]
-    times = saved.of(choices)
-    indices = range(len(scores))
-    widest = max(indices, key=lambda at: properties[at].rank)
-    seconds = [0.0 if time is None else time.seconds for time in times]
-    slowest = max(indices, key=seconds.__getitem__)
-    dot = next((at for at in indices if scores[at].key == BASELINE), 0)
-    names = [plain(entry("score", each.key).name) for each in scores]
-    fact(
-        f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
-        f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
-        f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
-        f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
-    )
-    if repetition:
-        with st.spinner("Measuring each score, about a second", show_time=False):
-            times = cached(study.timings, choices, repetition)
-    table(
-        HEAD,
-        rows(scores, properties, times),
-        caption="Cost and properties of each score",
-        left=2,
-    )
-    st.caption(table_note(controls.dims, None if repetition else saved, torch.get_num_threads()))
-    st.button(
-        "Measure on this machine",
-        key=key("measure"),
-        icon=":material/timer:",
-        help="Replaces the saved times in the table by times of this machine; the sentence above it keeps the "
-        "saved ones.",
-        on_click=lambda: st.session_state.update({key("again"): repetition + 1}),
-    )
 
 
 def sources(controls: Controls) -> None:

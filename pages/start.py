@@ -61,28 +61,6 @@ class Controls:
 key = "start:{}".format  # a widget's key, which is also its name in the link
 
 
-def draw_controls() -> Controls:
-    """Draw a row for the query and one for each key and its value."""
-    with st.container(gap="small"):
-        row = _row()
-        query = tuple(
-            _number(row, f"Query, {at + 1}", f"q{at + 1}", QUERY[at], "query") for at in range(2)
-        )
-        keys, values = [], []
-        for index, name in enumerate(NAMES):
-            row = _row()
-            keys.append(
-                tuple(
-                    _number(
-                        row, f"Key {name}, {at + 1}", f"k{name}{at + 1}", KEYS[index][at], "key"
-                    )
-                    for at in range(2)
-                )
-            )
-            values.append(_number(row, f"Value {name}", f"v{name}", VALUES[index], "value"))
-    return Controls(query, tuple(keys), tuple(values))
-
-
 def _row() -> DeltaGenerator:
     return st.grid(3, min_column_width=90)
 
@@ -101,17 +79,6 @@ def _number(row: DeltaGenerator, label: str, name: str, default: float, meaning:
             **BOUND,
         )
     )
-
-
-def forward_old_link() -> None:
-    """Open Why attention, which was the first page, with the parameters of a link to it."""
-    old = {
-        name: st.query_params.get_all(name)
-        for name in st.query_params
-        if name.startswith("why:") or name == "runs"
-    }
-    if old:
-        st.switch_page(step_of("why").page(), query_params=old)
 
 
 # The figures of the page as SVG and HTML: a thumbnail for each stop of the path, and the table of the look-up.
@@ -380,14 +347,6 @@ def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
     )
 
 
-def source_line(data: dict) -> str:
-    """Where the weights of the picture come from."""
-    return (
-        f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
-        f"translator, {data['date']}. \\<eos> marks the end of a sentence."
-    )
-
-
 def hard_text(controls: Controls, result: Lookup) -> str:
     """What a dictionary returns."""
     query = vector_text(controls.query)
@@ -407,15 +366,6 @@ def score_text(controls: Controls, result: Lookup) -> str:
         f"**q · k** multiplies number by number and adds: for key {NAMES[at]}, {terms} = "
         f"{number(result.products[at])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
     )
-
-
-def soft_text(controls: Controls, result: Lookup) -> str:
-    """What attention returns, with its sum."""
-    terms = " + ".join(
-        f"{number(weight)} · {typed(value)}"
-        for weight, value in zip(result.weights, controls.values, strict=True)
-    )
-    return f"**Soft look-up: {number(result.output)}** ≈ {terms}"
 
 
 def vector_text(values: tuple[float, ...]) -> str:
@@ -458,31 +408,49 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     st.markdown(DICTIONARY)
     left, right = st.columns([0.42, 0.58], gap="large")
     with left:
-        controls = draw_controls()
+        with st.container(gap="small"):
+            row = _row()
+            query = tuple(
+                _number(row, f"Query, {at + 1}", f"q{at + 1}", QUERY[at], "query")
+                for at in range(2)
+            )
+            keys, values = [], []
+            for index, name in enumerate(NAMES):
+                row = _row()
+                keys.append(
+                    tuple(
+                        _number(
+                            row, f"Key {name}, {at + 1}", f"k{name}{at + 1}", KEYS[index][at], "key"
+                        )
+                        for at in range(2)
+                    )
+                )
+                values.append(_number(row, f"Value {name}", f"v{name}", VALUES[index], "value"))
+        controls = Controls(query, tuple(keys), tuple(values))
     with right, picture(PAGE):
-        _show(data, item, controls)
-    try_this(PAGE, MOVES)
-
-
-def _show(data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls) -> None:
-    """Draw the table of both look-ups and what they return."""
-    result = look_up(controls.query, controls.keys, controls.values)
-    add_script(partial(script, data, item, controls, result))
-    rows = [
-        (
-            f"{name} {vector_text(controls.keys[at])}",
-            number(result.products[at]),
-            number(result.scores[at]),
-            result.weights[at],
-            typed(controls.values[at]),
-            at == result.equal,
+        # Draw the table of both look-ups and what they return
+        result = look_up(controls.query, controls.keys, controls.values)
+        add_script(partial(script, data, item, controls, result))
+        rows = [
+            (
+                f"{name} {vector_text(controls.keys[at])}",
+                number(result.products[at]),
+                number(result.scores[at]),
+                result.weights[at],
+                typed(controls.values[at]),
+                at == result.equal,
+            )
+            for at, name in enumerate(NAMES)
+        ]
+        st.html(lookup_table(rows, theme()))
+        st.markdown(hard_text(controls, result))
+        terms = " + ".join(
+            f"{number(weight)} · {typed(value)}"
+            for weight, value in zip(result.weights, controls.values, strict=True)
         )
-        for at, name in enumerate(NAMES)
-    ]
-    st.html(lookup_table(rows, theme()))
-    st.markdown(hard_text(controls, result))
-    st.markdown(soft_text(controls, result))
-    caption(score_text(controls, result))
+        st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")
+        caption(score_text(controls, result))
+    try_this(PAGE, MOVES)
 
 
 # The page Start here: five sentences and two pictures, which need no model; then the dictionary, the path, the doors.
@@ -495,7 +463,13 @@ FORMULA = {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(
 
 def page() -> None:
     """Draw the page from top to bottom; what stands above the dictionary does not wait for torch."""
-    forward_old_link()
+    old = {
+        name: st.query_params.get_all(name)
+        for name in st.query_params
+        if name.startswith("why:") or name == "runs"
+    }
+    if old:
+        st.switch_page(step_of("why").page(), query_params=old)
     title("Start here", LEAD)
     data, visited = start.load(), sync_visits()
     if st.button(
@@ -588,7 +562,10 @@ def _pictures(data: dict) -> dict:
         on_pick=_pick,
     )
     fact(mean_strongest(item["weights"]))
-    caption(source_line(data))
+    caption(
+        f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
+        f"translator, {data['date']}. \\<eos> marks the end of a sentence."
+    )
     return item
 
 

@@ -106,38 +106,6 @@ def run_of(name: str) -> Run | None:
     return EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
 
 
-def draw_controls() -> Controls | None:
-    """Draw the row of controls; None, with the error on the page, for a model that cannot be built.
-
-    Before, the page opened on random weights, and its links count from them.
-    """
-    first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
-    row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
-    options = sources()
-    if is_new("run") and st.query_params["run"] not in options:
-        st.warning(
-            "The run in the link is not on this machine, or its model has no layers. Below is another model."
-        )
-    link_value(WEIGHTS, first, one_of(options), name="run")
-    with row:
-        source = st.selectbox(
-            "Weights",
-            options,
-            options.index(first),
-            key=WEIGHTS,
-            format_func=source_label,
-            persist_state="session",
-            help="Random weights from a seed, or the trained weights of a run.",
-        )
-    try:
-        return _seeded(row) if source == SEEDED else _trained(row, source)
-    except (ConfigError, ValueError, KeyError, TypeError) as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        write_start("transformer")
-
-
 def sources() -> list[str]:
     """The seed, the example run, and every run with a stacked model, the newest first."""
     return [
@@ -422,32 +390,12 @@ def of_model(whole: Part) -> str:
     )
 
 
-def of_memory(result: Measurements) -> str:
-    """The conditions, and the memory that training takes."""
-    whole = result.tree
-    return (
-        f"Measured on one forward and backward pass over {BATCH} held-out examples; loss {number(result.loss)}. "
-        "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
-        f"needs of this batch, {byte_size(whole.bytes)} in all. The weights take {byte_size(4 * whole.parameters)} "
-        f"in fp32; training with AdamW takes {byte_size(16 * whole.parameters)} with gradients and two moments. "
-        "A bar is the part's share of the model."
-    )
-
-
 def of_depth(after: Depth, before: Depth, layers: int) -> str:
     """The effect of the norms on the first layer's gradient."""
     return (
         f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
         f"**{number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
         f"**{number(before.ratio)} ×**."
-    )
-
-
-def of_depth_conditions(after: Depth, before: Depth) -> str:
-    return (
-        f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
-        f"{number(after.mean[0])} ± {number(after.std[0])} after, {number(before.mean[0])} ± "
-        f"{number(before.std[0])} before."
     )
 
 
@@ -500,15 +448,6 @@ def about(part: Part) -> str:
     if path in ("norm", "encoder.norm"):
         return ABOUT["last_norm"]
     return ABOUT.get(part.title, ABOUT.get(last, ""))
-
-
-def of_cross_rows(tokens: tuple[str, ...]) -> str:
-    """Why the rows of cross-attention have other names than the decoder's input: it is shifted by one."""
-    return (
-        f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
-        f"input is the output shifted by one, with {plain('<bos>')} in front, so row 0 reads {plain('<bos>')} and "
-        f"predicts {plain(tokens[0])}."
-    )
 
 
 def predictions(result: Measurements) -> tuple[str, ...]:
@@ -587,7 +526,50 @@ def _explore() -> None:
     predict("transformer", question(result.mixes))
     try_this("transformer", MOVES)
     path = _attention_path(result.tree)
-    _maps(result, controls, path)
+    # Draw every layer and head of the picked kind of attention, and the picked head large
+    kind, layer = kind_and_layer(path)
+    trace: AttentionTrace = result.trace.of(kind)
+    usual, item = (layer, 0), trace.map(0)
+    layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
+    pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]
+    weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
+    paragraph(f"**{PAGE_ATTENTION[kind].capitalize()}, every layer and head**")
+    columns = st.columns([1, 2], gap="large")
+    with columns[0]:
+        state = attention_view(
+            trace,
+            key=f"transformer:grid:{kind}",
+            layer=layer,
+            head=head,
+            layout="grid",
+            link=f"transformer:{kind}",
+            caption=f"Weights {weights}.",
+        )
+    with columns[1]:
+        state = attention_view(
+            trace,
+            key=f"transformer:map:{kind}",
+            layer=state.layer,
+            head=state.head,
+            link=f"transformer:{kind}",
+            pin=pin,
+            show="matrix",
+            height=360,
+            title=f"Layer {state.layer}, head {state.head}",
+        )
+    add_script(partial(script, controls, result, kind, state.layer, state.head))
+    if kind == "cross":
+        caption(
+            f"A row is named after the token that the model predicts there. The decoder reads the token before it: its "
+            f"input is the output shifted by one, with {plain('<bos>')} in front, so row 0 reads {plain('<bos>')} and "
+            f"predicts {plain(item.queries[0])}."
+        )
+    write_linked(
+        "transformer",
+        HEAD,
+        None if (state.layer, state.head) == usual else (state.layer, state.head),
+    )
+    write_linked("transformer", CELL, state.pin)
     details("Every part and its numbers", partial(_numbers, result, path), "transformer:numbers")
     if DEPTH in st.query_params:
         st.session_state.setdefault(NORMS_PANEL, True)
@@ -601,7 +583,33 @@ def _header() -> Controls | None:
         "Press **Next** to follow one example through a whole model, from bottom to top.",
         first=False,
     )
-    return draw_controls()
+    # Draw the row of controls; None, with the error on the page, for a model that cannot be
+    # built. Before, the page opened on random weights, and its links count from them
+    first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
+    row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
+    options = sources()
+    if is_new("run") and st.query_params["run"] not in options:
+        st.warning(
+            "The run in the link is not on this machine, or its model has no layers. Below is another model."
+        )
+    link_value(WEIGHTS, first, one_of(options), name="run")
+    with row:
+        source = st.selectbox(
+            "Weights",
+            options,
+            options.index(first),
+            key=WEIGHTS,
+            format_func=source_label,
+            persist_state="session",
+            help="Random weights from a seed, or the trained weights of a run.",
+        )
+    try:
+        return _seeded(row) if source == SEEDED else _trained(row, source)
+    except (ConfigError, ValueError, KeyError, TypeError) as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        write_start("transformer")
 
 
 def _show(controls: Controls | None) -> Measurements | None:
@@ -650,7 +658,14 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
 
 def _numbers(result: Measurements, path: str) -> None:
     """Draw every part of the model as a table, and the gradient and output of each layer."""
-    caption(of_memory(result))
+    whole = result.tree
+    caption(
+        f"Measured on one forward and backward pass over {BATCH} held-out examples; loss {number(result.loss)}. "
+        "FLOPs are those of the matrix products of the forward pass. “For backward” is what the backward pass "
+        f"needs of this batch, {byte_size(whole.bytes)} in all. The weights take {byte_size(4 * whole.parameters)} "
+        f"in fp32; training with AdamW takes {byte_size(16 * whole.parameters)} with gradients and two moments. "
+        "A bar is the part's share of the model."
+    )
     diagram(
         result.tree,
         key=DIAGRAM,
@@ -689,49 +704,6 @@ def _attention_path(tree: Part) -> str:
     return path
 
 
-def _maps(result: Measurements, controls: Controls, path: str) -> None:
-    """Draw every layer and head of the picked kind of attention, and the picked head large."""
-    kind, layer = kind_and_layer(path)
-    trace: AttentionTrace = result.trace.of(kind)
-    usual, item = (layer, 0), trace.map(0)
-    layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
-    pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]
-    weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
-    paragraph(f"**{PAGE_ATTENTION[kind].capitalize()}, every layer and head**")
-    columns = st.columns([1, 2], gap="large")
-    with columns[0]:
-        state = attention_view(
-            trace,
-            key=f"transformer:grid:{kind}",
-            layer=layer,
-            head=head,
-            layout="grid",
-            link=f"transformer:{kind}",
-            caption=f"Weights {weights}.",
-        )
-    with columns[1]:
-        state = attention_view(
-            trace,
-            key=f"transformer:map:{kind}",
-            layer=state.layer,
-            head=state.head,
-            link=f"transformer:{kind}",
-            pin=pin,
-            show="matrix",
-            height=360,
-            title=f"Layer {state.layer}, head {state.head}",
-        )
-    add_script(partial(script, controls, result, kind, state.layer, state.head))
-    if kind == "cross":
-        caption(of_cross_rows(item.queries))
-    write_linked(
-        "transformer",
-        HEAD,
-        None if (state.layer, state.head) == usual else (state.layer, state.head),
-    )
-    write_linked("transformer", CELL, state.pin)
-
-
 def _depth(controls: Controls) -> None:
     """Draw the same model with its norms after and before, at a chosen depth."""
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
@@ -755,7 +727,13 @@ def _depth(controls: Controls) -> None:
         {names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
     )
     fact(of_depth(depths["post"], depths["pre"], layers))
-    caption(of_depth_conditions(depths["post"], depths["pre"]))
+    after = depths["post"]
+    before = depths["pre"]
+    caption(
+        f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
+        f"{number(after.mean[0])} ± {number(after.std[0])} after, {number(before.mean[0])} ± "
+        f"{number(before.std[0])} before."
+    )
 
 
 def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:

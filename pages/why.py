@@ -212,12 +212,6 @@ def _pair(text: str) -> Pair | None:
     )
 
 
-def forget_pair() -> None:
-    """Back to the saved measurement."""
-    st.query_params.pop(RUNS, None)
-    st.session_state.pop(LAST, None)
-
-
 # The data of the page: the saved measurement, or the two runs of the link, read from their folders.
 
 
@@ -445,17 +439,6 @@ def fact_text(data: Comparison) -> str:
     return f"{sentence}. For {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
 
 
-def before_prediction(data: Comparison) -> str:
-    """The shortest sentences alone."""
-    without, attention = (by_length(data.learned, model, "exact") for model in data.setting.pair)
-    short = next(iter(attention))
-    return (
-        f"Of sentences of {short} words, the model with attention translates "
-        f"**{stats_text(attention[short], PERCENT)}** without a mistake, the model with one vector "
-        f"**{stats_text(without[short], PERCENT)}**. Pick an answer to see longer sentences."
-    )
-
-
 def simple_names(learned: Sequence[TrainedModel]) -> list[str]:
     """The names of the models without attention, and of the first one with it."""
     labels, scores = (
@@ -463,22 +446,6 @@ def simple_names(learned: Sequence[TrainedModel]) -> list[str]:
         [model.score for model in models(learned) if model.score is not None],
     )
     return [label for model, label in labels.items() if model.score in (None, *scores[:1])]
-
-
-def measures(learned: Sequence[TrainedModel]) -> str:
-    """What the chart by length measures, and how its lines differ."""
-    labels = names(learned)
-    lines = [
-        f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
-        for model, label in labels.items()
-        if label != model.name()
-    ]
-    return " ".join(
-        [
-            "**Exact match**: the share of held-out sentences that are translated without a mistake.",
-            *lines,
-        ]
-    )
 
 
 def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
@@ -543,11 +510,6 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
         f"learn which words belong together. {leads}Take more seconds of training, or a smaller vector, "
         "which trains faster."
     )
-
-
-def until_measured(data: Comparison) -> str:
-    """Which result is shown while two runs have none."""
-    return f"This is still the saved measurement. The result of your runs comes {_first_result(data.setting)}."
 
 
 def _first_result(setting: Controls) -> str:
@@ -651,23 +613,6 @@ def _safe(word: str) -> str:
     return "".join(sign for sign in word if sign.isalnum() or sign == ";")
 
 
-def default_row(sentence: Sentence) -> int:
-    """The first word of the last number: the farthest from where the sentence began."""
-    ends = [i for i, word in enumerate(sentence.target) if word == ";"]
-    return ends[-1] + 1 if ends else 0
-
-
-def reading(sentence: Sentence, weights: np.ndarray, row: int) -> str:
-    """How to read the map, on its picked row."""
-    most = int(weights[row].argmax())
-    word = (*sentence.target, "<eos>")[row]
-    return (
-        f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
-        f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
-        f"**{plain(sentence.source[most])}**."
-    )
-
-
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
     """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
     cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
@@ -764,8 +709,8 @@ def page() -> None:
 
 def _results(shown: bool, data: Comparison) -> None:
     """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
-    waiting = until_measured(data) if _waits(data) else ""
-    data = load_comparison(None) if waiting else data
+    waiting = _waits(data)
+    live, data = data, load_comparison(None) if waiting else data
     lengths = _lengths(data)
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     simple = [
@@ -775,11 +720,39 @@ def _results(shown: bool, data: Comparison) -> None:
         simple = [replace(line, points=line.points[:1]) for line in simple]
     _length_chart(left, "exact", lengths, simple)
     with right:
-        if sentence := fact_text(data) if shown else before_prediction(data):
-            fact(sentence)
-        caption(measures(data.learned))
+        if shown:
+            if sentence := fact_text(data):
+                fact(sentence)
+        else:  # the shortest sentences alone
+            without, attention = (
+                by_length(data.learned, model, "exact") for model in data.setting.pair
+            )
+            short = next(iter(attention))
+            fact(
+                f"Of sentences of {short} words, the model with attention translates "
+                f"**{stats_text(attention[short], PERCENT)}** without a mistake, the model with one vector "
+                f"**{stats_text(without[short], PERCENT)}**. Pick an answer to see longer sentences."
+            )
+        # What the chart by length measures, and how its lines differ
+        labels = names(data.learned)
+        lines = [
+            f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
+            for model, label in labels.items()
+            if label != model.name()
+        ]
+        caption(
+            " ".join(
+                [
+                    "**Exact match**: the share of held-out sentences that are translated without a mistake.",
+                    *lines,
+                ]
+            )
+        )
         if waiting:
-            caption(waiting)
+            caption(
+                "This is still the saved measurement. The result of your runs comes "
+                f"{_first_result(live.setting)}."
+            )
 
 
 def _waits(data: Comparison) -> bool:
@@ -791,9 +764,22 @@ def _length_chart(
     place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]
 ) -> None:
     name = NAMES[metric]
+    x = {
+        "field": "name",
+        "type": "nominal",
+        "title": "words in the source",
+        "scale": {"domain": list(lengths)},
+        "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
+    }
     draw_chart(
         place,
-        length_axes(f"{name}, by the length of the source", name, lengths, theme()),
+        _figure(
+            (f"{name}, by the length of the source"),
+            x,
+            {"field": "name", "title": "words"},
+            name,
+            theme(),
+        ),
         rows(lines),
         theme=None,
         key=f"why:{metric}",
@@ -830,7 +816,8 @@ def _board(shown: bool, data: Comparison) -> None:
                     query_params={"run": part.run.id},
                 )
         if not data.live and st.button("Back to the saved measurement", key="why:kept"):
-            forget_pair()
+            st.query_params.pop(RUNS, None)
+            st.session_state.pop(LAST, None)
             st.rerun()  # the whole page: this stands in a fragment
         if explanation := too_few_steps(data, saved_measurement().learned):
             st.info(explanation, icon=":material/lightbulb:")
@@ -845,9 +832,48 @@ def _figures(shown: bool, data: Comparison) -> None:
         weights, row = _alignment(data)
     with right:
         if weights is not None and data.sentence is not None:
-            paragraph(reading(data.sentence, weights, row))
+            # How to read the map, on its picked row
+            most = int(weights[row].argmax())
+            word = (*data.sentence.target, "<eos>")[row]
+            paragraph(
+                f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
+                f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
+                f"**{plain(data.sentence.source[most])}**."
+            )
         if shown:
-            _learning(data)
+            # BLEU over what both models get equally: seconds of training here, steps in the saved
+            # measurement
+            clock = "seconds" if data.parts else "step"
+            reached = max(
+                [getattr(p, clock) for one in data.learned for p in one.points], default=1.0
+            )
+            x = {
+                "field": "x",
+                "type": "quantitative",
+                "title": "seconds of training" if clock == "seconds" else "step",
+                "scale": {
+                    "domain": [0, max(1.0, max(reached, data.setting.seconds if data.live else 0))],
+                    "nice": False,
+                },
+                "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
+            }
+            figure = _figure(
+                "BLEU during training",
+                x,
+                {"field": "x", "title": clock, "format": ",.0f"},
+                "BLEU",
+                theme(),
+            )
+            draw_chart(
+                st,
+                figure,
+                rows(_lines(data.learned, "bleu", clock)),
+                theme=None,
+                key="why:learning",
+                width="stretch",
+                alt=f"BLEU against {clock}, one line a model",
+            )
+            caption(BLEU)
         if weights is not None:
             details(
                 "What an output word reads, as an equation",
@@ -898,36 +924,14 @@ def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> lis
     ]
 
 
-def _learning(data: Comparison) -> None:
-    """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
-    clock = "seconds" if data.parts else "step"
-    reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
-    figure = time_axes(
-        "BLEU during training",
-        "BLEU",
-        clock,
-        max(reached, data.setting.seconds if data.live else 0),
-        theme(),
-    )
-    draw_chart(
-        st,
-        figure,
-        rows(_lines(data.learned, "bleu", clock)),
-        theme=None,
-        key="why:learning",
-        width="stretch",
-        alt=f"BLEU against {clock}, one line a model",
-    )
-    caption(BLEU)
-
-
 def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
     sentence = data.sentence
     if sentence is None or not sentence.frames:
         placeholder("These runs ended before their first measurement.", 380)
         return None, 0
-    row = default_row(sentence)
+    ends = [i for i, word in enumerate(sentence.target) if word == ";"]
+    row = ends[-1] + 1 if ends else 0
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())
@@ -993,30 +997,8 @@ def question(learned: Sequence[TrainedModel]) -> Question:
 
 def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
     """Runs to try; `learned` are the models of the saved measurement, with which a run is compared."""
-    return (
-        Move(
-            "A smaller vector",
-            {"why:d_model": 32, "why:longest": 60, "why:seconds": 45},
-            "**Run it** trains with a vector of 32 numbers. Compare the two lines at short sentences: how long may a "
-            "sentence be before the vector fails?",
-        ),
-        Move(
-            "Short sentences",
-            {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
-            _short_sentences(learned),
-        ),
-        Move(
-            "Too little training",
-            {"why:d_model": 128, "why:longest": 60, "why:seconds": FEW_STEPS},
-            f"**Run it** trains each model for {FEW} steps: attention must first learn which words belong together, "
-            "so its lead is small or does not show yet. Then press **Back to the saved measurement**, whose models "
-            "were trained longer, and compare.",
-        ),
-    )
-
-
-def _short_sentences(learned: Sequence[TrainedModel]) -> str:
-    """The lead of attention at the shortest and the longest sentences, and how far both are half-way; all as saved."""
+    # The lead of attention at the shortest and the longest sentences, and how far both are half-
+    # way; all as saved
     pair = Controls().pair
     without, attention = (list(by_length(learned, model, "exact").items()) for model in pair)
     ends = (
@@ -1027,10 +1009,29 @@ def _short_sentences(learned: Sequence[TrainedModel]) -> str:
     slow, fast = (over_time(learned, model, "bleu", "step") for model in pair)
     step, half = slow[len(slow) // 2]
     return (
-        f"In the saved measurement attention translates {' and '.join(ends)} without a mistake. **Run it** trains "
-        "on sentences of at most 20 words: compare the two lines there. After few steps the lead can be larger, "
-        f"because the model with one vector learns more slowly: at step {step:,.0f} of the saved measurement "
-        f"its BLEU is {score(half.mean)}, with attention {score(dict(fast)[step].mean)}."
+        Move(
+            "A smaller vector",
+            {"why:d_model": 32, "why:longest": 60, "why:seconds": 45},
+            "**Run it** trains with a vector of 32 numbers. Compare the two lines at short sentences: how long may a "
+            "sentence be before the vector fails?",
+        ),
+        Move(
+            "Short sentences",
+            {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
+            (
+                f"In the saved measurement attention translates {' and '.join(ends)} without a mistake. **Run it** trains "
+                "on sentences of at most 20 words: compare the two lines there. After few steps the lead can be larger, "
+                f"because the model with one vector learns more slowly: at step {step:,.0f} of the saved measurement "
+                f"its BLEU is {score(half.mean)}, with attention {score(dict(fast)[step].mean)}."
+            ),
+        ),
+        Move(
+            "Too little training",
+            {"why:d_model": 128, "why:longest": 60, "why:seconds": FEW_STEPS},
+            f"**Run it** trains each model for {FEW} steps: attention must first learn which words belong together, "
+            "so its lead is small or does not show yet. Then press **Back to the saved measurement**, whose models "
+            "were trained longer, and compare.",
+        ),
     )
 
 
@@ -1044,30 +1045,6 @@ class Line:
     name: str
     index: int
     points: Sequence[tuple[Any, SeedStats]]
-
-
-def length_axes(title: str, unit: str, lengths: Sequence[str], theme: Theme) -> Spec:
-    """Percent against ranges of the source's length in words."""
-    x = {
-        "field": "name",
-        "type": "nominal",
-        "title": "words in the source",
-        "scale": {"domain": list(lengths)},
-        "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
-    }
-    return _figure(title, x, {"field": "name", "title": "words"}, unit, theme)
-
-
-def time_axes(title: str, unit: str, clock: str, last: float, theme: Theme) -> Spec:
-    """Percent against training: `clock` is "seconds" or "step"."""
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": "seconds of training" if clock == "seconds" else "step",
-        "scale": {"domain": [0, max(1.0, last)], "nice": False},
-        "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
-    }
-    return _figure(title, x, {"field": "x", "title": clock, "format": ",.0f"}, unit, theme)
 
 
 def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
