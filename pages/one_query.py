@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import (
     AXES,
@@ -19,6 +20,7 @@ from core.attention import (
     Choice,
     ConfigError,
     Entry,
+    Param,
     Preset,
     check_sizes,
     entry,
@@ -29,8 +31,19 @@ from core.attention import (
 from core.attention.kernels.exact import exact
 from core.attention.masks import COMPOSITIONS, MASKS
 from core.attention.positions import enters, entries_of
-from core.entries import complete
+from core.entries import Value, complete
 from core.seeding import seeded_layer
+from core.studies import one_query as study
+from core.studies.one_query import (
+    DIMS,
+    KEYS,
+    WORKED as WORKED_MATRICES,
+    MatrixError,
+    Rows,
+    Scaling,
+    Source,
+    measure_scaling,
+)
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.formats import (
     added,
@@ -56,11 +69,12 @@ from dashboard.draw.step_view import (
 )
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.server.cache import cached
-from dashboard.ui.links import BOUND, KEEP, fragment, write_start
+from dashboard.ui.links import BOUND, KEEP, fragment, read_start, write_start
 from dashboard.ui.mechanism import (
     D_MODELS,
     choice_from_text,
     choice_text,
+    is_text,
     joinable,
     keep_heads,
     note_heads,
@@ -68,6 +82,7 @@ from dashboard.ui.mechanism import (
     preset_of,
     refusal,
     repairs,
+    unreadable,
 )
 from dashboard.ui.panels import (
     Move,
@@ -76,9 +91,9 @@ from dashboard.ui.panels import (
     details,
     entries_panel,
     fact,
-    in_picture,
     next_page,
     paragraph,
+    picture as in_picture,
     predict,
     source_panel,
     theme,
@@ -86,26 +101,145 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.rendering import render_before_widgets
-from dashboard.views.one_query import compute, matrices, session
-from dashboard.views.one_query.compute import DIMS, KEYS, Scaling, Source, measure_scaling
-from dashboard.views.one_query.session import (
-    SEED,
-    default_choice,
-    get,
-    heads_of,
-    key,
-    last_word,
-    open_link,
-    put,
-    query_row,
-    read_choice,
-    start,
-    uses_matrices,
-    write_choice,
-)
+from dashboard.ui.threads import one_thread
 
-# The page's controls, read from the session alone: the picture is drawn before its widgets.
+# The session's values: what a link leaves out, and each axis's choice with its parameters and parts.
+
+SEED = 1044  # in LAYER, a masked key has the highest score
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a link leaves out: the values with which the page opens."""
+
+    words: str
+    d_model: int
+    heads: int
+    stage: int
+    position: Choice = Choice("none")  # noqa: RUF009
+    mask: Choice = Choice("none")  # noqa: RUF009
+
+
+LAYER = Start(
+    SENTENCE, 16, 4, 5, Choice("alibi"), Choice("causal")
+)  # of links that were made before SIMPLE
+SIMPLE = Start("The animal slept", 4, 1, 1)
+STARTS = {"simple": SIMPLE, "layer": LAYER}
+STAGES = {
+    1: "1 Project",
+    2: "2 Score",
+    3: "3 Scale + bias",
+    4: "4 Mask",
+    5: "5 Normalize",
+    6: "6 Weigh values",
+}
+SOURCES = {
+    "sentence": "Sentence",
+    "matrices": "Matrices Q, K, V",
+}  # the labels are in links, as the stages' are
+NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
+PARTS = ("causal", "local")  # with which a composed mask starts
+
+key = "one:{}".format  # a widget's key, which is also its name in the link
+
+
+def get(name: str, default: Any = None) -> Any:
+    return st.session_state.get(key(name), default)
+
+
+def put(name: str, value: Any) -> None:
+    st.session_state[key(name)] = value
+
+
+def uses_matrices() -> bool:
+    """Whether Q, K and V are typed, instead of a sentence."""
+    return get("source") == "matrices"
+
+
+def open_link() -> None:
+    """Find out from which start the link counts; before the first widget."""
+    read_start("one", "simple", "layer")
+
+
+def start() -> Start:
+    """The values that the link leaves out."""
+    return STARTS[get("start", "simple")]
+
+
+def default_heads(d_model: int) -> int:
+    """The most heads up to the start's that divide d_model."""
+    return max(heads for heads in heads_that_divide(d_model) if heads <= start().heads)
+
+
+def heads_of(d_model: int) -> int:
+    """The picked number of heads, if it divides d_model."""
+    heads = get("heads", start().heads)
+    return heads if d_model % heads == 0 else default_heads(d_model)
+
+
+def query_row(names: tuple[str, ...]) -> int:
+    """The row of the picked query; the last word if it is not among the names."""
+    picked = get("query")
+    return names.index(picked) if picked in names else last_word(names)
+
+
+def last_word(names: tuple[str, ...]) -> int:
+    return max(
+        (i for i, name in enumerate(names) if any(c.isalnum() for c in name)),
+        default=len(names) - 1,
+    )
+
+
+def read_choice(axis: str, path: str = "") -> Choice:
+    """The choice in the session at a path: the axis, or mask:0 for the first part of a mask."""
+    path = path or axis
+    item = entry(axis, get(path, default_choice(axis, path)))
+    params = {
+        param.key: _param_value(param, f"{path}:{item.key}:{param.key}") for param in item.params
+    }
+    parts = (read_choice(axis, f"{path}:{n}") for n in range(part_count(path, item.key)))
+    return Choice.of(item.key, *parts, **params)
+
+
+def write_choice(axis: str, choice: Choice, path: str = "") -> None:
+    """Set the widgets of a choice; for a link or a callback, before they are drawn."""
+    path = path or axis
+    put(path, choice.key)
+    for name, value in choice.params:
+        put(f"{path}:{choice.key}:{name}", value)
+    if choice.parts:
+        put(f"{path}:parts", len(choice.parts))
+    for n, part in enumerate(choice.parts):
+        write_choice(axis, part, f"{path}:{n}")
+
+
+def default_choice(axis: str, path: str) -> str:
+    """The key of the choice at a path where none was picked."""
+    if path == axis:
+        opens = None if uses_matrices() else getattr(start(), axis, None)
+        return (opens or getattr(AttentionConfig(), axis)).key
+    parts = tuple(part.key for part in entry(axis, "and").parts) or PARTS
+    return parts[min(int(path.rpartition(":")[2]), len(parts) - 1)]
+
+
+def part_count(path: str, name: str) -> int:
+    """The number of parts of a mask, or of joined positions."""
+    if name not in COMPOSITIONS:
+        return 0
+    return 1 if name == "not" else int(get(f"{path}:parts", len(PARTS)))
+
+
+def _param_value(param: Param, path: str) -> Value:
+    """A parameter's value; for a text that cannot be read, the last that could, so that the picture stays."""
+    value = get(path, param.default)
+    if is_text(param):
+        if unreadable(param, value):
+            return get(f"{path}:read", param.default)
+        put(f"{path}:read", value)
+    return value
+
+
+# The controls as they are in the
 
 
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
@@ -180,13 +314,11 @@ def _read_source() -> tuple[Source | None, str, tuple[str, ...]]:
     if uses_matrices():
         try:
             return (
-                Source.of_matrices(
-                    matrices.check(get("edited") or matrices.parse(matrices.WORKED))
-                ),
+                Source.of_matrices(study.check(get("edited") or study.parse(WORKED_MATRICES))),
                 "",
                 (),
             )
-        except matrices.MatrixError as error:
+        except MatrixError as error:
             return None, str(error), ()
     cut = tokenize(get("tokens", start().words) or "")
     return (Source.sentence(cut.tokens), "", cut.notes) if cut.tokens else (None, NO_TOKEN, ())
@@ -262,7 +394,7 @@ def draw_row() -> None:
         if not uses_matrices():
             st.text_input(
                 "Sentence",
-                session.start().words,
+                start().words,
                 key=key("tokens"),
                 bind="query-params",
                 width=room(300),
@@ -277,18 +409,95 @@ def draw_row() -> None:
         ):
             _draw_more()
     if uses_matrices():
-        matrices.draw_matrices(st.grid(6, min_column_width=120), st.container())
+        draw_matrices(st.grid(6, min_column_width=120), st.container())
+
+
+def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
+    """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
+    if note := _load():
+        container.warning(note)
+    parts: list[Rows] = get("base")
+    with grid:
+        keys, values = (
+            _draw_width("Columns of Q and K", "d", parts[0]),
+            _draw_width("Columns of V", "e", parts[2]),
+        )
+    columns = container.columns(3)
+    edited = [
+        _draw_editor(*each)
+        for each in zip(columns, "QKV", parts, (keys, keys, values), strict=True)
+    ]
+    put("is_worked", edited == study.parse(WORKED_MATRICES))
+    put("edited", edited)
+    text = study.write(edited)
+    if st.query_params.get(key("matrices")) != text:
+        st.query_params[key("matrices")] = text
+
+
+def _load() -> str:
+    """Load the link's matrices when the page opens, or the worked example; returns why the link's are not used."""
+    reset = get("reset_matrices")
+    if get("base") is not None and not reset:
+        return ""
+    text = WORKED_MATRICES if reset else st.query_params.get(key("matrices"), WORKED_MATRICES)
+    put("reset_matrices", False)
+    put("version", get("version", 0) + 1)
+    try:
+        parts, note = study.parse(text), ""
+        study.check(parts)
+    except MatrixError as error:
+        parts, note = study.parse(WORKED_MATRICES), f"{error} The worked example is shown."
+    put("base", parts)
+    return note
+
+
+def _draw_width(label: str, name: str, rows: Rows) -> int:
+    return int(
+        st.number_input(
+            label,
+            1,
+            study.MAX_COLUMNS,
+            len(rows[0]),
+            1,
+            key=key(f"width_{name}{get('version')}"),
+            help="A column is added with zeros, or the last one is removed",
+        )
+    )
+
+
+def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int) -> Rows:
+    """Draw one matrix, cut or filled with 0 to `columns`; rows can be added and removed."""
+    import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
+
+    wide = [(row + [0.0] * columns)[:columns] for row in rows]
+    frame = pd.DataFrame(wide, columns=[str(c) for c in range(columns)], dtype=float)
+    config = {
+        c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small")
+        for c in frame.columns
+    }
+    edited = container.data_editor(
+        frame,
+        key=key(f"{name}{get('version')}-{columns}"),
+        num_rows="dynamic",
+        hide_index=True,
+        column_config=config,
+        alt=f"Matrix {name}, editable",
+    )
+    return [
+        [float("nan") if value is None else float(value) for value in row]
+        for row in edited.to_numpy().tolist()
+    ]
 
 
 def _draw_more() -> None:
     """Draw what to start from, the sizes, the six choices with their parameters, and the seed."""
     st.segmented_control(
         "Start from",
-        list(session.SOURCES),
+        list(SOURCES),
         default="sentence",
         required=True,
         key=key("source"),
-        format_func=session.SOURCES.__getitem__,
+        format_func=SOURCES.__getitem__,
         on_change=_change_source,
         **BOUND,
         help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
@@ -306,21 +515,21 @@ def _draw_more() -> None:
         d_model = st.select_slider(
             "d_model",
             D_MODELS,
-            session.start().d_model,
+            start().d_model,
             key=key("d_model"),
             **BOUND,
             **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
             help="How many numbers each word's vector x has",
         )
         if get("heads") is not None and heads_of(d_model) != get("heads"):
-            put("heads", session.default_heads(d_model))
+            put("heads", default_heads(d_model))
         note_heads(
             key("d_model"),
             d_model,
             st.select_slider(
                 "Heads",
                 heads_that_divide(d_model),
-                session.default_heads(d_model),
+                default_heads(d_model),
                 key=key("heads"),
                 **BOUND,
                 help="Into how many heads the d_model numbers are divided; each head attends on its own",
@@ -337,7 +546,7 @@ def _draw_more() -> None:
         if axis == "mask" and needs_real(read_choice("mask")):
             st.number_input(
                 "Real tokens",
-                *session.NUMBERS["real"],
+                *NUMBERS["real"],
                 default_real(read_controls().source),
                 1,
                 key=key("real"),
@@ -346,8 +555,8 @@ def _draw_more() -> None:
             )
     st.number_input(
         "Seed",
-        *session.NUMBERS["seed"],
-        session.SEED,
+        *NUMBERS["seed"],
+        SEED,
         1,
         key=key("seed"),
         **BOUND,
@@ -370,7 +579,7 @@ def _draw_select(
     hidden = {*without, *(COMPOSITIONS if path.count(":") >= MAX_DEPTH else ())}
     if path != axis:
         hidden |= {item.key for item in AXES[axis]} - {item.key for item in joinable(axis)}
-    current, first = get(path), session.default_choice(axis, path)
+    current, first = get(path), default_choice(axis, path)
     options = [
         item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)
     ]
@@ -388,9 +597,9 @@ def _draw_select(
 def _draw_params(axis: str, path: str = "") -> None:
     """Draw the parameters of the choice at a path; of a composed one, each part with its own."""
     path = path or axis
-    name = get(path, session.default_choice(axis, path))
+    name = get(path, default_choice(axis, path))
     params_from(entry(axis, name), Choice(name), key(path), KEEP)
-    for n in range(session.part_count(path, name)):
+    for n in range(part_count(path, name)):
         part = f"{path}:{n}"
         _draw_select(
             axis,
@@ -465,10 +674,10 @@ def draw_stage(stage: int) -> None:
         stage = (
             st.segmented_control(
                 "Step of attention",
-                list(session.STAGES),
-                default=session.start().stage,
+                list(STAGES),
+                default=start().stage,
                 required=True,
-                format_func=session.STAGES.__getitem__,
+                format_func=STAGES.__getitem__,
                 key=key("stage"),
                 wrap=True,
                 help="A step of attention for one query.",
@@ -476,7 +685,7 @@ def draw_stage(stage: int) -> None:
             )
             or stage
         )
-        put("shown_stage", get("stage", session.start().stage))
+        put("shown_stage", get("stage", start().stage))
         st.space("stretch")
         for name, step, end in (("back", -1, 1), ("next", 1, 6)):
             st.button(
@@ -491,7 +700,7 @@ def draw_stage(stage: int) -> None:
 
 def _move_stage(step: int) -> None:
     # From the server's own stage: a second press that interrupts a run brings the browser's older one with it.
-    stage = min(6, max(1, get("shown_stage", session.start().stage) + step))
+    stage = min(6, max(1, get("shown_stage", start().stage) + step))
     put("stage", stage)
     put("shown_stage", stage)
 
@@ -1332,6 +1541,7 @@ config = {source_of(config)}{padding}"""
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
 
 
+ONE_THREAD = 2**20  # products in the score matrix up to which one thread is enough
 SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower
 TEMPERATURE = key("normalizer:softmax:temperature")
@@ -1397,11 +1607,9 @@ def page() -> None:
 @fragment
 def explore() -> None:
     """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
-    if uses_matrices():
-        put("ready", False)  # their editors must be read before the picture is drawn
-    controls, reading = render_before_widgets(
-        key("ready"), read_controls, draw_controls, in_picture("one", picture)
-    )
+    controls = draw_controls()
+    with in_picture("one"):
+        reading = picture(controls)
     if reading is not None and controls.exact_config is not None:
         if (controls.stage < WEIGHTS or answered("one")) and (question := weight_question(reading)):
             predict("one", question)
@@ -1488,7 +1696,9 @@ def picture(controls: Controls) -> Reading | None:
     if config is None or controls.config is None or source is None:
         return None
     try:
-        steps = compute.run(config, source, controls.seed, controls.real)
+        products = len(source.queries) * len(source.keys) * config.d_model
+        with one_thread(products <= ONE_THREAD):
+            steps = study.run(config, source, controls.seed, controls.real)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
         return None
@@ -1507,9 +1717,7 @@ def picture(controls: Controls) -> Reading | None:
     typed, reasons = source.matrices is not None, reasons_text(reading, controls.real)
     weightless = typed and not any(True for _ in seeded_layer(config, controls.seed).parameters())
     made = (
-        compute.projected(config, source, controls.seed, controls.head, steps)
-        if stage == 1
-        else None
+        study.projected(config, source, controls.seed, controls.head, steps) if stage == 1 else None
     )
     put("made", made)
     notes = (
@@ -1577,7 +1785,7 @@ def draw_entries_of(config: AttentionConfig) -> list[Entry]:
 def root_of_d() -> None:
     """Draw the largest weight with and without √D, and why a large one is bad."""
     st.markdown("## What √D does")
-    points = cached(compute.measure_scaling, SEED)
+    points = cached(measure_scaling, SEED)
     # What happens to the weights at a larger head size when scores are not divided by √D
     small, large = (
         next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
@@ -1618,13 +1826,13 @@ def root_of_d() -> None:
         "and keys are near 0, so training hardly changes them."
     )
     st.caption(
-        f"Measured on {compute.QUERIES} random queries and {compute.KEYS} random keys (standard normal numbers, "
+        f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers, "
         f"seed {SEED})."
     )
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
 
 
-def curves(points: tuple[compute.Scaling, ...]) -> None:
+def curves(points: tuple[Scaling, ...]) -> None:
     """Draw variance and entropy over D."""
     figures = scaling_figures(points, Ink.of(theme()))
     for column, figure, alt in zip(
@@ -1715,12 +1923,12 @@ def _claim(name: str, value: str) -> str:
 def _errors(params: dict[str, str]) -> list[str]:
     """Errors in the values that bound widgets would drop without a message."""
     errors = _size_errors(params)
-    for name, allowed in (("source", session.SOURCES), ("stage", session.STAGES)):
+    for name, allowed in (("source", SOURCES), ("stage", STAGES)):
         if name in params and params[name] not in allowed.values():
             errors.append(
                 f"{_claim(name, params[name])}; expected one of {' · '.join(allowed.values())}."
             )
-    for name, (low, high) in session.NUMBERS.items():
+    for name, (low, high) in NUMBERS.items():
         if name in params and not _within(params[name], low, high):
             errors.append(
                 f"{_claim(name, params[name])}; expected a number from {low:g} to {high:g}."
@@ -1735,7 +1943,7 @@ def _errors(params: dict[str, str]) -> list[str]:
 
 def _size_errors(params: dict[str, str]) -> list[str]:
     sizes: dict[str, int | None] = {}
-    for name, default in (("d_model", get("d_model", session.start().d_model)), ("heads", None)):
+    for name, default in (("d_model", get("d_model", start().d_model)), ("heads", None)):
         text = params.get(name)
         if text is not None and not (text.isascii() and text.isdigit() and len(text) < 7):
             return [f"{_claim(name, text)}; expected a whole number from 1."]
@@ -1745,27 +1953,27 @@ def _size_errors(params: dict[str, str]) -> list[str]:
         options = ", ".join(map(str, D_MODELS))
         return [
             f"The link says d_model = {d_model}; this page takes one of {options}. "
-            f"{session.start().d_model} is shown."
+            f"{start().d_model} is shown."
         ]
     if heads is None:
         return []
     try:
         check_sizes(d_model, heads)
     except ConfigError as error:
-        return [f"In the link, {error} {session.default_heads(d_model)} is shown."]
+        return [f"In the link, {error} {default_heads(d_model)} is shown."]
     return []
 
 
 def _row_errors(params: dict[str, str]) -> list[str]:
     """A query that is no token of the sentence, or a head that the layer does not have."""
-    if params.get("source") == session.SOURCES["matrices"]:
+    if params.get("source") == SOURCES["matrices"]:
         return []
     errors = []
-    names = labels(tokenize(params.get("tokens", get("tokens", session.start().words))).tokens)
+    names = labels(tokenize(params.get("tokens", get("tokens", start().words))).tokens)
     if "query" in params and params["query"] not in {*names, *map(plain, names)}:
         quote = plain(params["query"][:MAX_QUOTE])
         errors.append(f"The link asks for the query {quote}, which is no token of this sentence.")
-    heads = params.get("heads", str(get("heads", session.start().heads)))
+    heads = params.get("heads", str(get("heads", start().heads)))
     if (
         "head" in params
         and heads.isdigit()

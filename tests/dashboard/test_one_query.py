@@ -22,8 +22,8 @@ from dashboard.draw.step_view import (
     window,
 )
 from dashboard.ui.mechanism import D_MODELS
-from dashboard.views.one_query import matrices
-from dashboard.views.one_query.compute import Source, measure_scaling, projected, run
+from core.studies import one_query as matrices
+from core.studies.one_query import Source, measure_scaling, projected, run
 from pages import one_query
 from pages.one_query import draw_entries_of as entries_of
 from tests.cases import each

@@ -25,7 +25,7 @@ from dashboard.ui.lessons import (
     parse_link,
     read_code,
 )
-from dashboard.views.one_query.matrices import (
+from core.studies.one_query import (
     MatrixError,
     check as check_matrices,
     parse as parse_matrices,

@@ -1,1 +1,0 @@
-"""One query through the formula: inputs → config → Steps → equation, picture and sentence."""
