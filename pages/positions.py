@@ -66,8 +66,8 @@ from dashboard.ui.panels import (
     details,
     entries_panel,
     fact,
-    in_picture,
     next_page,
+    picture as in_picture,
     predict,
     source_panel,
     theme,
@@ -75,7 +75,6 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.rendering import render_before_widgets
 from dashboard.ui.threads import one_thread
 from dashboard.ui.train_with import train_with
 
@@ -1042,9 +1041,9 @@ def explore() -> None:
     """Draw title, controls, picture and sentence, which rerun alone."""
     begin_before_title()
     link_value(key("order"), 1, between(1, 9999))  # how often the words were shuffled
-    controls, parts = render_before_widgets(
-        key("ready"), read_controls, header, in_picture("positions", show)
-    )
+    controls = header()
+    with in_picture("positions"):
+        parts = show(controls)
     if controls.tokens:
         few = controls.tokens[:GUIDE_TOKENS]
         predict(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -210,8 +210,6 @@ def next_page(key: str) -> None:
     st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")
 
 
-Given = TypeVar("Given")
-Drawn = TypeVar("Drawn")
 SHOW = "Show me"  # the last option of every question: the answer without a prediction
 TRIED = ":tried"  # how the session key of a page's last move ends
 # What to notice stays at the bottom of the window while the reader looks at the picture further up; in a small window,
@@ -287,16 +285,6 @@ def picture(page: str) -> DeltaGenerator:
     with st.container(gap=None):
         st.html(f'<div id="{_picture_id(page)}" style="scroll-margin-top: 60px"></div>')
         return st.container()
-
-
-def in_picture(page: str, show: Callable[[Given], Drawn]) -> Callable[[Given], Drawn]:
-    """What `show` draws, in the page's picture."""
-
-    def draw(given: Given) -> Drawn:
-        with picture(page):
-            return show(given)
-
-    return draw
 
 
 def try_this(page: str, moves: Sequence[Move]) -> None:

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig, Choice
+from core.studies import one_query as matrices
+from core.studies.one_query import Source, measure_scaling, projected, run
 from core.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokenize
 from dashboard.draw.formats import number
 from dashboard.draw.step_view import (
@@ -22,8 +24,6 @@ from dashboard.draw.step_view import (
     window,
 )
 from dashboard.ui.mechanism import D_MODELS
-from core.studies import one_query as matrices
-from core.studies.one_query import Source, measure_scaling, projected, run
 from pages import one_query
 from pages.one_query import draw_entries_of as entries_of
 from tests.cases import each

@@ -15,6 +15,11 @@ from core.attention.formula import FormulaError, parse
 from core.entries import Choice
 from core.pretrained import PretrainedError
 from core.pretrained.hub import model_folder, parse as parse_hub, storage_folder
+from core.studies.one_query import (
+    MatrixError,
+    check as check_matrices,
+    parse as parse_matrices,
+)
 from dashboard.ui import mechanism as codec
 from dashboard.ui.lessons import (
     LessonError,
@@ -24,11 +29,6 @@ from dashboard.ui.lessons import (
     page_query,
     parse_link,
     read_code,
-)
-from core.studies.one_query import (
-    MatrixError,
-    check as check_matrices,
-    parse as parse_matrices,
 )
 from pages.compare import READERS, default_controls, from_query, to_query
 from tests.damage import PIECES, damaged_text
