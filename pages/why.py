@@ -344,7 +344,7 @@ show_maps({f"Step {step}": weights}, target, source)
 def script(data: Comparison) -> Script:
     """The chart by length, and the alignment once there is one: of the saved measurement, or of the two runs."""
     exact = [
-        by_length(data.learned, model, "exact")
+        by_length(data.learned, model, "sequence_accuracy")
         for model in dict.fromkeys(one.model for one in data.learned)
     ]
     cells = [
@@ -354,7 +354,7 @@ def script(data: Comparison) -> Script:
             if data.parts
             else SAVED,
             DRAW_EXACT,
-            "why:exact",
+            "why:sequence_accuracy",
         )
     ]
     results = {
@@ -377,7 +377,7 @@ def script(data: Comparison) -> Script:
 # The page's facts, conditions, equations and tables, as Markdown, LaTeX or escaped HTML.
 
 
-NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
+NAMES = {"bleu": "BLEU", "sequence_accuracy": "Exact match, %"}
 PERCENT = "\u00a0%"
 MOST_TERMS = 3  # of a sum, written out
 LEAD = 10.0  # BLEU by which attention leads clearly
@@ -420,7 +420,7 @@ def fact_text(data: Comparison) -> str:
     attention = next((model for model in ordered if model.score is not None), None)
     if attention is None or ordered[0].score is not None:
         return ""
-    scores = {model: by_length(data.learned, model, "exact") for model in ordered}
+    scores = {model: by_length(data.learned, model, "sequence_accuracy") for model in ordered}
     lengths = [length for length in scores[attention] if length in scores[ordered[0]]]
     if not lengths:
         return ""
@@ -714,18 +714,20 @@ def _results(shown: bool, data: Comparison) -> None:
     lengths = _lengths(data)
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     simple = [
-        line for line in _lines(data.learned, "exact") if line.name in simple_names(data.learned)
+        line
+        for line in _lines(data.learned, "sequence_accuracy")
+        if line.name in simple_names(data.learned)
     ]
     if not shown:
         simple = [replace(line, points=line.points[:1]) for line in simple]
-    _length_chart(left, "exact", lengths, simple)
+    _length_chart(left, "sequence_accuracy", lengths, simple)
     with right:
         if shown:
             if sentence := fact_text(data):
                 fact(sentence)
         else:  # the shortest sentences alone
             without, attention = (
-                by_length(data.learned, model, "exact") for model in data.setting.pair
+                by_length(data.learned, model, "sequence_accuracy") for model in data.setting.pair
             )
             short = next(iter(attention))
             fact(
@@ -972,7 +974,10 @@ def _sources() -> None:
 
 def question(learned: Sequence[TrainedModel]) -> Question:
     """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
-    ends = {model: list(by_length(learned, model, "exact").items()) for model in Controls().pair}
+    ends = {
+        model: list(by_length(learned, model, "sequence_accuracy").items())
+        for model in Controls().pair
+    }
     without, attention = ends.values()
     losses = [points[0][1].mean - points[-1][1].mean for points in ends.values()]
     gap = losses[0] - losses[1]
@@ -1000,7 +1005,9 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
     # The lead of attention at the shortest and the longest sentences, and how far both are half-
     # way; all as saved
     pair = Controls().pair
-    without, attention = (list(by_length(learned, model, "exact").items()) for model in pair)
+    without, attention = (
+        list(by_length(learned, model, "sequence_accuracy").items()) for model in pair
+    )
     ends = (
         f"{percent(attention[at][1].mean / 100)} against {percent(without[at][1].mean / 100)} of sentences of "
         f"{attention[at][0]} words"

@@ -152,7 +152,7 @@ def training_label(seconds: float) -> str:
 # The results of a trained model, of this session or saved: curves, scores by length, and one sentence.
 
 
-METRICS = ("bleu", "exact")
+METRICS = ("bleu", "sequence_accuracy")
 FRAMES = 10  # of the alignment over training, and the last one
 
 
@@ -281,7 +281,9 @@ def over_time(
 
 
 def _percent(item: Bucket | Point, metric: str) -> float:
-    return 100 * item.sequence_accuracy if metric == "exact" else float(item.bleu or 0.0)
+    return (
+        100 * item.sequence_accuracy if metric == "sequence_accuracy" else float(item.bleu or 0.0)
+    )
 
 
 SAVED = Path(__file__).with_name("data") / "why"

@@ -71,7 +71,7 @@ def test_every_setting_on_offer_can_run(score, size):
 
 
 def test_seeds_are_averaged_and_their_spread_told():
-    exact = by_length(FOUR, NONE, "exact")
+    exact = by_length(FOUR, NONE, "sequence_accuracy")
     assert (exact["11–20"].mean, exact["11–20"].std) == pytest.approx((20.0, 200**0.5))
     assert [seconds for seconds, _ in over_time(FOUR, DOT, "bleu", "seconds")] == [0.0, 3.0]
     assert [step for step, _ in over_time(FOUR, DOT, "bleu", "step")] == [0, 10]
@@ -79,7 +79,7 @@ def test_seeds_are_averaged_and_their_spread_told():
     assert len(over_time([*FOUR, late], DOT, "bleu", "step")) == 1, (
         "only steps that every seed has reached"
     )
-    assert len(by_length([*FOUR, late], DOT, "exact")["1–10"].values) == 2
+    assert len(by_length([*FOUR, late], DOT, "sequence_accuracy")["1–10"].values) == 2
 
 
 def test_models_stand_in_one_order_and_the_larger_says_its_size():
@@ -116,8 +116,8 @@ def test_the_sentence_of_the_page_is_the_numbers():
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
     lines = [
-        Line("one vector", 0, list(by_length(FOUR, NONE, "exact").items())),
-        Line("dot product", 1, list(by_length(FOUR, DOT, "exact").items())),
+        Line("one vector", 0, list(by_length(FOUR, NONE, "sequence_accuracy").items())),
+        Line("dot product", 1, list(by_length(FOUR, DOT, "sequence_accuracy").items())),
         Line("not yet", 2, []),
     ]
     table = rows(lines).to_pylist()
@@ -216,7 +216,7 @@ def test_the_kept_measurement_is_whole():
     assert weights.shape == (len(saved.sentence.target) + 1, len(saved.sentence.source))
     assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)
     exact = {
-        model: by_length(saved.learned, model, "exact")["51–60"].mean
+        model: by_length(saved.learned, model, "sequence_accuracy")["51–60"].mean
         for model in models(saved.learned)
     }
     bleu = {

@@ -86,7 +86,7 @@ def test_the_page_opens_with_the_kept_measurement():
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     first = next(row for row in points if row["model"] == "attention" and row["name"] == "51–60")
     assert why.stats_text(
-        why.by_length(saved.learned, why.models(saved.learned)[1], "exact")["51–60"]
+        why.by_length(saved.learned, why.models(saved.learned)[1], "sequence_accuracy")["51–60"]
     ).startswith(f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 
