@@ -113,7 +113,7 @@ example: $(VENV)/.installed
 	  ls $$kept/checkpoints/* | sort | sed '$$d' | xargs rm || exit 1; \
 	done  # the last checkpoint is enough to look at
 	rm -rf $(TUNED)/messages $(TUNED)/numbers
-	$(BIN)/python -m core.pretrained.finetune_run classify $(TUNED)/messages --watch "could you tell me why nobody answers the phone"
+	$(BIN)/python -m core.pretrained.finetune_run classify $(TUNED)/messages --logged-example "could you tell me why nobody answers the phone"
 	rm -r $(TUNED)/messages/*-tuned  # 91 MB; its frames are enough to look at
 	$(BIN)/python -m core.pretrained.finetune_run pairs $(TUNED)/numbers
 

@@ -20,9 +20,11 @@ T = TypeVar("T")
 LARGEST = 1e300  # sums of such numbers stay finite
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-# What files, links and plug-ins of before call a field: of a run's config, of its records and their buckets.
+# What files, links and plug-ins of before call a field: of a run's config, of a fine-tuning run's, of a run's records and
+# their buckets.
 OLD_NAMES = {
     "config": {"seconds": "max_seconds", "trained": "max_train_seconds", "watch": "num_examples"},
+    "finetune": {"watch": "logged_example"},
     "record": {
         "letters": "token_accuracy",
         "exact": "sequence_accuracy",

@@ -289,14 +289,14 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     try:
         model = _model(name, task)
         parse(task, data, settings["seed"])
-        watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
+        example = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
         if not model:
             return task, None
         return task, FineTuneConfig(
             task=task,  # type: ignore[arg-type]
             data=data,
             model=model,
-            watch=watch.strip(),
+            logged_example=example.strip(),
             **settings,
         )
     except PretrainedError as error:

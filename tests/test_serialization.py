@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
 
 from core.entries import ConfigError
+from core.pretrained.finetune import FineTuneConfig, usual
 from core.runs.sweeps import Outcome
 from core.serialization import OLD_NAMES, bounds, check_types, read
 from core.training import Record, RunConfig
@@ -99,6 +100,12 @@ def test_old_config() -> None:
     assert (data["seconds"], data["trained"], data["watch"]) == (70, 60, 3)
     assert RunConfig.from_json(data) == config
     assert with_settings(small_run(), {"trained": 60}).max_train_seconds == 60
+
+
+def test_old_fine_tuning() -> None:
+    config = replace(usual("classify"), logged_example="is it open")
+    data = older(config.to_json(), "finetune")
+    assert data["watch"] == "is it open" and FineTuneConfig.from_json(data) == config
 
 
 def test_old_record() -> None:

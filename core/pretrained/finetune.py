@@ -32,7 +32,7 @@ from core.pretrained.load import (
     refuse_config,
     refuse_missing,
 )
-from core.serialization import bounds, check_types, read
+from core.serialization import bounds, check_types, read, renamed
 from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
 from core.training.config import resolve_device
@@ -57,7 +57,7 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 OWN = {"classify": "messages", "pairs": "numbers"}
 RECORDS = 16  # of a run, about
-MOST_WATCHED = 200  # characters
+MAX_EXAMPLE_LENGTH = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class FineTuneConfig:
 
     `task` is "classify" (text, label) or "pairs" (source, target); `data` is the text of the CSV. `model` is "minilm",
     "lab:" with the name of one of the lab's own, or a folder. Labels train the head and the last `layers` layers, never
-    the embeddings; pairs train every weight. The attention on the sentence `watch` is recorded. `device` is "auto"
-    (CUDA if available, else the CPU) or a device's name.
+    the embeddings; pairs train every weight. The attention on the sentence `logged_example` is recorded. `device` is
+    "auto" (CUDA if available, else the CPU) or a device's name.
     """
 
     task: Literal["classify", "pairs"]
     data: str
     model: str = MINILM
-    watch: Annotated[str, Meta(max_length=MOST_WATCHED)] = ""
+    logged_example: Annotated[str, Meta(max_length=MAX_EXAMPLE_LENGTH)] = ""
     layers: Annotated[int, Meta(ge=0, le=48)] = 6
     epochs: Annotated[int, Meta(ge=1, le=100)] = 8
     batch_size: Annotated[int, Meta(ge=2, le=64)] = 16
@@ -92,6 +92,7 @@ class FineTuneConfig:
     @classmethod
     def from_json(cls, data: object) -> FineTuneConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
+        data = renamed(data, "finetune") if isinstance(data, dict) else data
         return read(data, cls, "A fine-tuning run")
 
 

@@ -449,7 +449,7 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
     The decoder of pairs reads the right targets, so that a map's rows stay the same during training; its sentence must
     be one of the sources, else ConfigError.
     """
-    sentence = config.watch.strip()
+    sentence = config.logged_example.strip()
     if config.task == "classify":
         return (
             *([ModelInputs(sentence)] if sentence else []),
@@ -548,7 +548,10 @@ def finetune(
         str | None,
         typer.Option(help="minilm, a model of the lab, a folder, or owner/name of the hub"),
     ] = None,
-    watch: Annotated[str | None, typer.Option(help="the sentence whose attention is saved")] = None,
+    logged_example: Annotated[
+        str | None,
+        typer.Option("--logged-example", "--watch", help="the sentence whose attention is saved"),
+    ] = None,
     seed: int | None = None,
     device: Annotated[
         str | None, typer.Option(help="auto (CUDA if available), cpu, cuda or mps")
@@ -557,7 +560,9 @@ def finetune(
     """Fine-tune a pretrained model; --set changes its training, as epochs=3."""
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
     more = {
-        **given(watch=watch, seed=seed, device=device, model=model and resolve(model)),
+        **given(
+            logged_example=logged_example, seed=seed, device=device, model=model and resolve(model)
+        ),
         **settings(set),
     }
     config = FineTuneConfig.from_json(usual(task, **text_of(data, encoding)).to_json() | more)

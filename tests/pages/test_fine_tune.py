@@ -73,7 +73,7 @@ def test_the_button_asks_for_what_the_controls_say():
     (run,) = list_runs()
     config = config_of(run)
     assert (
-        config == usual("classify", watch="is the library open")
+        config == usual("classify", logged_example="is the library open")
         and app.query_params["run"] == run.id
     )
     assert [

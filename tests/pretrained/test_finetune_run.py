@@ -67,7 +67,7 @@ def config(encoder, colours) -> FineTuneConfig:
         "classify",
         colours,
         str(encoder),
-        watch="the sun is not red",
+        logged_example="the sun is not red",
         epochs=12,
         batch_size=8,
         learning_rate=1e-2,
@@ -293,9 +293,9 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path)
     with pytest.raises(ConfigError, match="has no colour"):
         FineTuneConfig.from_json({**config.to_json(), "colour": 1})
     with pytest.raises(ConfigError, match="not one of the sources"):
-        create(replace(pairs, watch="no such source"), tmp_path)
+        create(replace(pairs, logged_example="no such source"), tmp_path)
     with pytest.raises(PretrainedError, match="cannot learn pairs"):
-        fine_tune(create(replace(config, task="pairs", watch=""), tmp_path), never)
+        fine_tune(create(replace(config, task="pairs", logged_example=""), tmp_path), never)
     assert not list(tmp_path.iterdir())
 
 
@@ -427,7 +427,9 @@ PAIRS = "source,target\n" + "\n".join(
 )
 def test_labels(family, tmp_path):
     folder = save(family, tmp_path / family)
-    config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=1, batch_size=6)
+    config = FineTuneConfig(
+        "classify", LABELS, str(folder), logged_example=SENTENCE, epochs=1, batch_size=6
+    )
     run = create(config, tmp_path)
     state, words = fine_tune(run, lambda: False)
     assert state == "finished", words
@@ -440,7 +442,9 @@ def test_labels(family, tmp_path):
 def test_pairs(family, tmp_path):
     folder = save(family, tmp_path / family)
     run = create(
-        FineTuneConfig("pairs", PAIRS, str(folder), watch="the small dog", epochs=2, batch_size=4),
+        FineTuneConfig(
+            "pairs", PAIRS, str(folder), logged_example="the small dog", epochs=2, batch_size=4
+        ),
         tmp_path,
     )
     state, words = fine_tune(run, lambda: False)
