@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -199,7 +198,7 @@ def beside_the_steps(device: str, count: int = 20) -> list[Row]:
         ("numbers", "transformer"),
         ("topics", "decoder"),
     ):
-        config = replace(recommended(make_task(TaskConfig.of(key)), kind), device=device)
+        config = recommended(make_task(TaskConfig.of(key)), kind, device=device)
         session = prepare(config)
         watched = session.held_out[: config.num_examples]
         taken = rounds(

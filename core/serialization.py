@@ -62,7 +62,9 @@ def check_types(config: Any, owner: str = "") -> None:
     """ConfigError for a field of a dataclass whose value its type does not allow; for `__post_init__`."""
     kind: Any = type(config)
     for field in field_types(kind):
-        convert(getattr(config, field), kind, field, owner)
+        value = getattr(config, field)
+        plain = float(value) if isinstance(value, float) else value  # a NumPy float64 is one too
+        convert(plain, kind, field, owner)
 
 
 def convert(value: object, kind: type, field: str, owner: str = "") -> Any:
@@ -140,6 +142,8 @@ def expectation(info: inspect.Type) -> str:
             most = info.max_length
             return "a text" if most is None else f"a text of at most {most:,} characters"
         case inspect.ListType() | inspect.VarTupleType():
+            if isinstance(info.item_type, inspect.AnyType):
+                return "a list"
             return f"a list, each {expectation(info.item_type)}"
         case inspect.TupleType():
             return f"a list of {', '.join(map(expectation, info.item_types))}"

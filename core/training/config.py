@@ -4,57 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import torch
+from msgspec import Meta
 
 from core.attention import ConfigError
-from core.entries import check_fields, quote
+from core.entries import check_fields
 from core.models import ModelConfig
 from core.models.cards.base import ModelCard
 from core.models.config import RECURRENT
-from core.serialization import renamed
+from core.serialization import bounds, check_types, renamed
 from core.tasks import Task, TaskConfig, make_task, reading
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
-OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
-SCHEDULES = ("constant", "cosine", "inverse_sqrt")
-PRECISIONS = ("fp32", "bf16")
-_CHOICES = {
-    "device": DEVICES,
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "precision": PRECISIONS,
-}
-_FLAGS = ("finish_early", "checkpointing", "keep_best")
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Optimizer = Literal["adamw", "adam", "rmsprop", "sgd"]
+Schedule = Literal["constant", "cosine", "inverse_sqrt"]
+Precision = Literal["fp32", "bf16"]
+DEVICES, OPTIMIZERS, SCHEDULES, PRECISIONS = map(get_args, (Device, Optimizer, Schedule, Precision))
+Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
-_FRACTIONS = (
-    "learning_rate",
-    "max_seconds",
-    "clip",
-    "weight_decay",
-    "label_smoothing",
-    "max_train_seconds",
-)
-# name -> (lowest, highest)
-BOUNDS = {
-    "steps": (1, 20_000),
-    "batch_size": (1, 512),
-    "learning_rate": (1e-6, 1.0),
-    "warmup": (0, 5_000),
-    "seed": (0, 2**31 - 1),
-    "max_seconds": (1, 3_600),
-    "max_train_seconds": (0.5, 3_600),
-    "clip": (0.01, 1e9),
-    "weight_decay": (0.0, 1.0),
-    "label_smoothing": (0.0, 0.5),
-    "patience": (0, 1_000),
-    "record_every": (1, 5_000),
-    "decode_every": (1, 1_000),
-    "held_out": (1, 1_000),
-    "num_examples": (1, 8),
-}
 
 
 @dataclass(frozen=True)
@@ -71,41 +41,31 @@ class RunConfig:
 
     task: TaskConfig
     model: ModelConfig
-    steps: int = 1000
-    batch_size: int = 64
-    learning_rate: float = 3e-3
-    optimizer: str = "adamw"
-    warmup: int = 0
-    schedule: str = "cosine"
-    seed: int = 0
-    device: str = "auto"
-    max_seconds: float = 900.0
-    max_train_seconds: float = 3_600.0
-    clip: float = 1.0
-    weight_decay: float = 0.01
-    label_smoothing: float = 0.0
-    patience: int = 0
+    steps: Annotated[int, Meta(ge=1, le=20_000)] = 1000
+    batch_size: Annotated[int, Meta(ge=1, le=512)] = 64
+    learning_rate: Annotated[float, Meta(ge=1e-6, le=1)] = 3e-3
+    optimizer: Optimizer = "adamw"
+    warmup: Annotated[int, Meta(ge=0, le=5_000)] = 0
+    schedule: Schedule = "cosine"
+    seed: Seed = 0
+    device: Device = "auto"
+    max_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 900.0
+    max_train_seconds: Annotated[float, Meta(ge=0.5, le=3_600)] = 3_600.0
+    clip: Annotated[float, Meta(ge=0.01, le=1e9)] = 1.0
+    weight_decay: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    label_smoothing: Annotated[float, Meta(ge=0, le=0.5)] = 0.0
+    patience: Annotated[int, Meta(ge=0, le=1_000)] = 0
     keep_best: bool = False
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     checkpointing: bool = False
-    record_every: int = 20
-    decode_every: int = 1
-    held_out: int = 200
-    num_examples: int = 5
+    record_every: Annotated[int, Meta(ge=1, le=5_000)] = 20
+    decode_every: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    held_out: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    num_examples: Annotated[int, Meta(ge=1, le=8)] = 5
     finish_early: bool = True
 
     def __post_init__(self) -> None:
-        for name, (low, high) in BOUNDS.items():
-            check_number(name, getattr(self, name), low, high, whole=name not in _FRACTIONS)
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"{name} = {quote(getattr(self, name))} is not known; take one of "
-                    f"{', '.join(choices)}."
-                )
-        for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name} must be true or false.")
+        check_types(self)
         if self.checkpointing and self.model.kind in RECURRENT:
             raise ConfigError(
                 f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
@@ -126,29 +86,22 @@ class RunConfig:
 
     def to_json(self) -> dict:
         """The config as plain JSON values."""
-        plain = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("task", "model")
-        }
-        return {"task": self.task.to_json(), "model": self.model.to_json(), **plain}
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"task": self.task.to_json(), "model": self.model.to_json()}
 
     @classmethod
     def from_json(cls, data: object) -> RunConfig:
         """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
         data = renamed(data, "config") if isinstance(data, dict) else data
         values = check_fields(cls, data, "A run", ("task", "model"))
-        task, model = (
-            TaskConfig.from_json(values.pop("task")),
-            ModelConfig.from_json(values.pop("model")),
-        )
-        return cls(task=task, model=model, **values)
+        parts = {
+            "task": TaskConfig.from_json(values["task"]),
+            "model": ModelConfig.from_json(values["model"]),
+        }
+        return cls(**{**values, **parts})
 
 
-def check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:
-    kind = int if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kind):
-        raise ConfigError(f"{name} = {quote(value)} must be a {'whole ' if whole else ''}number.")
-    if not low <= value <= high:  # also refuses NaN
-        raise ConfigError(f"{name} = {quote(value)} is outside {low:g} to {high:g}.")
+BOUNDS = bounds(RunConfig)
 
 
 def devices() -> tuple[str, ...]:
@@ -201,10 +154,7 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
     return RunConfig(task.config, model, **settings)
 
 
-# The recipe of a small model with the pattern of layers of a published one.
-
-
-HEADS = 4
+HEADS = 4  # of a small model with the pattern of layers of a published one
 
 
 def card_recipe(card: ModelCard) -> RunConfig:

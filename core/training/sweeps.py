@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, get_args
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.cost import ShapesOnly
@@ -13,9 +13,9 @@ from core.attention.presets import attention_name, choice_name
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote
 from core.models import ModelConfig, Shape, build_model
 from core.models.cards import CARDS, card
-from core.serialization import renamed
+from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry
-from core.training.config import BOUNDS, RunConfig, check_number, recommended
+from core.training.config import BOUNDS, RunConfig, Seed, recommended
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {
@@ -57,7 +57,8 @@ TRAINING = {
     "clip": "Clip gradients at",
 }
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
-EQUAL = ("steps", "seconds")
+Equal = Literal["steps", "seconds"]
+EQUAL = get_args(Equal)
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
 LONGEST = float(BOUNDS["max_seconds"][1])
 MOST_STEPS = int(BOUNDS["steps"][1])
@@ -77,19 +78,16 @@ class SweepConfig:
     base: RunConfig
     axis: str
     values: tuple[Any, ...]
-    seeds: tuple[int, ...] = (0, 1, 2)
-    equal: str = "steps"
+    seeds: tuple[Seed, ...] = (0, 1, 2)
+    equal: Equal = "steps"
     seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.axis, str):
-            raise ConfigError(f"axis = {quote(self.axis)}; expected the name of a setting.")
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+        check_types(self)
         name_of(self.axis, self.base.task)
         values = tuple(_value(self.axis, value) for value in self.values)
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "seeds", tuple(self.seeds))
-        if self.equal not in EQUAL:
-            raise ConfigError(f"equal = {quote(self.equal)}; take one of {', '.join(EQUAL)}.")
         for what, items, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
             if not few <= len(items) <= many:
                 raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(items)}.")
@@ -100,8 +98,6 @@ class SweepConfig:
                 f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
                 f"runs; a sweep has at most {RUNS}."
             )
-        for seed in self.seeds:
-            check_number("seed", seed, *BOUNDS["seed"], whole=True)
         for index, value in enumerate(values):
             try:
                 self.run(index, self.seeds[0])
@@ -153,10 +149,8 @@ class SweepConfig:
     def from_json(cls, data: object) -> SweepConfig:
         """The sweep in a dict; ConfigError for a missing or unknown name or an invalid value."""
         values = check_fields(cls, data, "A sweep", ("base", "axis", "values"))
-        for name in ("values", "seeds"):
-            if not isinstance(values.get(name, []), list | tuple):
-                raise ConfigError(f"the {name} of a sweep are a list; got {quote(values[name])}.")
-        return cls(**{**values, "base": RunConfig.from_json(values["base"])})
+        values["base"] = RunConfig.from_json(values["base"])
+        return cls(**{name: convert(value, cls, name) for name, value in values.items()})
 
 
 def buildable(run: RunConfig) -> None:

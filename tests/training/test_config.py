@@ -1,9 +1,11 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from core.attention import ConfigError
+from core.models import ModelConfig
 from core.training import RunConfig, devices
 from core.training.config import resolve_device
 from tests.cases import each
@@ -28,12 +30,25 @@ def test_json_both_ways():
         ({"device": "abacus"}, "auto, cpu, cuda, mps"),
         ({"optimizer": "prayer"}, "adamw"),
         ({"schedule": "steep"}, "cosine"),
-        ({"finish_early": "yes"}, "finish_early"),
+        ({"finish_early": "yes"}, "finish_early = 'yes'; expected true or false"),
+        ({"precision": "int4"}, "bf16, fp32"),
+        ({"label_smoothing": 0.9}, "0 to 0.5"),
+        ({"weight_decay": -1.0}, "0 to 1"),
+        ({"patience": 1.5}, "whole number"),
+        ({"checkpointing": 1}, "true or false"),
+        (
+            {"checkpointing": True, "model": ModelConfig.recurrent(8)},
+            "kind = recurrent has no layers",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused_in_words(change, word):
     with pytest.raises(ConfigError, match=word):
         small_run(**change)
+
+
+def test_a_number_of_numpy_is_one():
+    assert small_run(learning_rate=np.float64(0.01)) == small_run(learning_rate=0.01)
 
 
 @each(

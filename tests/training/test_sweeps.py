@@ -109,8 +109,9 @@ def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
         ({"axis": "task.colour"}, "task.length"),
         ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 is not possible"),
         ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
-        ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "outside"),
-        ({"equal": "luck"}, "steps, seconds"),
+        ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "from 1e-06 to 1"),
+        ({"equal": "luck"}, "seconds, steps"),
+        ({"seeds": (0, "one")}, r"seeds\[1\] = .one.; expected a whole number"),
         ({"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))}, "70 runs"),
     ],
 )
