@@ -586,7 +586,28 @@ def draw_pages() -> None:
         return
     result = study.paging(lengths, page_size)
     add_script(partial(pages, result), "pages")
-    st.html(paging_drawing(result, theme()))
+    mode = theme()
+    places, longest = result.size, max(result.lengths)
+    rows = []
+    for sequence, length in enumerate(result.lengths):
+        squares = [
+            _square(
+                sequence,
+                max(0, min(places, length - start)),
+                min(places, longest - start),
+                places,
+                mode,
+            )
+            for start in range(0, longest, places)
+        ]
+        rows.append(f'<div class="row">{"".join(squares)}</div>')
+    squares_in_pages = "".join(
+        _square(page.sequence, page.filled, places, places, mode) for page in result.pages
+    )
+    st.html(
+        f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
+        f"<div><h3>In pages</h3><div>{squares_in_pages}</div></div></div>"
+    )
     token_bytes = cache_bytes(MODELS["llama2"], FORMS["multi_head"], 1, 2)
     fewer = result.reserved - result.paged
     fact(
@@ -665,25 +686,6 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
 
 def _weight(weight: float) -> str:
     return f'<td class="w"><i style="width:{round(50 * weight, 1)}%"></i>{number(weight)}</td>'
-
-
-def paging_drawing(paging: Paging, theme: Theme) -> str:
-    """Left each sequence with room for the longest, right the pages in memory."""
-    size, longest = paging.size, max(paging.lengths)
-    rows = []
-    for sequence, length in enumerate(paging.lengths):
-        squares = [
-            _square(
-                sequence, max(0, min(size, length - start)), min(size, longest - start), size, theme
-            )
-            for start in range(0, longest, size)
-        ]
-        rows.append(f'<div class="row">{"".join(squares)}</div>')
-    pages = "".join(_square(page.sequence, page.filled, size, size, theme) for page in paging.pages)
-    return (
-        f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
-        f"<div><h3>In pages</h3><div>{pages}</div></div></div>"
-    )
 
 
 def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:

@@ -227,11 +227,7 @@ def _draw_more(
 
 def first_weights() -> str:
     """The weights of a link that does not name them."""
-    return get("start", "minilm")
-
-
-def get(name: str, default: Any = None) -> Any:
-    return st.session_state.get(key(name), default)
+    return st.session_state.get(key("start"), "minilm")
 
 
 def heads_key(idea: str, d_model: int) -> str:

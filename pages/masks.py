@@ -82,30 +82,23 @@ class Controls:
 key = "masks:{}".format  # a widget's key, which is also its name in the link
 
 
-def get(name: str, default: Any = None) -> Any:
-    return st.session_state.get(key(name), default)
-
-
-def put(name: str, value: Any) -> None:
-    st.session_state[key(name)] = value
-
-
 def start_drawing() -> None:
     """Start the first drawing from the mask on the page, when a drawing is chosen in the list."""
-    if get("first") == "drawn" and get("shown") and get("first:drawn:drawing") is None:
-        put("first:drawn:drawing", get("shown"))
+    state, drawing = st.session_state, key("first:drawn:drawing")
+    if state[key("first")] == "drawn" and state.get(key("shown")) and state.get(drawing) is None:
+        state[drawing] = state[key("shown")]
 
 
 def apply_drawing() -> None:
     """Make the mask the board's drawing, after cells were pressed."""
-    put("first", "drawn")
-    put("join", "alone")
-    put("first:drawn:drawing", page_views.drawing_text(key("board")))
+    st.session_state[key("first")] = "drawn"
+    st.session_state[key("join")] = "alone"
+    st.session_state[key("first:drawn:drawing")] = page_views.drawing_text(key("board"))
 
 
 def columns_of_name(_: Values) -> int:
     """One column, or two for a mask whose name one would cut."""
-    name = MASKS.get(get("first", ""), st.query_params.get(key("first"), ""))
+    name = MASKS.get(st.session_state.get(key("first"), ""), st.query_params.get(key("first"), ""))
     return 2 if len(name) > CUT else 1
 
 
@@ -174,9 +167,9 @@ def draw_mask(
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
             value = param_widget(replace(param, name=param.name + suffix), key=key(widget))
         if is_text(param) and unreadable(param, value):
-            value, stale = get(f"{widget}:read", param.default), True
+            value, stale = st.session_state.get(key(f"{widget}:read"), param.default), True
         elif is_text(param):
-            put(f"{widget}:read", value)
+            st.session_state[key(f"{widget}:read")] = value
         values[param.key] = value
     return Choice.of(mask, **values), stale
 

@@ -118,34 +118,36 @@ key = "positions:{}".format  # a widget's key, which is also its name in the lin
 
 def read_controls() -> Controls:
     """Read the controls from the session, which also works before they are drawn."""
-    item = entry("position", get("position", START["position"]))
+    item = entry("position", st.session_state.get(key("position"), START["position"]))
     choice = Choice.of(
         item.key,
         *parts_in_session("position", item, key=key("position")),
         **params_in_session(item, key=key("position")),
     )
-    d_model = get("d_model", D_MODEL)
-    cut = tokenize(get("tokens", SENTENCE) or "")
+    d_model = st.session_state.get(key("d_model"), D_MODEL)
+    cut = tokenize(st.session_state.get(key("tokens"), SENTENCE) or "")
     notes = cut.notes
     if len(cut.tokens) > MAX_TOKENS:
         notes += (f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.",)
     config, problem = None, ""
     try:  # no mask: a causal one would itself tell the order
         config = AttentionConfig(
-            d_model, get(f"heads:{d_model}", default_heads(d_model)), position=choice
+            d_model,
+            st.session_state.get(key(f"heads:{d_model}"), default_heads(d_model)),
+            position=choice,
         )
     except ConfigError as error:
         problem = str(error)
     return Controls(
         item,
-        get("idea") or START["idea"],
+        st.session_state.get(key("idea")) or START["idea"],
         config,
-        int(get("seed", SEED)),
+        int(st.session_state.get(key("seed"), SEED)),
         labels(cut.tokens[:MAX_TOKENS]),
         notes,
-        get("order", 1),
-        get("places", POSITIONS),
-        get("shift", SHIFT),
+        st.session_state.get(key("order"), 1),
+        st.session_state.get(key("places"), POSITIONS),
+        st.session_state.get(key("shift"), SHIFT),
         problem,
     )
 
@@ -195,12 +197,8 @@ def default_heads(d_model: int) -> int:
     return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
 
 
-def get(name: str, default: Any = None) -> Any:
-    return st.session_state.get(key(name), default)
-
-
 def shuffle() -> None:
-    st.session_state[key("order")] = get("order", 1) + 1
+    st.session_state[key("order")] = st.session_state.get(key("order"), 1) + 1
 
 
 # What the pictures of the page Positions share: the type of an equation, the chart, and a mean by distance.

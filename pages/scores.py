@@ -19,7 +19,7 @@ from core.attention.properties import (
     score_properties,
 )
 from core.studies import scores as study
-from core.studies.scores import Measurement, ScoreMaps, Timing
+from core.studies.scores import ScoreMaps, Timing
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.formats import (
     byte_size,
@@ -283,26 +283,6 @@ def rows(
     ]
 
 
-def table_note(dims: int, saved: Measurement | None, threads: int) -> str:
-    """What the columns mean and how they were measured: as saved, or on this machine with so many threads."""
-    size = study.TIMED_WIDTH // study.TIMED_HEADS
-    where = (
-        f"saved on {saved.date}, {saved.machine}"
-        if saved
-        else f"measured on this machine, {threads} threads"
-    )
-    return (
-        f"Parameters: learned numbers of the score at head size D = {dims}. Time: of a forward and a backward "
-        f"pass, {study.TIMED_HEADS} heads of size {size}, {study.TIMED_TOKENS} tokens, processor time of the "
-        f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
-        "use at once. The last four columns are computed from each "
-        f"score with random parameters, on {PROBE_TOKENS} random queries and keys of D = "
-        f"{PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
-        "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
-        "and keys are rotated by the same rotation."
-    )
-
-
 def rule(each: ScoreMaps) -> str:
     """The score in plain signs, with its scale where that is not 1."""
     short = entry("score", each.key).short
@@ -391,7 +371,23 @@ def explore() -> None:
         caption="Cost and properties of each score",
         left=2,
     )
-    st.caption(table_note(controls.dims, None if repetition else saved, torch.get_num_threads()))
+    measured = None if repetition else saved
+    size = study.TIMED_WIDTH // study.TIMED_HEADS
+    where = (
+        f"saved on {measured.date}, {measured.machine}"
+        if measured
+        else f"measured on this machine, {torch.get_num_threads()} threads"
+    )
+    st.caption(
+        f"Parameters: learned numbers of the score at head size D = {controls.dims}. Time: of a forward and a backward "
+        f"pass, {study.TIMED_HEADS} heads of size {size}, {study.TIMED_TOKENS} tokens, processor time of the "
+        f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "
+        "use at once. The last four columns are computed from each "
+        f"score with random parameters, on {PROBE_TOKENS} random queries and keys of D = "
+        f"{PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
+        "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
+        "and keys are rotated by the same rotation."
+    )
     st.button(
         "Measure on this machine",
         key=key("measure"),

@@ -356,18 +356,6 @@ def hard_text(controls: Controls, result: Lookup) -> str:
     return f"**Hard look-up: {value}.** Key {NAMES[result.equal]} is equal to {query}, so its value is returned."
 
 
-def score_text(controls: Controls, result: Lookup) -> str:
-    """How the last key's score comes about, with its numbers."""
-    at = len(controls.keys) - 1
-    terms = " + ".join(
-        f"{typed(q)} · {typed(k)}" for q, k in zip(controls.query, controls.keys[at], strict=True)
-    )
-    return (
-        f"**q · k** multiplies number by number and adds: for key {NAMES[at]}, {terms} = "
-        f"{number(result.products[at])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
-    )
-
-
 def vector_text(values: tuple[float, ...]) -> str:
     """[1, 2]"""
     return f"[{', '.join(map(typed, values))}]"
@@ -449,7 +437,15 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             for weight, value in zip(result.weights, controls.values, strict=True)
         )
         st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")
-        caption(score_text(controls, result))
+        last = len(controls.keys) - 1
+        products = " + ".join(
+            f"{typed(q)} · {typed(k)}"
+            for q, k in zip(controls.query, controls.keys[last], strict=True)
+        )
+        caption(
+            f"**q · k** multiplies number by number and adds: for key {NAMES[last]}, {products} = "
+            f"{number(result.products[last])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
+        )
     try_this(PAGE, MOVES)
 
 
