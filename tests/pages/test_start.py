@@ -134,7 +134,7 @@ def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
     exact = {
         model: lengths["1–10"].mean
         for model in models(why.load().learned)
-        for lengths in [by_length(why.load().learned, model, "exact")]
+        for lengths in [by_length(why.load().learned, model, "sequence_accuracy")]
     }
     assert min(exact.values()) > 90
     item = read(load_minilm(), heads.MINILM_TEXT).trace.map(example.MINILM_LAYER)
