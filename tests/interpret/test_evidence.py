@@ -33,37 +33,40 @@ WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffl
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
-def baseline_of(family: str, position: int | None = None, against: str = "Nine boats wait."):
-    """A question that the family answers: a mask for those that fill one."""
+def baseline_of(family: str, **asked):
+    """A question that the family answers: a mask for those that fill one; embeddings against another sentence."""
     model = tiny(family)
     text = (
         SENTENCE.replace("street", model.tokenizer.mask_token)
         if model.head == "masked"
         else SENTENCE
     )
-    return ask(model, Question(given(family, text), position, against))
+    return ask(model, Question(given(family, text), **{"against": "Nine boats wait."} | asked))
 
 
-def scaled(family: str, seen, heads: list[int], by: float, exact: bool = False):
-    """The model's own answer after the rows of W_O of those heads are multiplied, in a copy (`exact`: in float64)."""
-    baseline = baseline_of(family)
-    copy = deepcopy(baseline.pretrained.model)
-    batch = dict(baseline.batch)
-    if exact:
-        copy = copy.double()
-        batch = {
-            name: one.double() if one.is_floating_point() else one for name, one in batch.items()
-        }
+def scaled_copy(baseline, seen, heads: list[int], by: float, dtype=torch.float64):
+    """A copy of the model in which the rows of W_O of those heads are multiplied, and its batch."""
+    copy = deepcopy(baseline.pretrained.model).to(dtype)
     names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
     layer = copy.get_submodule(names[id(seen.output)])
     rows = layer.weight if _is_transposed(layer) else layer.weight.T
     with torch.no_grad():
-        for head in heads:
-            rows.unflatten(0, (seen.weights.shape[1], -1))[head] *= by
+        rows.unflatten(0, (seen.weights.shape[1], -1))[heads] *= by
+    return copy, {
+        name: one.to(dtype) if one.is_floating_point() else one
+        for name, one in baseline.batch.items()
+    }
+
+
+def scaled(family: str, seen, heads: list[int], by: float, dtype=torch.float32):
+    """The model's own answer after the rows of W_O of those heads are multiplied."""
+    baseline = baseline_of(family)
+    copy, batch = scaled_copy(baseline, seen, heads, by, dtype)
+    with torch.no_grad():
         output = answer_of(baseline.pretrained, batch, copy(**batch))
-        if output.vector is not None:
-            return float(output.vector @ baseline.reference.to(output.vector))
-        return float(baseline.target_value(output))
+    if output.vector is not None:
+        return float(output.vector @ baseline.reference.to(output.vector))
+    return float(baseline.target_value(output))
 
 
 def seen_of(family: str) -> list:
@@ -133,7 +136,7 @@ def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
         for head in (0, seen.weights.shape[1] - 1):
             slope = measured.gradients[seen.kind, seen.layer][head].sum()
             up, down = (
-                scaled(family, seen, [head], 1 + sign * step, exact=True) for sign in (1, -1)
+                scaled(family, seen, [head], 1 + sign * step, torch.float64) for sign in (1, -1)
             )
             assert slope == pytest.approx((up - down) / (2 * step), rel=5e-3, abs=3e-6)
 
@@ -364,16 +367,6 @@ KINDS = (
 OUTPUT, CONTRAST = 2, 1
 
 
-def target_baseline(family: str, **followed):
-    model = tiny(family)
-    text = (
-        SENTENCE.replace("street", model.tokenizer.mask_token)
-        if model.head == "masked"
-        else SENTENCE
-    )
-    return ask(model, Question(given(family, text), **followed))
-
-
 def by_hand(logits: torch.Tensor, quantity: str) -> torch.Tensor:
     if quantity == "probability":
         return logits[OUTPUT].exp() / logits.exp().sum()
@@ -386,32 +379,18 @@ def logits_of(baseline, model, batch) -> torch.Tensor:
     return logits if baseline.answer.kind == "class" else logits[baseline.answer.position]
 
 
-def without_columns(baseline, seen, head: int, by: float = 0.0):
-    """A copy of the model in which the columns of W_O that a head goes through are multiplied."""
-    copy = deepcopy(baseline.pretrained.model).double()
-    names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
-    layer = copy.get_submodule(names[id(seen.output)])
-    with torch.no_grad():
-        columns = layer.weight if _is_transposed(layer) else layer.weight.T
-        columns.unflatten(0, (seen.weights.shape[1], -1))[head] *= by
-    return copy, {
-        name: one.double() if one.is_floating_point() else one
-        for name, one in baseline.batch.items()
-    }
-
-
 @each("family", KINDS)
 @each("quantity", ["probability", "logit", "difference"])
 def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
     contrast = CONTRAST if quantity == "difference" else None
-    baseline = target_baseline(family, output=OUTPUT, quantity=quantity, contrast=contrast)
+    baseline = baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
     with torch.no_grad():
         own = by_hand(logits_of(baseline, baseline.pretrained.model, baseline.batch), quantity)
     assert baseline.value == pytest.approx(float(own), abs=1e-5)
     seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
     place = frozenset({(seen.kind, seen.layer, 1)})
     with torch.no_grad():
-        without = by_hand(logits_of(baseline, *without_columns(baseline, seen, 1)), quantity)
+        without = by_hand(logits_of(baseline, *scaled_copy(baseline, seen, [1], 0.0)), quantity)
     effect = ablate_heads(baseline, place)
     assert effect.value == pytest.approx(float(without), abs=2e-5)
     assert (
@@ -426,13 +405,13 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
 def test_slopes_follow_the_chosen_quantity(family, quantity):
     """Σ α·∂y/∂α is how y moves as the head is turned up, y by hand in float64."""
     contrast = CONTRAST if quantity == "difference" else None
-    baseline = target_baseline(family, output=OUTPUT, quantity=quantity, contrast=contrast)
+    baseline = baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
     seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
     slope, step = measure_contributions(baseline).gradients[seen.kind, seen.layer][1].sum(), 1e-3
     with torch.no_grad():
         up, down = (
             by_hand(
-                logits_of(baseline, *without_columns(baseline, seen, 1, 1 + sign * step)), quantity
+                logits_of(baseline, *scaled_copy(baseline, seen, [1], 1 + sign * step)), quantity
             )
             for sign in (1, -1)
         )
@@ -440,7 +419,7 @@ def test_slopes_follow_the_chosen_quantity(family, quantity):
 
 
 def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where_it_is_sure():
-    baseline = target_baseline("gpt2")
+    baseline = baseline_of("gpt2")
     first, second = baseline.answer.logits.topk(2).indices.tolist()
     assert (baseline.id, baseline.quantity, baseline.contrast, baseline.is_top) == (
         first,
@@ -448,8 +427,8 @@ def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where
         None,
         True,
     )
-    assert target_baseline("gpt2", quantity="difference").contrast == second
-    other = target_baseline("gpt2", output=second, quantity="difference")
+    assert baseline_of("gpt2", quantity="difference").contrast == second
+    other = baseline_of("gpt2", output=second, quantity="difference")
     assert other.contrast == first and not other.is_top and other.value < 0
     for top, quantity in (
         (2.9, "probability"),
@@ -459,21 +438,21 @@ def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where
 
 
 def test_what_cannot_be_followed_is_refused():
-    size = len(target_baseline("vit").answer.logits)
+    size = len(baseline_of("vit").answer.logits)
     for followed, why in (
         ({"output": size}, f"no class #{size}"),
         ({"output": -1}, "no class #-1"),
         ({"output": 2, "quantity": "difference", "contrast": 2}, "always 0"),
     ):
         with pytest.raises(PretrainedError, match=why):
-            target_baseline("vit", **followed)
+            baseline_of("vit", **followed)
     with pytest.raises(PretrainedError, match="only its cosine"):
         ask(tiny("bert_encoder"), Question(given("bert_encoder"), quantity="logit"))
 
 
 @each("family", ["bert", "gpt2", "t5", "bart", "vit", "whisper"])
 def test_every_output_is_found_by_its_name(family):
-    baseline = target_baseline(family)
+    baseline = baseline_of(family)
     every = range(len(baseline.answer.logits))
     assert [
         output_id(
@@ -497,14 +476,14 @@ def test_every_output_is_found_by_its_name(family):
     ],
 )
 def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
-    baseline = target_baseline(family)
+    baseline = baseline_of(family)
     with pytest.raises(PretrainedError, match=why) as error:
         output_id(baseline.pretrained, baseline.answer, text)
     assert len(str(error.value)) < 240
 
 
 def test_a_class_is_found_in_any_case_and_a_word_as_it_stands_in_a_text():
-    vit, gpt2 = target_baseline("vit"), target_baseline("gpt2")
+    vit, gpt2 = baseline_of("vit"), baseline_of("gpt2")
     assert output_id(vit.pretrained, vit.answer, " label_3 ") == 3
     street = output_id(gpt2.pretrained, gpt2.answer, "street")
     assert gpt2.pretrained.tokenizer.decode([street]) == " street"
