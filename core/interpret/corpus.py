@@ -95,23 +95,11 @@ class Measure:
     url: str = ""
 
 
-def entropy_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
-    """The entropy of each row in nats."""
-    return trace.entropy(weights)
-
-
-def distance_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
-    """The mean distance |i − j| of each row, by its weights."""
-    distance: Rows = (weights * np.abs(text.distance)).sum(-1)
-    return distance
-
-
 def sink_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
     """The weight of each row on the first token and on special tokens, and what a learned sink takes."""
     sinks = np.asarray(text.line.special, dtype=bool)
     sinks[:1] = True
-    own: Rows = 1 - (weights * ~sinks).sum(-1)
-    return own.clip(0, 1)
+    return np.asarray(1 - (weights * ~sinks).sum(-1)).clip(0, 1)
 
 
 CLARK = "Clark et al. 2019", "https://arxiv.org/abs/1906.04341"
@@ -121,7 +109,7 @@ MEASURES: tuple[Measure, ...] = (
         "Entropy",
         "how evenly a row's weights are spread",
         "nats",
-        entropy_rows,
+        lambda weights, text: trace.entropy(weights),
         None,
         *CLARK,
     ),
@@ -130,7 +118,7 @@ MEASURES: tuple[Measure, ...] = (
         "Distance",
         "how many tokens lie between a query and its keys, on average",
         "tokens",
-        distance_rows,
+        lambda weights, text: (weights * np.abs(text.distance)).sum(-1),
         None,
         "Vig and Belinkov 2019",
         "https://arxiv.org/abs/1906.04284",
@@ -187,11 +175,14 @@ BY_KEY = {measure.key: measure for measure in AXES}
 def measure_rows(
     measure: Measure, item: AttentionMap, text: Text
 ) -> tuple[Rows, Bool[np.ndarray, "T T"]]:
-    """The measure of each row of one map (nan where a row does not count), and the keys that a role expects."""
+    """The measure of each row of one map (nan where a row does not count), and the keys that a role expects.
+
+    Of a measure that has no rows, as the ablation, a row's largest weight.
+    """
     seen = item.visible_in_any
     expected, counts = np.zeros_like(seen), text.ordinary
     if measure.role is None:
-        rows = (measure.rows or largest_rows)(item.weights, text)
+        rows = measure.rows(item.weights, text) if measure.rows else item.weights.max(-1)
     elif measure.role.targets is None:
         rows, counts = (
             share_used(item.weights, seen.sum(-1)),
@@ -204,12 +195,6 @@ def measure_rows(
             counts & expected.any(-1) & (seen.sum(-1) > 1),
         )
     return np.where(counts, rows, np.nan), expected
-
-
-def largest_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
-    """The largest weight of each row: what is shown of a head whose measure has no rows."""
-    largest: Rows = weights.max(-1)
-    return largest
 
 
 def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H"], RoleSums]:
@@ -264,10 +249,8 @@ class RunningMean:
         from scipy.special import stdtrit
 
         n = np.where(self.count > 1, self.count, np.nan)
-        half: np.ndarray = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * np.sqrt(
-            self.squares / (n - 1) / n
-        )
-        return half
+        error = np.sqrt(self.squares / (n - 1) / n)
+        return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,20 +305,17 @@ class Corpus:
         """The mean of a measure over texts; nan where no text can show it."""
         assert self.means is not None
         index = INDEX[measure]
-        mean: np.ndarray = np.where(self.means.count[index] > 0, self.means.mean[index], np.nan)
-        return mean
+        return np.where(self.means.count[index] > 0, self.means.mean[index], np.nan)
 
     def texts_of(self, measure: str) -> Int[np.ndarray, "L H"]:
         """The number of texts that show a measure."""
         assert self.means is not None
-        count: np.ndarray = self.means.count[INDEX[measure]]
-        return count
+        return np.asarray(self.means.count[INDEX[measure]])
 
     def interval(self, measure: str) -> Float[np.ndarray, "L H"]:
         """Half of the 95 % interval of that mean."""
         assert self.means is not None
-        half: np.ndarray = self.means.half_width[INDEX[measure]]
-        return half
+        return np.asarray(self.means.half_width[INDEX[measure]])
 
     def role_scores(self, kind: Kind) -> RoleScores:
         """The roles' scores over all rows of all texts, as `score_roles` gives them."""
@@ -457,8 +437,7 @@ class MarkedRow:
 def ranked(values: TextValues) -> Int[np.ndarray, " K"]:
     """The texts that show a measure, the one with the largest value first."""
     order = np.argsort(-values, kind="stable")
-    valid: np.ndarray = order[~np.isnan(values[order])]
-    return valid
+    return np.asarray(order[~np.isnan(values[order])])
 
 
 def decile_texts(values: TextValues) -> list[tuple[float, int]]:

@@ -22,7 +22,7 @@ from core.files import CORPORA, read_object, runs_folder, write_atomically
 from core.interpret.corpus import MEASURES, Corpus, CorpusConfig, RunningMean, Split, measure_texts
 from core.interpret.roles import ROLES, SENTENCES, RoleSums
 from core.interpret.trace import to_numpy
-from core.pretrained.base import Array, ModelInputs, Pretrained
+from core.pretrained.base import Array, ModelInputs
 from core.pretrained.finetune import LAB, folder_of, name_of, own_rows
 from core.pretrained.load import LAB_MODELS, load_folder
 from core.runs.runs import Run, new_id
@@ -172,11 +172,6 @@ def load_inputs(run: Run) -> tuple[ModelInputs, ...]:
     return tuple(map(from_json, lines))
 
 
-def load_pretrained(model: str) -> Pretrained:
-    """The model of a config; PretrainedError when it cannot be loaded."""
-    return load_folder(folder_of(model), name_of(model))
-
-
 def work(
     run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: None
 ) -> tuple[str, str]:
@@ -190,10 +185,11 @@ def work(
     if list(measure_keys(run)) != keys:  # by an older version
         corpus = Corpus()
         run.update_metadata(measures=keys, roles=[one.key for one in ROLES])
-    _cut_values(run, corpus)
-    saved, before, pretrained = 0.0, corpus.texts, load_pretrained(config.model)
-    began = time.monotonic()
+    pretrained = load_folder(folder_of(config.model), name_of(config.model))
+    saved, before, began = 0.0, corpus.texts, time.monotonic()
     with open(run.path / VALUES, "ab") as file:
+        # The texts after the last saved statistics are measured again.
+        file.truncate(0 if corpus.means is None else 4 * corpus.read * corpus.means.mean.size)
         for record in measure_texts(pretrained, inputs[before:], config.kind, config.ablation):
             corpus.add(record)
             corpus.seconds = (time.monotonic() - began) / (corpus.texts - before)
@@ -215,12 +211,6 @@ def work(
             f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved.",
         )
     return "finished", f"Measured {corpus.texts:,} texts."
-
-
-def _cut_values(run: Run, corpus: Corpus) -> None:
-    """Delete the values of texts after the last saved statistics, which are measured again."""
-    with open(run.path / VALUES, "ab") as file:
-        file.truncate(0 if corpus.means is None else 4 * corpus.read * corpus.means.mean.size)
 
 
 def save_statistics(run: Run, corpus: Corpus) -> None:

@@ -116,7 +116,7 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
         return item
     before = (
         _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2)
-        if _hides(item, transform)
+        if sum(map(len, transform.columns)) < len(item.keys)  # some keys are hidden
         else None
     )
     weights = _merged(_merged(item.weights, transform.columns, -1), transform.rows, -2)
@@ -153,10 +153,6 @@ def transform_trace(trace: AttentionTrace, transform: MapTransform) -> Attention
     return AttentionTrace(
         tuple(transform_map(item, transform) for item in trace.maps), trace.source
     )
-
-
-def _hides(item: AttentionMap, transform: MapTransform) -> bool:
-    return sum(map(len, transform.columns)) < len(item.keys)
 
 
 def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np.add) -> np.ndarray:

@@ -153,7 +153,7 @@ def first(text: Text) -> Targets:
 def delimiter(text: Text) -> Targets:
     """Punctuation and end marks, except for the first token."""
     keys = [
-        _delimits(piece, special)
+        piece.strip("<[|]>") not in NOT_READ if special else _is_sign(piece)
         for piece, special in zip(text.pieces, text.line.special, strict=True)
     ]
     keys[:1] = [False] * len(keys[:1])
@@ -226,10 +226,6 @@ def _plain_key(text: Text) -> Targets:
     keys = text.ordinary.copy()
     keys[:1] = False
     return np.broadcast_to(keys, text.distance.shape)
-
-
-def _delimits(piece: str, special: bool) -> bool:
-    return piece.strip("<[|]>") not in NOT_READ if special else _is_sign(piece)
 
 
 def _is_unknown(piece: str) -> bool:
@@ -519,8 +515,7 @@ class RoleSums:
     def mean(self) -> Scores:
         """The mean score of a row; nan where there is no row."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean: Scores = self.score / self.rows[..., None]
-            return mean
+            return np.asarray(self.score / self.rows[..., None])
 
     def scores(self, kind: Kind, numbers: tuple[int, ...]) -> RoleScores:
         """The scores of the model's layers of these numbers."""

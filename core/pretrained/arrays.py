@@ -110,8 +110,7 @@ def _npy_header(file: Any, member: str, name: str) -> tuple[tuple[int, ...], np.
 
 def _npy(archive: zipfile.ZipFile, member: str) -> np.ndarray:
     with archive.open(member) as file:
-        values: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
-        return values
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
 def _safetensors(data: bytes, name: str) -> ArrayFile:

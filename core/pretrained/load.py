@@ -74,6 +74,7 @@ WITHOUT_ATTENTION: dict[str, str] = {
 
 def refuse_config(config: Mapping[str, Any], name: str) -> None:
     """PretrainedError, with what would help, where this config promises no attention that could be drawn."""
+    import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     family = config.get("model_type")
@@ -96,33 +97,24 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
             'matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
             "config.json (the same weights, every pair of tokens), and open that folder."
         )
-    if family not in CONFIG_MAPPING_NAMES or not _has_library_class(config):
+    names = config.get("architectures")
+    names = names if isinstance(names, list) else []
+    # A config with code of its own may name a class that the library lacks.
+    has_class = not config.get("auto_map") or any(hasattr(transformers, str(one)) for one in names)
+    if family not in CONFIG_MAPPING_NAMES or not has_class:
         own = (
             " It would need code of its own, which is never run here."
             if config.get("auto_map")
             else ""
         )
+        shown = quote_name(family)
+        if names:
+            shown = f"{quote_name(names[0])} ({shown})"
         raise PretrainedError(
-            f"{name} is a {_architecture_name(config)}, which the installed transformers has no "
+            f"{name} is a {shown}, which the installed transformers has no "
             f"code for.{own} Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 "
             "or ViT."
         )
-
-
-def _has_library_class(config: Mapping[str, Any]) -> bool:
-    """Whether transformers has the class of the weights; a config with code of its own may name another."""
-    import transformers
-
-    names = config.get("architectures")
-    return not config.get("auto_map") or any(
-        hasattr(transformers, str(name)) for name in (names if isinstance(names, list) else ())
-    )
-
-
-def _architecture_name(config: Mapping[str, Any]) -> str:
-    names = config.get("architectures")
-    family = quote_name(config["model_type"])
-    return f"{quote_name(names[0])} ({family})" if isinstance(names, list) and names else family
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
