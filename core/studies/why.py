@@ -281,9 +281,8 @@ def over_time(
 
 
 def _percent(item: Bucket | Point, metric: str) -> float:
-    return (
-        100 * item.sequence_accuracy if metric == "sequence_accuracy" else float(item.bleu or 0.0)
-    )
+    of_metric = {"sequence_accuracy": 100 * item.sequence_accuracy, "bleu": item.bleu or 0.0}
+    return of_metric[metric]
 
 
 SAVED = Path(__file__).with_name("data") / "why"

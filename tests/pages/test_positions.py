@@ -86,6 +86,10 @@ def test_refusals_stand_in_words():
     at.number_input(key="positions:position:t5:buckets").set_value(64)
     at.number_input(key="positions:position:t5:max_distance").set_value(10)
     assert "take max_distance ≥ 17" in at.run().error[0].value.replace("\\", "")
+    at = choose(open_page(), "learned", "shift")
+    at.number_input(key="positions:position:learned:max_len").set_value(16)
+    assert "take a longer table" in at.run().error[0].value
+    assert "There is no word here" in open_page(tokens="   ").warning[0].value
 
 
 def test_a_formula_that_cannot_be_read_is_pointed_at():
@@ -93,18 +97,6 @@ def test_a_formula_that_cannot_be_read_is_pointed_at():
     at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-").run()
     assert at.code and "^" in at.code[0].value
     assert not [m for m in at.markdown if "displaystyle" in m.value]
-
-
-def test_no_words_are_asked_for_in_words():
-    at = open_page()
-    at.text_input(key="positions:tokens").set_value("   ")
-    assert "There is no word here" in at.run().warning[0].value
-
-
-def test_a_table_that_ends_too_soon_says_what_to_take():
-    at = choose(open_page(), "learned", "shift")
-    at.number_input(key="positions:position:learned:max_len").set_value(16)
-    assert "take a longer table" in at.run().error[0].value
 
 
 def test_a_link_is_taken_or_refused_in_words():
@@ -148,6 +140,8 @@ def test_the_prediction_is_measured():
         and changes["rope"] < 1e-4 < changes["learned"]
     )
     assert page.question(changes | {"learned": 0.0}).answer == 1
+    _, wrong, right = page.question({"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}).reasons
+    assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
 
 
 def test_each_move_sets_controls_and_says_what_to_notice():
@@ -175,12 +169,6 @@ def test_two_equal_maps_have_no_map_of_their_difference():
     at = choose(open_page(), "rope", "shift")
     assert "Both maps are the same" in page_text(at)
     assert "Both maps are the same" not in page_text(choose(at, "sinusoidal", "shuffle"))
-
-
-def test_a_wrong_prediction_names_the_right_one_with_its_number():
-    changes = {"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}
-    right, wrong = page.question(changes).reasons[2], page.question(changes).reasons[1]
-    assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
 
 
 def test_the_letters_of_an_equation_and_the_names_of_pairs_are_explained():
