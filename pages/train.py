@@ -112,22 +112,9 @@ from dashboard.ui.train_with import attention_key
 Baselines = Sequence[tuple[str, float]]
 
 
-def task_line(task: Task) -> str:
-    """What the run of the figures learns."""
-    return f"**{task.name}.** {task_entry(task.key).meaning}"
-
-
 def separator(task: Task) -> str:
     """The separator of a source's tokens on one line."""
     return task.separator or ("" if task.input == "tokens" else " · ")
-
-
-def part_name(path: str) -> str:
-    """The name of a part of the model by its path, such as encoder.layers.0."""
-    above, _, last = path.rpartition(".")
-    if last.isdecimal():
-        return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
-    return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
 
 
 def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
@@ -137,16 +124,6 @@ def series(prediction: Prediction) -> tuple[list[float], list[float], list[float
         for tokens in (prediction.source, prediction.target, prediction.predicted)
     )
     return past, target, output
-
-
-def forecast_errors(task: Task, prediction: Prediction) -> tuple[float, float]:
-    """The mean absolute error of a forecast, and of repeating the last season."""
-    past, target, output = series(prediction)
-
-    def error(values: Sequence[float]) -> float:
-        return sum(abs(a - b) for a, b in zip(values, target, strict=True)) / len(target)
-
-    return error(output), error(task.naive(past))
 
 
 def fact_text(
@@ -240,17 +217,12 @@ def _scores(record: Record, task: Task, baselines: Baselines) -> str:
         if value is not None
     ]
     text += f"; {' and '.join(scores)}." if scores else "."
-    return text + _cut(record, task) + _unknown(record, task)
-
-
-def _cut(record: Record, task: Task) -> str:
-    """How many outputs were cut, as a sentence; empty where none was."""
-    if not record.cut:
-        return ""
-    return (
-        f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
-        f"{task.max_target + 1} tokens, before an end token."
-    )
+    if record.cut:
+        text += (
+            f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
+            f"{task.max_target + 1} tokens, before an end token."
+        )
+    return text + _unknown(record, task)
 
 
 def _unknown(record: Record, task: Task) -> str:
@@ -286,22 +258,17 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
     last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
     if last is None or status.state == "failed":
         return status.message
-    early = _early(last, config) if config is not None and status.state == "finished" else ""
+    accuracy, early = last.sequence_accuracy or 0.0, ""
+    # A limit of time is in the message already.
+    if config and status.state == "finished" and not last.capped and last.step < config.steps:
+        if config.finish_early and accuracy >= PASS:
+            early = f"at least {percent(PASS)} of the sequences were correct"
+        elif config.patience:
+            early = "the validation loss no longer fell"
+        early = early and f" It ended before step {config.steps:,}, since {early}."
     return (
-        f"{status.message}{early} Sequence accuracy is {percent(last.sequence_accuracy or 0.0)} on {last.held_out:,} "
+        f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
         "held-out items."
-    )
-
-
-def _early(last: Record, config: RunConfig) -> str:
-    """Why a finished run has fewer steps than it might have had; a limit of time is in its message already."""
-    if last.capped or last.step >= config.steps:
-        return ""
-    if config.finish_early and (last.sequence_accuracy or 0.0) >= PASS:
-        return f" It ended before step {config.steps:,}, since at least {percent(PASS)} of the sequences were correct."
-    return (
-        f" It ended before step {config.steps:,}, since the validation loss no longer fell."
-        * bool(config.patience)
     )
 
 
@@ -323,15 +290,6 @@ def pace(record: Record, machine: str = "") -> str:
 SLOW_START = (
     "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
 )
-
-
-def nothing_yet(live: bool, queued: bool) -> str:
-    """Why a run has no figures yet."""
-    if live:
-        return (
-            "Waiting for a free worker." if queued else "The first numbers appear within a second."
-        )
-    return "This run ended before its first measurement. Press Train to start another."
 
 
 # The attention of one held-out example over training time, and where it attends on a picture or a series.
@@ -547,6 +505,16 @@ LEVELS = (
 )  # where the axis of shares may end: all of the weight may be a rounding over one
 MOST_HEADS = 4  # lines that can be told apart
 FORMS_IN_NATS = ("pairs", "text", "label")
+SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
+    "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
+    "rate": ("Learning rate", "rate", "rate"),
+    "speed": ("Tokens a second, while it trains", "tokens", "tokens_per_second"),
+    "indexer": (
+        "Loss of the indexer, which predicts full attention",
+        "mean of all layers",
+        "indexer_loss",
+    ),
+}
 
 
 def findings(data: RunData, step: int) -> dict[str, list[Finding]]:
@@ -571,8 +539,8 @@ def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> Non
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
     """
     task, losses = data.task(), [r.loss or 0.0 for r in data.records]
-    guess = task.baseline_loss
-    curves = loss_curves(data.records)
+    guess, curves = task.baseline_loss, loss_curves(data.records)
+    guesses = {"label": "class frequencies", "series": "the mean"}
     chart_title(
         "Loss" if task.form in FORMS_IN_NATS else "Squared error", legend=legend(curves, ink)
     )
@@ -583,17 +551,10 @@ def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> Non
         curves,
         step,
         ink,
-        guess=(guess, f"{_baseline_name(task)}: {number(guess)}"),
+        guess=(guess, f"{guesses.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
         high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
     )
     show_findings(findings)
-
-
-def _baseline_name(task: Task) -> str:
-    """The name of the prediction that gives the baseline loss."""
-    return {"label": "class frequencies", "series": "the mean"}.get(
-        task.form, f"a random {task.unit}"
-    )
 
 
 def metric(data: RunData, step: int, ink: Ink) -> None:
@@ -648,16 +609,29 @@ def charts_details(
     data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[Finding]]
 ) -> None:
     """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
-    panels = [("gradient", _gradient), ("parts", _parts), ("rate", _rate), ("speed", _speed)]
+    names = ["gradient", "parts", "rate", "speed"]
     if any(r.expected for r in data.records):
-        panels = [("expected", _expected), *panels[:-1]]
+        names = ["expected", *names[:-1]]
     if any(r.indexer_loss is not None for r in data.records):
-        panels = [*panels, ("indexer", _indexer)]
-    for at, (name, panel) in enumerate(panels):
+        names.append("indexer")
+    for at, name in enumerate(names):
         if at % 2 == 0:
             cells = st.columns(2, gap="medium")
         with cells[at % 2]:
-            panel(data, step, ink)
+            if name == "expected":
+                _expected(data, step, ink)
+            elif name == "parts":
+                _parts(data, step, ink)
+            else:
+                heading, curve, key = SINGLE[name]
+                chart_title(heading)
+                values, guess = points(data.records, key), None
+                if name == "gradient":
+                    clip = data.required_config.clip
+                    largest = max(value or 0.0 for _, value in values)
+                    if clip <= 5 * max(largest, 1e-9):
+                        guess = (clip, f"clipped at {clip:g}")
+                _draw_small(data, name, [Curve(curve, values)], step, ink, guess=guess)
             show_findings(findings.get(name, ()))
 
 
@@ -691,31 +665,6 @@ def _expected(data: RunData, step: int, ink: Ink) -> None:
         st.caption(f"The {MOST_HEADS} of {len(heads)} heads with the largest weight at the end.")
 
 
-def _gradient(data: RunData, step: int, ink: Ink) -> None:
-    chart_title("Gradient norm, before clipping")
-    assert data.config is not None
-    clip, largest = data.config.clip, max((r.gradient or 0.0 for r in data.records), default=0.0)
-    _draw_small(
-        data,
-        "gradient",
-        [Curve("all weights", points(data.records, "gradient"))],
-        step,
-        ink,
-        guess=(clip, f"clipped at {clip:g}") if clip <= 5 * max(largest, 1e-9) else None,
-    )
-
-
-def _indexer(data: RunData, step: int, ink: Ink) -> None:
-    chart_title("Loss of the indexer, which predicts full attention")
-    _draw_small(
-        data,
-        "indexer",
-        [Curve("mean of all layers", points(data.records, "indexer_loss"))],
-        step,
-        ink,
-    )
-
-
 def _parts(data: RunData, step: int, ink: Ink) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
     record = next((r for r in reversed(data.until(step)) if r.gradients), None)
@@ -736,10 +685,13 @@ def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
     """Bars on a logarithmic axis, one for each part, from the input down to the output."""
     most = max(gradients.values()) or 1.0
     low = min([value for value in gradients.values() if value > 0] or [most]) / 3
-    rows = [
-        {"part": part_name(path), "norm": max(value, low), "label": number(value), "low": low}
-        for path, value in gradients.items()
-    ]
+    rows = []
+    for path, value in gradients.items():
+        above, _, last = path.rpartition(".")
+        name = {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
+        if last.isdecimal():  # such as encoder.layers.0
+            name = f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
+        rows.append({"part": name, "norm": max(value, low), "label": number(value), "low": low})
     axes = {
         "y": {
             "field": "part",
@@ -775,18 +727,6 @@ def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
             ),
         ],
         height=max(SMALL, 17 * len(gradients)),
-    )
-
-
-def _rate(data: RunData, step: int, ink: Ink) -> None:
-    chart_title("Learning rate")
-    _draw_small(data, "rate", [Curve("rate", points(data.records, "rate"))], step, ink)
-
-
-def _speed(data: RunData, step: int, ink: Ink) -> None:
-    chart_title("Tokens a second, while it trains")
-    _draw_small(
-        data, "speed", [Curve("tokens", points(data.records, "tokens_per_second"))], step, ink
     )
 
 
@@ -839,8 +779,10 @@ def choose_attention(
         link_value,
         attention_key(name),
         usual,
-        lambda text: _from_link(text, d_model, heads),
-        _to_link,
+        lambda text: (
+            None if text == NONE else from_text("" if text == PLAIN else text, (d_model, heads))
+        ),
+        lambda config: NONE if config is None else to_text(config) or PLAIN,
     )
     link()
     config, problem = st.session_state.get(attention_key(name), usual), None
@@ -886,15 +828,6 @@ def choose_attention(
     if problem is not None:
         raise problem
     return config
-
-
-def _to_link(config: AttentionConfig | None) -> str:
-    return NONE if config is None else to_text(config) or PLAIN
-
-
-def _from_link(text: str, d_model: int, heads: int) -> AttentionConfig | None:
-    """The attention of a link at the model's sizes; ConfigError for an unreadable one."""
-    return None if text == NONE else from_text("" if text == PLAIN else text, (d_model, heads))
 
 
 def _edit(
@@ -1258,17 +1191,15 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
 
 def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
     """The settings that differ from their defaults, as text."""
-    return [
-        f"{param.name.lower()} {_value_text(param, values[param.key])}"
-        for param in params
-        if values[param.key] != param.default
-    ]
-
-
-def _value_text(param: Param, value: Value) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return param.label(value) if isinstance(value, str) else f"{value:g}"
+    texts = []
+    for param in params:
+        value = values[param.key]
+        text = param.label(value) if isinstance(value, str) else f"{value:g}"
+        if isinstance(value, bool):
+            text = "on" if value else "off"
+        if value != param.default:
+            texts.append(f"{param.name.lower()} {text}")
+    return texts
 
 
 # The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig.
@@ -1732,14 +1663,18 @@ def _figures(data: RunData) -> None:
         st.button("Show the example run", key="train:example-instead", on_click=select_example)
     elif data.records:
         draw(data)
+    elif not data.live:
+        placeholder("This run ended before its first measurement. Press Train to start another.")
+    elif jobs.place(data.run) is not None:
+        placeholder("Waiting for a free worker.")
     else:
-        placeholder(nothing_yet(data.live, jobs.place(data.run) is not None))
+        placeholder("The first numbers appear within a second.")
 
 
 def draw(data: RunData) -> None:
     """The attention over training time beside the curves; below the examples, all at one step."""
     ink = Ink.of(theme())
-    paragraph(task_line(data.task()))
+    paragraph(f"**{data.task().name}.** {task_entry(data.task().key).meaning}")
     with st.container(gap="small"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
@@ -1751,10 +1686,24 @@ def draw(data: RunData) -> None:
     with right:
         loss(data, moment.step, ink, problems.get("loss", ()))
         metric(data, moment.step, ink)
-        _fact(data, moment)
+        # What the step shows; while the run trains, the way back to the latest step
+        record, head = data.at(moment.step), moment.head
+        index = (head.layer, head.head) if head and head.to_source else best_head(record)
+        fact(fact_text(record, data.task(), index, data.baselines(record.held_out)))
+        if (
+            data.live and head
+        ):  # a button: a switch that the browser draws late would send its default
+            st.button(
+                "Follow the latest step",
+                key="train:follow",
+                on_click=forget_step,
+                args=(data.run.id,),
+                disabled=moment.latest,
+                help="All figures show the latest step until you pick one.",
+            )
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
-        record, decoded = data.at(moment.step), data.decoded_at(moment.step)
+        decoded = data.decoded_at(moment.step)
         if decoded is not None:
             examples(data, decoded, ink)
         if record.confusion and len(record.confusion) == len(data.task().classes):
@@ -1776,24 +1725,6 @@ def draw(data: RunData) -> None:
     )
 
 
-def _fact(data: RunData, moment: Moment) -> None:
-    """What the step shows; while the run trains, the way back to the latest step."""
-    record, head = data.at(moment.step), moment.head
-    index = (head.layer, head.head) if head is not None and head.to_source else best_head(record)
-    fact(fact_text(record, data.task(), index, data.baselines(record.held_out)))
-    if (
-        data.live and moment.head is not None
-    ):  # a button: a switch that the browser draws late would send its default
-        st.button(
-            "Follow the latest step",
-            key="train:follow",
-            on_click=forget_step,
-            args=(data.run.id,),
-            disabled=moment.latest,
-            help="All figures show the latest step until you pick one.",
-        )
-
-
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
@@ -1807,10 +1738,13 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
     weights = _weights(data, config.model, moment, tokens)
     if weights is None:
         return
-    deciding = task.deciding(example)
+    deciding, decoded, classes = task.deciding(example), data.decoded_at(moment.step), None
+    if decoded is not None and moment.head.example < len(decoded.examples):
+        prediction = decoded.examples[moment.head.example]
+        classes = " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
     chart_title(f"Document at step {moment.step:,}")
     st.html(lines(weights, None if deciding is None else deciding[0], theme(), ink))
-    caption(document(weights, deciding, _classes(data, task, moment)))
+    caption(document(weights, deciding, classes))
 
 
 def _weights(
@@ -1836,15 +1770,6 @@ def _weights(
     )
 
 
-def _classes(data: RunData, task: Task, moment: Moment) -> tuple[str, str] | None:
-    """The class of the document and the predicted one, at the last record with a prediction."""
-    decoded = data.decoded_at(moment.step)
-    if decoded is None or moment.head is None or moment.head.example >= len(decoded.examples):
-        return None
-    prediction = decoded.examples[moment.head.example]
-    return " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
-
-
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
 
 
@@ -1853,9 +1778,11 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
     task, predictions = data.task(), record.examples
     chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
-        st.html(
-            tables.forecasts([forecast_errors(task, each) for each in predictions], ink.hairline)
-        )
+        errors = []  # the mean absolute error of each forecast, and of repeating the last season
+        for past, target, output in map(series, predictions):
+            both = np.array([output, task.naive(past)]) - target
+            errors.append(tuple(np.abs(both).mean(1).tolist()))
+        st.html(tables.forecasts(errors, ink.hairline))
         return
     long = (
         max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG
@@ -1869,21 +1796,18 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
 def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
     look = task.separator, ink.pick, ink.hairline
     if task.input == "patches":
-        return tables.answers(_pictures(data, task, len(predictions), ink), predictions, *look)
+        config, grid, images = data.required_config, task.shape.grid, []
+        watched = watched_examples(config.task, config.num_examples)
+        for example in watched[: len(predictions)]:
+            pixels = grids.tinted(
+                grids.picture(example.source, grid), grid, None, theme(), ink.text
+            )
+            images.append(grids.image(pixels, "the picture", PICTURE))
+        return tables.answers(images, predictions, *look)
     if task.form == "label":
         sources = [tables.escaped(separator(task).join(each.source)) for each in predictions]
         return tables.answers(sources, predictions, *look)
     return (tables.continued if task.form == "text" else tables.outputs)(predictions, *look)
-
-
-def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
-    """The first `count` watched pictures as HTML."""
-    assert data.config is not None
-    grid, images = task.shape.grid, []
-    for example in watched_examples(data.config.task, data.config.num_examples)[:count]:
-        pixels = grids.tinted(grids.picture(example.source, grid), grid, None, theme(), ink.text)
-        images.append(grids.image(pixels, "the picture", PICTURE))
-    return images
 
 
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
@@ -2039,7 +1963,9 @@ def run_question(data: RunData) -> Question | None:
     unit = data.task().unit
     values = {
         f"{unit.capitalize()} accuracy": [(r.step, r.token_accuracy) for r in data.records],
-        "The weight on the correct position": [(r.step, _best(r.expected)) for r in data.records],
+        "The weight on the correct position": [
+            (r.step, max(map(max, r.expected)) if r.expected else None) for r in data.records
+        ],
     }
     steps = {
         name: next((step for step, value in points if value is not None and value >= HALF), None)
@@ -2057,11 +1983,6 @@ def run_question(data: RunData) -> Question | None:
         (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",)
         * len(options),
     )
-
-
-def _best(expected: Sequence[Sequence[float]] | None) -> float | None:
-    """The largest weight on the expected position among all heads."""
-    return max(map(max, expected)) if expected else None
 
 
 @lru_cache(maxsize=1)
