@@ -10,7 +10,7 @@ import zipfile
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 
@@ -25,10 +25,8 @@ from core.claims.base import (
     Figure,
     Outcome,
     Part,
-    Pick,
     Sketch,
     State,
-    Verdict,
     reasons_text,
     rule_lines,
 )
@@ -119,12 +117,6 @@ def overview_text(states: Sequence[State | None]) -> str:
     )
 
 
-def parts_count(judged: Verdict) -> str:
-    """How many of a claim's parts hold; empty for a single one."""
-    held, count = sum(effect.outcome == "holds" for effect in judged.effects), len(judged.effects)
-    return f"{held} of {count} parts" if count > 1 else ""
-
-
 def verdict_fact(measured: ClaimResult, whose: str) -> str:
     """The verdict as a sentence, with the number of parts and seeds."""
     judged = measured.verdict
@@ -139,12 +131,6 @@ def verdict_fact(measured: ClaimResult, whose: str) -> str:
         f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
         f"{', '.join(parts)}, over {len(measured.seeds)} seeds.{reasons_text(judged)}"
     )
-
-
-def answer_reasons(options: Sequence[str], answer: int) -> tuple[str, ...]:
-    """What the data answer to each guess; nothing more to the right one."""
-    text = options[answer][0].lower() + options[answer][1:]
-    return tuple("" if at == answer else f"The data say: {text}." for at in range(len(options)))
 
 
 def guess_distance(
@@ -380,14 +366,6 @@ STATE_SIGNS: Mapping[State, str] = {
 }
 
 
-def state_mark(state: State, theme: Theme) -> str:
-    """The verdict as a coloured word, in HTML; its sign tells it without the colour."""
-    colour = OUTCOME_COLOURS[theme][STATE_OUTCOMES[state]]
-    return (
-        f'<span style="color:{colour};font-weight:600">{STATE_SIGNS[state]} {escape(state)}</span>'
-    )
-
-
 def parts_table(effects: Sequence[Effect], theme: Theme) -> str:
     """The parts of a claim as rows of HTML: statement, picture, quantity with its interval, outcome."""
     rows = "".join(
@@ -406,10 +384,14 @@ def parts_table(effects: Sequence[Effect], theme: Theme) -> str:
 
 def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
     """A part as an image: the band in which its quantity must lie, and the interval of its mean."""
-    part, ends = effect.part, _ends(effect)
-    if ends is None:
+    part = effect.part
+    if not math.isfinite(effect.mean):
         return ""
-    low, high = ends
+    # The picture spans the interval, its finite bounds, and zero's side of a one-sided bound.
+    ends = [effect.low, effect.mean, effect.high, part.low, part.high]
+    values = [one for one in ends if math.isfinite(one)]
+    air = 0.15 * (max(values) - min(values)) or abs(effect.mean) or 1.0
+    low, high = min(values) - air, max(values) + air
 
     def place(value: float) -> float:
         return 4 + (width - 8) * (min(max(value, low), high) - low) / (high - low)
@@ -448,19 +430,6 @@ def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> s
     )
 
 
-def _ends(effect: Effect) -> tuple[float, float] | None:
-    """What an interval's picture spans: the interval, its finite bounds, and zero's side of a one-sided bound."""
-    values = [
-        one
-        for one in (effect.low, effect.mean, effect.high, effect.part.low, effect.part.high)
-        if math.isfinite(one)
-    ]
-    if not math.isfinite(effect.mean):
-        return None
-    air = 0.15 * (max(values) - min(values)) or abs(effect.mean) or 1.0
-    return min(values) - air, max(values) + air
-
-
 # A claim as the index shows it, in HTML: statement, source, verdict, and its first figure as a thumbnail.
 
 
@@ -481,10 +450,14 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
     if measured is None:
         parts.append(f'<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>')
     else:
-        count = parts_count(measured.verdict)
-        parts.append(
-            f"<div>{state_mark(measured.verdict.state, theme)}"
-            f'<span style="font-size:13px;color:{ink.quiet}">{count and f" · {count}"}</span></div>'
+        judged = measured.verdict
+        held, count = sum(one.outcome == "holds" for one in judged.effects), len(judged.effects)
+        colour = OUTCOME_COLOURS[theme][STATE_OUTCOMES[judged.state]]
+        parts.append(  # the sign tells the verdict without the colour
+            f'<div><span style="color:{colour};font-weight:600">{STATE_SIGNS[judged.state]} '
+            f"{escape(judged.state)}</span>"
+            f'<span style="font-size:13px;color:{ink.quiet}">'
+            f"{f' · {held} of {count} parts' if count > 1 else ''}</span></div>"
         )
         parts.append(_figure(claim, measured, theme))
     return "".join(parts)
@@ -579,58 +552,11 @@ def key(name: str) -> str:
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
 
 
-def chosen_claim() -> Claim | None:
-    """The claim of the link or the session; None for the index."""
-    arrived = is_new("claim")
-    link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
-    if arrived and "claim" in st.query_params:
-        st.query_params["claim"] = st.query_params[
-            "claim"
-        ]  # the browser shows no link that leads to the same page
-    link_value(RUN, "", _run_id)
-    chosen = st.session_state.get(CLAIM, ALL)
-    return None if chosen == ALL else claim_of(chosen)
-
-
 def _run_id(text: str) -> str:
     """The id of a claim's run on this machine; ValueError for another one."""
     if find_group(text) is None:
         raise ValueError(f"{text[:40]!r} is no run on this machine")
     return text
-
-
-def draw_claim_choice(claim: Claim) -> None:
-    """Draw the select of all claims, which opens another one."""
-    keys = [one.key for one in CLAIMS]
-    box = key("choice")
-    st.session_state[box] = claim.key
-    st.selectbox(
-        "Claim",
-        keys,
-        key=box,
-        format_func=lambda one: claim_of(one).name,
-        on_change=_open,
-        help="Opens another claim.",
-    )
-
-
-def _open() -> None:
-    st.session_state[CLAIM] = st.session_state[key("choice")]
-
-
-def open_index() -> None:
-    """Go back to all claims."""
-    st.session_state[CLAIM] = ALL
-
-
-def draw_settings(claim: Claim) -> ClaimConfig:
-    """Draw the claim's settings, the number of seeds first; returns what a run of the reader's would measure."""
-    with st.grid(6, min_column_width=120):
-        values = {
-            param.key: param_widget(param, key=key(f"{claim.key}:{param.key}"))
-            for param in claim.params
-        }
-    return ClaimConfig(claim.key, values)
 
 
 # A claim as a folder that a paper or a lesson can carry: config, numbers, figures, table, command and citations.
@@ -679,37 +605,27 @@ def _slug(text: str) -> str:
 OPEN, SHOWN = "", "none"  # no guess yet; shown without one
 
 
-@dataclass(frozen=True)
-class Shown:
-    """Whether the results may be seen, and the line that was drawn before, by measure: x -> y."""
+def draw_guess(claim: Claim, measured: ClaimResult | None) -> dict[str, Guess] | None:
+    """Draw the question of a claim, and its answer once there is a guess; nothing where nothing was measured.
 
-    seen: bool = True
-    drawn: dict[str, Guess] = field(default_factory=dict)
-
-
-def draw_guess(claim: Claim, measured: ClaimResult | None) -> Shown:
-    """Draw the question of a claim, and its answer once there is a guess; nothing where nothing was measured."""
+    Returns the line that was drawn before, by measure, or None where the results may not be seen yet.
+    """
     if measured is None or not measured.seeds:
-        return Shown()
+        return {}
     if isinstance(claim.guess, Sketch):
         return _sketch(claim, claim.guess, measured)
-    return Shown(_pick(claim, claim.guess, measured))
+    pick, complete = claim.guess, measured.results.complete(measured.conditions)
+    answer = pick.answer(complete)  # seeds that lack a condition cannot answer
+    text = f"The data say: {pick.options[answer][0].lower() + pick.options[answer][1:]}."
+    reasons = tuple("" if at == answer else text for at in range(len(pick.options)))
+    question = panels.Question(plain(pick.question), pick.options, answer, reasons)
+    return {} if panels.predict(key(claim.key), question) else None
 
 
-def _pick(claim: Claim, pick: Pick, measured: ClaimResult) -> bool:
-    answer = pick.answer(
-        measured.results.complete(measured.conditions)
-    )  # seeds that lack a condition cannot answer
-    reasons = answer_reasons(pick.options, answer)
-    return panels.predict(
-        key(claim.key), panels.Question(plain(pick.question), pick.options, answer, reasons)
-    )
-
-
-def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
+def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, Guess] | None:
     """Draw empty axes; after Show me, how far the drawn line is from the measured one."""
     if guide_is_hidden():
-        return Shown()
+        return {}
     xs, name = measured.results.xs(question.condition, question.measure), key(f"{claim.key}:sketch")
     link_value(
         name,
@@ -722,8 +638,18 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
     with st.container(border=True, gap="small", key=f"{name}:question"):
         paragraph(f"**Draw it first.** {plain(question.question)}")
         if written == OPEN:
-            _paper(name, figure, question, xs)
-            return Shown(False)
+            sketch(
+                xs,
+                question.low,
+                question.high,
+                key=f"{name}:paper",
+                x_title=figure.x,
+                log_x="x" in figure.log,
+                log_y="y" in figure.log,
+                share=figure.unit == "share",
+                take=lambda ys: _set(name, _written(ys)),
+            )
+            return None
         ys = _read(written, question, len(xs)) if written != SHOWN else None
         guess = {} if ys is None else dict(zip(xs, ys, strict=True))
         with st.container(
@@ -742,21 +668,7 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> Shown:
                 on_click=_set,
                 args=(name, OPEN),
             )
-    return Shown(True, {question.measure: guess} if guess else {})
-
-
-def _paper(name: str, figure: Figure, question: Sketch, xs: list[float]) -> None:
-    sketch(
-        xs,
-        question.low,
-        question.high,
-        key=f"{name}:paper",
-        x_title=figure.x,
-        log_x="x" in figure.log,
-        log_y="y" in figure.log,
-        share=figure.unit == "share",
-        take=lambda ys: _set(name, _written(ys)),
-    )
+    return {question.measure: guess} if guess else {}
 
 
 def _set(name: str, written: str) -> None:
@@ -860,11 +772,15 @@ def effects_of(name: str, measured: ClaimResult) -> dict[str, np.ndarray]:
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Claims", LEAD)
-    claim = chosen_claim()
-    if claim is None:
+    arrived = is_new("claim")
+    link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
+    if arrived and (linked := st.query_params.get("claim")) is not None:
+        st.query_params["claim"] = linked  # the browser shows no link to the same page
+    link_value(RUN, "", _run_id)
+    if (chosen := st.session_state.get(CLAIM, ALL)) == ALL:
         _index()
     else:
-        _one(claim)
+        _one(claim_of(chosen))
     next_page(PAGE)
 
 
@@ -897,10 +813,23 @@ def _index() -> None:
 def _one(claim: Claim) -> None:
     """Draw one claim: sentence and source, guess, figures, verdict, and a run of the reader's own."""
     choice, index = st.columns([0.84, 0.16], gap="small", vertical_alignment="bottom")
-    with choice:
-        draw_claim_choice(claim)
+    box = key("choice")
+    st.session_state[box] = claim.key
+    choice.selectbox(
+        "Claim",
+        [one.key for one in CLAIMS],
+        key=box,
+        format_func=lambda one: claim_of(one).name,
+        on_change=lambda: _set(CLAIM, st.session_state[box]),
+        help="Opens another claim.",
+    )
     index.button(
-        "All claims", icon=":material/apps:", width="stretch", on_click=open_index, key=key("index")
+        "All claims",
+        icon=":material/apps:",
+        width="stretch",
+        on_click=_set,
+        args=(CLAIM, ALL),
+        key=key("index"),
     )
     st.markdown(f"## {plain(claim.statement)}")
     source = plain(claim.source.text)
@@ -913,7 +842,7 @@ def _one(claim: Claim) -> None:
         "own": None if own is None else own.measured,
     }
     guess = draw_guess(claim, measured["shipped"] or measured["own"])
-    if guess.seen:
+    if guess is not None:
         _results(claim, measured, guess)
         _replicate(lab, own)
     st.markdown("### What would have refuted it")
@@ -927,7 +856,9 @@ def _one(claim: Claim) -> None:
     )
 
 
-def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown) -> None:
+def _results(
+    claim: Claim, measured: dict[str, ClaimResult | None], guess: dict[str, Guess]
+) -> None:
     """Draw the figures of the chosen results, their verdict and its parts."""
     there = {
         name: each for name, each in measured.items() if each is not None and each.results.cells
@@ -951,7 +882,7 @@ def _results(claim: Claim, measured: dict[str, ClaimResult | None], guess: Shown
     names = {"shipped": "the lab's", "own": "yours"}
     named = {names[name]: each for name, each in sources.items()}
     for figure in claim.figures:
-        drawn = guess.drawn.get(figure.measure)
+        drawn = guess.get(figure.measure)
         chart_title(figure.title, legend=legend(figure, named, theme(), drawn))
         draw_chart(
             st,
@@ -1020,7 +951,12 @@ def _published(claim: Claim) -> None:
 def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     """Draw the settings, the button that runs the claim, and how far a run is."""
     st.markdown("### Run it")
-    config = draw_settings(claim)
+    with st.grid(6, min_column_width=120):
+        values = {
+            param.key: param_widget(param, key=key(f"{claim.key}:{param.key}"))
+            for param in claim.params
+        }
+    config = ClaimConfig(claim.key, values)  # what a run of the reader's would measure
     run_controls.start_run(
         PAGE, config, jobs.measure_claim, _select, ConfigError, run_of=lambda group: group.runs[0]
     )
