@@ -35,7 +35,6 @@ from core.studies import compare as study
 from core.studies.compare import (
     HEADS,
     LAYERS,
-    MOST_TOKENS,
     ROUNDS,
     SEEDED,
     WIDTH,
@@ -493,11 +492,6 @@ def store_controls(controls: Comparison) -> None:
     )
 
 
-def use_seeded() -> None:
-    """Switch to the seeded layer, for a callback."""
-    store_controls(replace(st.session_state[CONTROLS], source=SEEDED))
-
-
 def save_controls(controls: Comparison) -> None:
     """Save the controls in the session and in the link, which is written only where it changes."""
     st.session_state[CONTROLS] = controls
@@ -819,11 +813,8 @@ def _dialog(controls: Comparison, index: int) -> None:
 # What the page computes as Python.
 
 
-TOKENS = {
-    True: "The words as random vectors, for layers with seeded weights.",
-    False: "MiniLM's own queries and keys of one layer, for every mechanism.",
-}
-MAPS = "The same head under every mechanism: its weights, and the difference of two."
+MAPS = """The same head under every mechanism, of layers with seeded weights or with MiniLM's own queries and keys:
+its weights, and the difference of two."""
 COSTS = """Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.
 core.attention.cost.race(configs, [{length}]) measures time and memory here."""
 DRAW = """
@@ -833,71 +824,47 @@ show_maps(weights, tokens, tokens)
 """
 
 
-def script(
-    controls: Comparison, results: Sequence[MapResult], names: Sequence[str], tokens: Tokens
-) -> Script:
+def script(controls: Comparison, results: Sequence[MapResult], names: Sequence[str]) -> Script:
     """The maps of the mechanisms that have one, the difference, and the exact part of the table."""
     drawn = [index for index, result in enumerate(results) if not result.error]
     configs = [controls.sized(controls.mechanisms[index]) for index in drawn]
-    made = source_of({names[index]: config for index, config in zip(drawn, configs, strict=True)})
-    padded = ", key_mask=torch.ones(1, len(tokens), dtype=torch.bool)" * any(
-        "padding" in str(config.mask) for config in configs
-    )
-    call = "layer(x" if controls.seeded else "layer.attend_heads(q, k, v, x, x"
+    made = source_of(replace(controls, mechanisms=tuple(configs), minus=(1, 0)))
     first, second = controls.minus
     both = first != second and first in drawn and second in drawn
     difference = f"difference = weights[{names[first]!r}] - weights[{names[second]!r}]\n" * both
+    imports = "from core.studies.compare import Comparison, compare"
+    call = "compare(comparison)"
+    if not controls.seeded:
+        imports = "from core.pretrained import load_minilm\n"
+        imports += "from core.studies.compare import Comparison, compare_pretrained"
+        call = "compare_pretrained(load_minilm(), comparison)"
     maps = f"""
-import torch
-
 {attention_import(made)}
-from core.seeding import seeded_layer
+{imports}
 
-configs = {made}
-weights = {{}}
-for name, config in configs.items():
-    layer = seeded_layer(config, {controls.seed})
-    steps = {call}{padded})
-    weights[name] = steps.weights[0, {controls.layer_head[1]}].detach()  # (T, T)
+names = {source_of([names[index] for index in drawn])}
+comparison = {made}
+maps = {call}
+tokens = maps.tokens.names
+weights = {{name: each.weights for name, each in zip(names, maps.results)}}  # (T, T) of the drawn head
 {difference}"""
     costs = f"""
 from core.interpret.trace import entropy, mean_distance
 from core.attention.cost import closed_form_cost
 
-measures = {{name: (float(entropy(each[None].numpy()).mean()), float(mean_distance(each[None].numpy())[0]))
+measures = {{name: (float(entropy(each[None]).mean()), float(mean_distance(each[None])[0]))
             for name, each in weights.items()}}
-costs = {{name: closed_form_cost(config, {controls.length}) for name, config in configs.items()}}
+costs = {{name: closed_form_cost(config, {controls.length}) for name, config in zip(names, comparison.mechanisms)}}
 for name, cost in costs.items():
     print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
 """
     return Script(
         (
-            Cell(TOKENS[controls.seeded], _input(controls, tokens)),
             Cell(MAPS, maps, DRAW, "compare:maps"),
             Cell(COSTS.format(length=controls.length), costs),
         ),
         _results(controls, results, drawn, both),
     )
-
-
-def _input(controls: Comparison, tokens: Tokens) -> str:
-    if controls.seeded:
-        return f"""
-from core.tokens import embed, labels, tokenize
-
-words = tokenize({source_of(controls.text)}).tokens[:{MOST_TOKENS}]
-tokens = labels(words)
-x = embed(words, {controls.d_model}, seed={controls.seed})  # (1, T, C)
-"""
-    cut = len(tokens.names) == MOST_TOKENS  # the first tokens of a longer text
-    heads, rows, names = (f"[{':, ' * axis}:{MOST_TOKENS}]" * cut for axis in (2, 1, 0))
-    return f"""
-from core.pretrained import layer_qkv, load_minilm
-
-layer_inputs = layer_qkv(load_minilm(), {source_of(controls.text)}, {controls.layer_head[0]})
-q, k, v = layer_inputs.q{heads}, layer_inputs.k{heads}, layer_inputs.v{heads}  # (1, H, T, D)
-x, tokens = layer_inputs.x{rows}, layer_inputs.tokens{names}
-"""
 
 
 def _results(
@@ -909,7 +876,7 @@ def _results(
         for index in drawn
     ]
     values = {
-        "torch.stack(list(weights.values()))": np.stack(maps),
+        "list(weights.values())": np.stack(maps),
         "list(measures.values())": np.array(
             [
                 (
@@ -1014,8 +981,21 @@ def _draw_result(
     }
     measure = None
     if tiles:
-        cell = _draw_maps(list(tiles.values()), tokens)
-        add_script(partial(script, controls, results, names, tokens))
+        # The maps under one crosshair; its pinned cell, else the default one
+        drawn, size = list(tiles.values()), len(tokens.names)
+        row, column = cell = default_cell(drawn[0].weights, tokens.special)
+        pin = multiples(
+            drawn,
+            tokens.names,
+            key="compare:maps",
+            query=row,
+            column=column,
+            pin=read_linked("compare", "pin", (size, size)),
+            link="compare",
+            fact=f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}",
+        )
+        cell = write_linked("compare", "pin", pin) or cell
+        add_script(partial(script, controls, results, names))
         measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
         details(
             "Equations with their numbers, papers and the code that just ran",
@@ -1030,7 +1010,7 @@ def _draw_result(
         st.button(
             "Use the seeded layer",
             key="compare:seeded",
-            on_click=use_seeded,
+            on_click=lambda: store_controls(replace(st.session_state[CONTROLS], source=SEEDED)),
             help="A layer with random parameters, which every mechanism can change.",
         )
     return measure
@@ -1040,25 +1020,6 @@ def _tile(controls: Comparison, names: Sequence[str], index: int, result: MapRes
     """A mechanism's map under its name and rule, with its index as marker."""
     note = "implied · " * result.implied + heading_note(controls.mechanisms[index])
     return Tile(names[index], note, result.weights, result.mask, index)
-
-
-def _draw_maps(tiles: Sequence[Tile], tokens: Tokens) -> Pair:
-    """Draw the maps under one crosshair; returns the pinned cell, else the default one."""
-    size = len(tokens.names)
-    linked = read_linked("compare", "pin", (size, size))
-    row, column = default_cell(tiles[0].weights, tokens.special)
-    sentence = f"{len(tiles)} maps of {size} tokens; the picked query is {tokens.names[row]}"
-    pin = multiples(
-        tiles,
-        tokens.names,
-        key="compare:maps",
-        query=row,
-        column=column,
-        pin=linked,
-        link="compare",
-        fact=sentence,
-    )
-    return write_linked("compare", "pin", pin) or (row, column)
 
 
 def _difference_and_table(
