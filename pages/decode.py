@@ -36,7 +36,6 @@ from core.studies.decode import (
     decodable_runs,
     decode,
     default_example,
-    longest_of,
     source_text,
 )
 from core.tasks import Task, task_of
@@ -158,7 +157,7 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
         list(runs),
         format_func=lambda name: run_name(runs[name]),
         key=RUN,
-        on_change=_write_link,
+        on_change=lambda: st.query_params.update({LINKED: st.session_state[RUN]}),
         help="The trained model that decodes.",
     )
     strategy = way.segmented_control(
@@ -183,10 +182,6 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
         settings |= _more(strategy, task)
     source = _source(checkpoint, task, first, other)
     return Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
-
-
-def _write_link() -> None:
-    st.query_params[LINKED] = st.session_state[RUN]
 
 
 def _step(run: Run) -> Checkpoint:
@@ -288,8 +283,6 @@ def _another(texts: Sequence[str]) -> None:
 
 SEARCH = "A search of one source by a trained model: every candidate that it considered, and its outputs."
 PATH = "The attention of each step of one path through the tree, and the likeliest tokens at its last step."
-TEXT_PROMPT = "prompt = Prompt.of_text(task.source_vocab.encode(example.source))"
-PAIR_PROMPT = "batch = task.collate([example])\nprompt = Prompt(batch.source, batch.source_mask)"
 DRAW_TREE = """
 import altair as alt
 import pandas as pd
@@ -306,27 +299,17 @@ show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(
 """
 
 
-def script(controls: Controls, result: SearchResult, task: Task, path: list[int]) -> Script:
+def script(controls: Controls, result: SearchResult, path: list[int]) -> Script:
     """The tree of the search, and what the picked path attends to."""
-    example = (
-        task.held_out(HELD_OUT)[controls.source]
-        if isinstance(controls.source, int)
-        else task.example(controls.source)
-    )
-    made = (
-        f"task.held_out({HELD_OUT})[{controls.source}]"
-        if isinstance(controls.source, int)
-        else f"task.example({controls.source!r})"
-    )
     code = f"""
-from core.models.decoding import Prompt, SearchSettings, search
+from core.models.decoding import SearchSettings
 from core.runs.runs import open_run
+from core.studies.decode import decode
 
 model, task = open_run({path_code(controls.run.path)}).model({controls.checkpoint.step})  # the weights of that step
-example = {made}
-{TEXT_PROMPT if task.form == "text" else PAIR_PROMPT}
 settings = {source_of(controls.settings)}
-tree = search(model, prompt, settings, longest={longest_of(task, example, controls.settings)})
+result = decode(model, task, {controls.source!r}, settings)  # a source to read, or the number of a held-out one
+prompt, tree = result.prompt, result.tree
 for output in tree.hypotheses:
     print(task.separator.join(map(str, task.target_vocab.decode(output.tokens))), output.logp)
 """
@@ -498,14 +481,6 @@ def equation(settings: SearchSettings, tree: Tree, path: Sequence[int]) -> str:
     return step_equation(settings, last, total, "t")
 
 
-def cut_at(scores: Sequence[Score], task: Task, settings: SearchSettings) -> str:
-    """How many outputs of each strategy were cut at the longest length, as a sentence; "" where none was."""
-    if not any(one.cut for one in scores):
-        return ""
-    cap = min(settings.longest or task.max_target + 1, task.max_target + 1)
-    return f" Cut at {cap} tokens, before an end token: {' and '.join(str(one.cut) for one in scores)} outputs."
-
-
 def strategy_name(settings: SearchSettings) -> str:
     """A strategy in a few words."""
     if settings.strategy == "greedy":
@@ -562,7 +537,7 @@ def _explore() -> None:
         return
     _, task = load(controls.checkpoint)
     path = _picked_path(controls, result)
-    add_script(partial(script, controls, result, task, path))
+    add_script(partial(script, controls, result, path))
     names = names_text(task)
     tree_view(
         partial(drawings.picture, result.tree, names, path),
@@ -750,8 +725,13 @@ def _comparison(controls: Controls) -> None:
         caption=f"Means over {count} held-out sources",
         markers=False,
     )
-    st.caption(
-        f"Means over the same {count} held-out sources.{cut_at(scores, task, controls.settings)}"
-    )
+    cut = ""
+    if any(one.cut for one in scores):
+        most = task.max_target + 1
+        cut = (
+            f" Cut at {min(controls.settings.longest or most, most)} tokens, before an end token: "
+            f"{' and '.join(str(one.cut) for one in scores)} outputs."
+        )
+    st.caption(f"Means over the same {count} held-out sources.{cut}")
     if len(scores) == 2:
         fact(scores_fact(*scores))
