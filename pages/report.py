@@ -51,6 +51,11 @@ TITLE = "A report from Attention Lab"
 MARGIN = 12  # pixels of paper around a drawing
 MOST_TITLE, MOST_TEXT = 200, 1_000  # letters
 MOST_SHOWN = 50  # rows of a table
+TEXTS = (  # the fields of a view: label, name, letters, help
+    ("Heading", "title", MOST_TITLE, "Stands above the picture."),
+    ("Sentence", "sentence", MOST_TEXT, "The page's own sentence. You can shorten it."),
+    ("Note", "note", MOST_TEXT, "What you want to say about this view."),
+)
 
 
 def room(report: Report) -> str:
@@ -246,15 +251,61 @@ def page() -> None:
 
 def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
     """One view beside its texts; the example, without a count, has no fields."""
-    step = step_of(view.page)
+    step, key = step_of(view.page), f"{REPORT}:{view.id}"
     shown, texts = st.columns([0.58, 0.42], gap="medium")
     with shown:
         paragraph(f"**{number}. {plain(view.title)}**")
-        _draw_picture(view)
+        # The drawing on white, or the table; Export takes either as files.
+        if view.svg:
+            paper = on_paper(view.svg)
+            st.image(paper, width=round(size_of_svg(paper)[0]), alt=view.title)
+            drawn = DrawnPicture(
+                view.title, tuple(view.head), tuple(map(tuple, view.rows)), view.svg
+            )
+            add(key, lambda: drawn)
+        else:
+            rows = [
+                ["" if value is None else str(value) for value in row]
+                for row in view.rows[:MOST_SHOWN]
+            ]
+            table(view.head, rows, caption=view.title, markers=False)
+            if len(view.rows) > MOST_SHOWN:
+                st.caption(
+                    f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all."
+                )
     with texts:
         if count:
-            draw_texts(view)
-            draw_buttons(view, number - 1, count)
+            for label, name, most, meaning in TEXTS:
+                _field(
+                    label,
+                    getattr(view, name),
+                    f"{key}:{name}",
+                    lambda now, text, name=name: now.change(view.id, **{name: text}),
+                    most,
+                    meaning,
+                    tall=most == MOST_TEXT,
+                )
+            buttons = (
+                ("Up", "arrow_upward", number == 1, "Show it before the view above."),
+                ("Down", "arrow_downward", number == count, "Show it after the view below."),
+                ("Remove", "delete", False, "Take it out of the report."),
+            )
+            changes: tuple[Callable[[Report], Report], ...] = (
+                lambda now: now.move(view.id, -1),
+                lambda now: now.move(view.id, 1),
+                lambda now: now.without(view.id),
+            )
+            with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+                for (label, icon, disabled, meaning), change in zip(buttons, changes, strict=True):
+                    st.button(
+                        label,
+                        icon=f":material/{icon}:",
+                        key=f"{key}:{label.lower()}",
+                        disabled=disabled,
+                        on_click=_change,
+                        args=(change,),
+                        help=meaning,
+                    )
         else:
             fact(plain(view.sentence))
             st.markdown(plain(view.note))
@@ -267,97 +318,11 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
         st.caption(plain(view.source.removeprefix("Attention Lab · ")))
 
 
-def _draw_picture(view: ReportView) -> None:
-    """The drawing on white, or the table; Export takes either as files."""
-    if not view.svg:
-        table(
-            view.head,
-            [
-                ["" if value is None else str(value) for value in row]
-                for row in view.rows[:MOST_SHOWN]
-            ],
-            caption=view.title,
-            markers=False,
-        )
-        if len(view.rows) > MOST_SHOWN:
-            st.caption(f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all.")
-        return
-    paper = on_paper(view.svg)
-    st.image(paper, width=round(size_of_svg(paper)[0]), alt=view.title)
-    add(
-        f"{REPORT}:{view.id}",
-        lambda: DrawnPicture(view.title, tuple(view.head), tuple(map(tuple, view.rows)), view.svg),
-    )
-
-
-def draw_texts(view: ReportView) -> None:
-    """The fields of one view."""
-    key = f"{REPORT}:{view.id}"
-    _field(
-        "Heading",
-        view.title,
-        f"{key}:title",
-        lambda now, text: now.change(view.id, title=text),
-        MOST_TITLE,
-        "Stands above the picture.",
-    )
-    _field(
-        "Sentence",
-        view.sentence,
-        f"{key}:sentence",
-        lambda now, text: now.change(view.id, sentence=text),
-        MOST_TEXT,
-        "The page's own sentence. You can shorten it.",
-        tall=True,
-    )
-    _field(
-        "Note",
-        view.note,
-        f"{key}:note",
-        lambda now, text: now.change(view.id, note=text),
-        MOST_TEXT,
-        "What you want to say about this view.",
-        tall=True,
-    )
-
-
-def draw_buttons(view: ReportView, at: int, count: int) -> None:
-    """Up, down and remove."""
-    key = f"{REPORT}:{view.id}"
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.button(
-            "Up",
-            icon=":material/arrow_upward:",
-            key=f"{key}:up",
-            disabled=at == 0,
-            on_click=_change,
-            args=(lambda now: now.move(view.id, -1),),
-            help="Show it before the view above.",
-        )
-        st.button(
-            "Down",
-            icon=":material/arrow_downward:",
-            key=f"{key}:down",
-            disabled=at == count - 1,
-            on_click=_change,
-            args=(lambda now: now.move(view.id, 1),),
-            help="Show it after the view below.",
-        )
-        st.button(
-            "Remove",
-            icon=":material/delete:",
-            key=f"{key}:remove",
-            on_click=_change,
-            args=(lambda now: now.without(view.id),),
-            help="Take it out of the report.",
-        )
-
-
 def _field(
     label: str,
     value: str,
     key: str,
-    change: Callable[[Report, str], Report],
+    change: Callable[..., Report],
     most: int,
     help_text: str,
     *,
