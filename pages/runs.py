@@ -81,12 +81,6 @@ MOST_SELECTED = 20
 PAGE = "runs:page"
 
 
-def linked_ids() -> tuple[str, ...]:
-    """The ids in the link."""
-    ids = [run_id for run_id in (st.query_params.get(SELECTED) or "").split(",") if run_id]
-    return tuple(ids[:MOST_SELECTED])
-
-
 def draw_pages(count: int) -> int:
     """The page of the list, from 1; a control where there are several."""
     if count < 2:
@@ -145,8 +139,9 @@ def actions(selected: Sequence[RunSummary]) -> None:
             "Duplicate",
             icon=":material/content_copy:",
             key="runs:duplicate",
-            on_click=_duplicate,
-            args=(first,),
+            on_click=lambda: _try(
+                lambda: select([copy_run(first.run, f"{first.plain_name}, copy").id])
+            ),
             disabled=first.config is None,
             help=FINE_TUNED
             if first.tuned
@@ -365,13 +360,6 @@ def _hf_zip(item: RunSummary) -> bytes:
     return export_zip(item.run)
 
 
-def _duplicate(item: RunSummary) -> None:
-    def make() -> None:
-        select([copy_run(item.run, f"{item.plain_name}, copy").id])
-
-    _try(make)
-
-
 def _discard(items: Sequence[RunSummary]) -> None:
     def make() -> None:
         for item in items:
@@ -553,15 +541,6 @@ def stored(row: StoredRun) -> str:
     return f"{row.name or row.id} · {STATES.get(row.state, row.state)} · {row.server} · {byte_size(row.bytes)}"
 
 
-def unread(count: int) -> str:
-    """That the search does not know all runs yet."""
-    return (
-        f"The list is being read again: a search does not find {count:,} of the older runs yet."
-        if count
-        else ""
-    )
-
-
 def result_text(item: RunSummary) -> str:
     """The result of a run in a few words."""
     if item.last is None or (item.last.sequence_accuracy is None and item.last.error is None):
@@ -666,7 +645,8 @@ def page() -> None:
         upload()
 
     def load() -> Board:
-        return load_board(query or "", linked_ids())
+        ids = [run_id for run_id in st.query_params.get(SELECTED, "").split(",") if run_id]
+        return load_board(query or "", tuple(ids[:MOST_SELECTED]))
 
     first = [load()]  # which the first drawing takes
     poll(
@@ -713,7 +693,8 @@ def _board(query: str, board: Board) -> None:
             f"No run matches “{plain(query)}” in its name, task, model or state.",
             icon=":material/search_off:",
         )
-    st.caption(" ".join(filter(None, (unread(board.unread), room(board.own, board.bytes)))))
+    unread = f"The list is being read again: a search does not find {board.unread:,} of the older runs yet. "
+    st.caption(unread * bool(board.unread) + room(board.own, board.bytes))
     if (cluster := cluster_state()) is not None:
         st.caption(cluster_text(cluster))
 
@@ -795,7 +776,7 @@ def _delete() -> None:
 
 def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
     """Draw a page of the list of `total` runs; the selected rows go into the link."""
-    ids = [item.run.id for item in items]
+    ids, column = [item.run.id for item in items], st.column_config
     # Another widget for every list: it selects row numbers, which mean other runs in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
 
@@ -814,7 +795,27 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
         },
         height=HEAD + ROW * min(len(items), MOST_ROWS),
         row_height=ROW,
-        column_config=_columns(),
+        column_config={
+            "name": column.TextColumn("run", pinned=True),  # as wide as the longest
+            "sequence_accuracy": column.NumberColumn(
+                "accuracy", width=66, help="The share of held-out outputs without an error"
+            ),
+            "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
+            "curve": column.LineChartColumn(
+                "loss curve",
+                width=76,
+                y_min=0,
+                color=CATEGORIES[theme()][0],
+                help="Validation loss over training",
+            ),
+            "steps": column.NumberColumn("steps", format="localized", width=54),
+            "train_seconds": column.NumberColumn(
+                "training", width=66, help="Training time without evaluation"
+            ),
+            "state": column.TextColumn("state", width=92),
+            "created": column.DatetimeColumn("created", format="distance", width=96),
+            "size": column.NumberColumn("size", width=60),
+        },
         alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {result_text(items[0])}",
     )
 
@@ -839,31 +840,6 @@ def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
             "size": [item.bytes for item in items],
         }
     )
-
-
-def _columns() -> dict[str, Any]:
-    column = st.column_config
-    return {
-        "name": column.TextColumn("run", pinned=True),  # as wide as the longest
-        "sequence_accuracy": column.NumberColumn(
-            "accuracy", width=66, help="The share of held-out outputs without an error"
-        ),
-        "loss": column.NumberColumn("loss", width=56, help="Validation loss in nats per token"),
-        "curve": column.LineChartColumn(
-            "loss curve",
-            width=76,
-            y_min=0,
-            color=CATEGORIES[theme()][0],
-            help="Validation loss over training",
-        ),
-        "steps": column.NumberColumn("steps", format="localized", width=54),
-        "train_seconds": column.NumberColumn(
-            "training", width=66, help="Training time without evaluation"
-        ),
-        "state": column.TextColumn("state", width=92),
-        "created": column.DatetimeColumn("created", format="distance", width=96),
-        "size": column.NumberColumn("size", width=60),
-    }
 
 
 # The store of runs, where there is one: what was copied there, and the runs of other servers, to be fetched.
