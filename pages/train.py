@@ -799,10 +799,16 @@ def choose_attention(
         help="Projection, score, position, mask, normalizer and kernel of the attention.",
     )
     if popover.open:
+        before = config or AttentionConfig(d_model, heads, "identity")
         with popover:
-            config, problem = _edit(
-                name, kind, config, AttentionConfig(d_model, heads, "identity"), problem
+            edited = mechanism(f"{name}:attention", before, axes=AXES_OF[kind], presets=False)
+        if edited is None:
+            problem = ConfigError(
+                "The mechanism cannot be trained. The reason is beside one of the six axes."
             )
+        elif edited != before:  # an unchanged one keeps its problem
+            st.session_state[attention_key(name)] = config = edited
+            problem = None
         link()  # what has just been changed
     with cell:
         # The list of names, which agrees with the axes: choosing a name sets them
@@ -828,25 +834,6 @@ def choose_attention(
     if problem is not None:
         raise problem
     return config
-
-
-def _edit(
-    name: str,
-    kind: str,
-    before: AttentionConfig | None,
-    default: AttentionConfig,
-    problem: ConfigError | None,
-) -> tuple[AttentionConfig | None, ConfigError | None]:
-    """Draw the editor; its mechanism, and why that cannot be trained. An unchanged one keeps its problem."""
-    config = mechanism(f"{name}:attention", before or default, axes=AXES_OF[kind], presets=False)
-    if config is None:
-        return before, ConfigError(
-            "The mechanism cannot be trained. The reason is beside one of the six axes."
-        )
-    if config == (before or default):
-        return before, problem
-    st.session_state[attention_key(name)] = config
-    return config, None
 
 
 def _preset_label(key: str) -> str:
