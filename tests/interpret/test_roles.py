@@ -44,73 +44,52 @@ def target_keys(key: str, text: str = LINE) -> dict[int, list[int]]:
     return {int(i): [int(j) for j in np.flatnonzero(targets[i])] for i in rows}
 
 
-def test_neighbours_leave_out_the_first_token_and_the_special_ones():
-    assert target_keys("previous") == {i: [i - 1] for i in range(2, 9)}
-    assert target_keys("next") == {i: [i + 1] for i in range(1, 8)}
-    assert target_keys("self") == {i: [i] for i in range(1, 9)}
+ALL = range(1, 9)
+UNKNOWN = "<s> the <unk> saw the <unk> saw"
 
 
-def test_the_first_token_is_no_neighbour():
-    assert target_keys("first") == {i: [0] for i in range(2, 9)}
-    assert target_keys("previous", "a b c") == {2: [1]}  # without a special token before them, too
+@each(
+    ("key", "text", "expected"),
+    [
+        # Neighbours leave out the first token and the special ones.
+        ("previous", LINE, {i: [i - 1] for i in range(2, 9)}),
+        ("next", LINE, {i: [i + 1] for i in range(1, 8)}),
+        ("self", LINE, {i: [i] for i in ALL}),
+        # The first token is no neighbour, without a special token before the others, too.
+        ("first", LINE, {i: [0] for i in range(2, 9)}),
+        ("previous", "a b c", {2: [1]}),
+        # Delimiters are signs and end marks, for all others.
+        ("delimiter", LINE, {i: [6, 9] for i in ALL if i != 6}),
+        ("delimiter", "[CLS] a [UNK] b", {}),
+        # The same word elsewhere, but not beside it.
+        ("same", LINE, {1: [4, 7], 2: [8], 4: [1, 7], 7: [1, 4], 8: [2]}),
+        ("same", "the the cat the", {0: [3], 3: [0, 1], 1: [3]}),
+        ("same", ". a . b .", {}),
+        ("same", "[CLS] Her ##on saw heron . [SEP]", {1: [4], 2: [4], 4: [1, 2]}),
+        # The rarest word, and none where two are as rare.
+        ("rare", LINE, {i: [5] for i in ALL if i != 5}),
+        ("rare", "qzxa saw qzxb", {}),
+        ("rare", "1,2 3,4 5,6", {}),
+        # What followed before, where the text goes on alike: 7 "the" stood at 1 and 4; after it comes "cat", as after 1
+        # but not as after 4. 8 ends the line: [SEP] is no "saw".
+        ("induction", LINE, {1: [8], 7: [2]}),
+        ("induction", "a b c a b", {0: [4], 3: [1], 4: [2]}),  # nothing follows the last token
+        ("induction", "a a b", {}),
+        # Two words that the model does not know look alike, yet nobody knows whether they are the same.
+        ("same", UNKNOWN, {1: [4], 3: [6], 4: [1], 6: [3]}),
+        ("rare", "<s> the <unk> and", {1: [3]}),
+        ("induction", UNKNOWN, {6: [4]}),  # nothing follows the last
+    ],
+)
+def test_target_keys_by_hand(key, text, expected):
+    assert target_keys(key, text) == expected
 
 
-def test_delimiters_are_signs_and_end_marks_for_all_others():
-    assert target_keys("delimiter") == {i: [6, 9] for i in (1, 2, 3, 4, 5, 7, 8)}
-    assert target_keys("delimiter", "[CLS] a [UNK] b") == {}
-
-
-def test_the_same_word_elsewhere_but_not_beside_it():
-    assert target_keys("same") == {1: [4, 7], 2: [8], 4: [1, 7], 7: [1, 4], 8: [2]}
-    assert target_keys("same", "the the cat the") == {0: [3], 3: [0, 1], 1: [3]}
-    assert target_keys("same", ". a . b .") == {}
-
-
-def test_words_are_whole_words_in_small_letters():
-    assert Text(line("[CLS] Her ##on saw heron . [SEP]")).words == (
-        "",
-        "heron",
-        "heron",
-        "saw",
-        "heron",
-        "",
-        "",
-    )
-    assert target_keys("same", "[CLS] Her ##on saw heron . [SEP]") == {1: [4], 2: [4], 4: [1, 2]}
-
-
-def test_the_rarest_word_and_none_where_two_are_as_rare():
+def test_words_are_whole_words_in_small_letters_and_known_ones():
+    heron = ("", "heron", "heron", "saw", "heron", "", "")
+    assert Text(line("[CLS] Her ##on saw heron . [SEP]")).words == heron
+    assert not Text(line(UNKNOWN)).ordinary[[2, 5]].any()
     assert rank("the") < rank("cat") < rank("heron") < rank("qzx")
-    assert target_keys("rare") == {i: [5] for i in (1, 2, 3, 4, 6, 7, 8)}
-    assert target_keys("rare", "qzxa saw qzxb") == {}
-    assert target_keys("rare", "1,2 3,4 5,6") == {}
-
-
-def test_induction_is_what_followed_before_where_the_text_goes_on_alike():
-    # 7 "the" stood at 1 and 4; after it comes "cat", as after 1 but not as after 4. 8 ends the line: [SEP] is no "saw".
-    assert target_keys("induction") == {1: [8], 7: [2]}
-    assert target_keys("induction", "a b c a b") == {
-        0: [4],
-        3: [1],
-        4: [2],
-    }  # the last token has nothing after it
-    assert target_keys("induction", "a a b") == {}
-
-
-def test_a_word_that_the_model_does_not_know_is_no_word():
-    """Two unknown words look alike, yet nobody knows whether they are the same."""
-    unknown = line("<s> the <unk> saw the <unk> saw")
-    assert not Text(unknown).ordinary[[2, 5]].any()
-    assert target_keys("same", "<s> the <unk> saw the <unk> saw") == {
-        1: [4],
-        3: [6],
-        4: [1],
-        6: [3],
-    }
-    assert target_keys("rare", "<s> the <unk> and") == {1: [3]}
-    assert target_keys("induction", "<s> the <unk> saw the <unk> saw") == {
-        6: [4]
-    }  # nothing follows the last
 
 
 @each("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])
@@ -296,14 +275,10 @@ def test_bounds_hold_for_any_weights(size, seed, spread, causal):
     )
 
 
-def test_cross_attention_has_no_roles():
-    with pytest.raises(ValueError, match="before and after"):
-        score_roles([reading("a b", random_weights(2, 1, 0))], "cross")
-
-
-def test_a_kind_that_is_not_there_is_said():
-    with pytest.raises(ValueError, match="no map of kind 'causal'"):
-        score_roles([reading("a b", random_weights(2, 1, 0))], "causal")
+@each(("kind", "why"), [("cross", "before and after"), ("causal", "no map of kind 'causal'")])
+def test_a_kind_without_roles_or_maps_is_said(kind, why):
+    with pytest.raises(ValueError, match=why):
+        score_roles([reading("a b", random_weights(2, 1, 0))], kind)
 
 
 def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
