@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,6 +174,14 @@ def given(family: str, text: str = SENTENCE, target: str | None = OTHER) -> Mode
             sound=Array.of(numbers.normal(size=12_000).astype(np.float32)), target=target
         )
     return ModelInputs(text, target=target)
+
+
+def asking(family: str) -> ModelInputs:
+    """As `given`, with one word masked for a family that fills masks."""
+    model, inputs = tiny(family), given(family)
+    if model.head != "masked":
+        return inputs
+    return replace(inputs, text=inputs.text.replace("street", model.tokenizer.mask_token))
 
 
 def save(family: str, folder: Path) -> Path:

@@ -27,21 +27,15 @@ from core.pretrained import ModelInputs, PretrainedError, forward, load_minilm, 
 from core.pretrained.answers import Answer, answer_of, output_id, output_name
 from core.pretrained.attention_recorder import _is_transposed
 from tests.cases import each
-from tests.tiny_models import READABLE, SENTENCE, given, tiny
+from tests.tiny_models import READABLE, SENTENCE, asking, given, tiny
 
 WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffllama"]
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
 def baseline_of(family: str, **asked):
-    """A question that the family answers: a mask for those that fill one; embeddings against another sentence."""
-    model = tiny(family)
-    text = (
-        SENTENCE.replace("street", model.tokenizer.mask_token)
-        if model.head == "masked"
-        else SENTENCE
-    )
-    return ask(model, Question(given(family, text), **{"against": "Nine boats wait."} | asked))
+    """A question that the family answers; an embedding is held against another sentence's."""
+    return ask(tiny(family), Question(asking(family), **{"against": "Nine boats wait."} | asked))
 
 
 def scaled_copy(baseline, seen, heads: list[int], by: float, dtype=torch.float64):

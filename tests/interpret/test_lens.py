@@ -1,6 +1,5 @@
 """The logit lens and direct logit attribution, held against plain matrix algebra on the weights."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from core.interpret.lens import (
 )
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from tests.cases import each
-from tests.tiny_models import FAMILIES, HEADS, given, plain, tiny
+from tests.tiny_models import FAMILIES, HEADS, asking, plain, tiny
 
 REPEAT = ModelInputs("the old king walked to the dark river . the old king walked to the dark")
 WRITERS = [
@@ -39,11 +38,8 @@ NO_SUM = {"gemma2": "no sum", "bloom": "own code", "diffllama": "was not found"}
 
 
 def baseline(family: str, **question: Any):
-    """A question to the tiny model of a family, with one word masked where it fills masks."""
-    model, inputs = tiny(family), given(family)
-    if model.head == "masked":
-        inputs = replace(inputs, text=inputs.text.replace("street", model.tokenizer.mask_token))
-    return ask(model, Question(inputs, **question))
+    """A question to the tiny model of a family."""
+    return ask(tiny(family), Question(asking(family), **question))
 
 
 def layer_norm(x, norm, eps):
@@ -142,9 +138,8 @@ def test_long_inputs_are_read_in_parts(monkeypatch):
 )
 def test_what_cannot_be_read_is_said(family):
     name, words = family
-    asked = baseline(name) if name != "bert_encoder" else ask(tiny(name), Question(given(name)))
     with pytest.raises(PretrainedError, match=words):
-        read_lens(asked)
+        read_lens(baseline(name))
 
 
 def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):

@@ -20,18 +20,12 @@ from core.pretrained.answers import (
 from core.pretrained.generate import prepare_generation
 from tests.cases import each
 from tests.pretrained.test_architectures import built
-from tests.tiny_models import SENTENCE, given, tiny
+from tests.tiny_models import SENTENCE, asking, given, tiny
 
 
 @each("family", ["bert", "gpt2", "bert_classifier", "t5"])
 def test_the_likeliest_words_of_an_answer(family):
-    model = tiny(family)
-    text = (
-        SENTENCE.replace("street", model.tokenizer.mask_token)
-        if model.head == "masked"
-        else SENTENCE
-    )
-    baseline = ask(model, Question(given(family, text)))
+    baseline = ask(tiny(family), Question(asking(family)))
     best = top_candidates(baseline.pretrained, baseline.answer, 3)
     probabilities = answer(baseline.pretrained, baseline.question.inputs).probabilities
     assert [one.id for one in best] == probabilities.topk(3).indices.tolist()

@@ -421,46 +421,39 @@ PAIRS = "source,target\n" + "\n".join(
 )
 
 
+LABELS_LEARN = (
+    "distilbert", "roberta", "albert", "deberta_v2", "longformer", "modernbert", "gpt2", "qwen3",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "family",
-    ["distilbert", "roberta", "albert", "deberta_v2", "longformer", "modernbert", "gpt2", "qwen3"],
+    ("family", "task"),
+    [(family, "classify") for family in LABELS_LEARN]
+    + [(family, "pairs") for family in ("t5", "bart", "marian")],
 )
-def test_labels(family, tmp_path):
-    folder = save(family, tmp_path / family)
-    config = FineTuneConfig(
-        "classify", LABELS, str(folder), logged_example=SENTENCE, epochs=1, batch_size=6
-    )
+def test_a_family_goes_on_learning_and_its_last_frame_is_what_the_kept_model_does(
+    family, task, tmp_path
+):
+    folder = str(save(family, tmp_path / family))
+    if task == "classify":
+        config = FineTuneConfig(
+            task, LABELS, folder, logged_example=SENTENCE, epochs=1, batch_size=6
+        )
+        example = ModelInputs(SENTENCE)
+    else:
+        config = FineTuneConfig(
+            task, PAIRS, folder, logged_example="the small dog", epochs=2, batch_size=4
+        )
+        example = ModelInputs("the small dog", target="dog small")
     run = create(config, tmp_path)
-    state, words = fine_tune(run, lambda: False)
+    state, words = fine_tune(run, never)
     assert state == "finished", words
-    tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
-    assert tuned.head == "classify" and tuned.model.config.id2label == {0: "green", 1: "small"}
-    _same(run, last.step, read(tuned, SENTENCE))
-
-
-@pytest.mark.parametrize("family", ["t5", "bart", "marian"])
-def test_pairs(family, tmp_path):
-    folder = save(family, tmp_path / family)
-    run = create(
-        FineTuneConfig(
-            "pairs", PAIRS, str(folder), logged_example="the small dog", epochs=2, batch_size=4
-        ),
-        tmp_path,
-    )
-    state, words = fine_tune(run, lambda: False)
-    assert state == "finished", words
-    records = run.records()
-    assert records[-1].loss < records[0].loss
-    tuned = load_folder(result(run), "tuned")
-    assert tuned.head == "seq2seq"
-    _same(run, records[-1].step, read(tuned, ModelInputs("the small dog", target="dog small")))
-
-
-def _same(run, step, reading) -> None:
-    """The last frame is what the kept model does."""
-    saved = trace_of(run.frame(step), 0, about(run)["sentences"][0], "run")
-    assert [(item.kind, item.layer, item.queries) for item in saved.maps] == [
-        (item.kind, item.layer, item.queries) for item in reading.trace.maps
-    ]
-    for item, real in zip(saved.maps, reading.trace.maps, strict=True):
+    tuned, records = load_folder(result(run), "tuned"), run.records()
+    if task == "classify":
+        assert tuned.head == "classify" and tuned.model.config.id2label == {0: "green", 1: "small"}
+    else:
+        assert tuned.head == "seq2seq" and records[-1].loss < records[0].loss
+    saved = trace_of(run.frame(records[-1].step), 0, about(run)["sentences"][0], "run")
+    for item, real in zip(saved.maps, read(tuned, example).trace.maps, strict=True):
+        assert (item.kind, item.layer, item.queries) == (real.kind, real.layer, real.queries)
         np.testing.assert_allclose(item.weights, real.weights, atol=1e-3)  # half floats

@@ -1,8 +1,8 @@
 """Generation against Hugging Face's own generate, with the same settings, over families with a cache and without."""
 
 import copy
-import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -237,35 +237,16 @@ def test_the_attention_of_a_new_token_is_the_models_own_row():
 
 
 def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_process_alone():
-    model, what = tiny("gpt2"), given("gpt2")
-    settings = SearchSettings("sampling", samples=6, seed=11, longest=12)
-    state = torch.get_rng_state()
-    alone = [one.tokens for one in generate(model, what, settings).hypotheses]
-    results: list = []
-    workers = [
-        threading.Thread(
-            target=lambda seed=seed: results.append(
-                (
-                    seed,
-                    [
-                        one.tokens
-                        for one in generate(
-                            model,
-                            what,
-                            SearchSettings("sampling", samples=6, seed=seed, longest=12),
-                        ).hypotheses
-                    ],
-                )
-            )
-        )
-        for seed in (11, 12, 11, 13)
-    ]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join()
-    assert [tokens for seed, tokens in results if seed == 11] == [alone, alone]
-    assert len({str(tokens) for _, tokens in results}) == 3
+    settings = SearchSettings("sampling", samples=6, longest=12)
+
+    def drawn(seed: int) -> list[tuple[int, ...]]:
+        hypotheses = generate(tiny("gpt2"), given("gpt2"), replace(settings, seed=seed)).hypotheses
+        return [one.tokens for one in hypotheses]
+
+    state, alone = torch.get_rng_state(), drawn(11)
+    with ThreadPoolExecutor(4) as sessions:
+        first, other, again, third = sessions.map(drawn, (11, 12, 11, 13))
+    assert first == again == alone and len({str(one) for one in (first, other, third)}) == 3
     assert torch.equal(state, torch.get_rng_state())
 
 
