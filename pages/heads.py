@@ -772,8 +772,7 @@ Shown: TypeAlias = tuple[
 def page() -> None:
     """Draw the page from top to bottom."""
     read_start("heads", "minilm", "random")
-    # A sentence for each value in the link that this page lacks; call it before the first widget
-    # takes its value
+    # Before the first widget takes its value from the link.
     allowed = {
         "idea": (list(IDEAS.values()), IDEAS[FIRST]),
         "weights": (list(WEIGHTS.values()), WEIGHTS[first_weights()]),
@@ -804,7 +803,6 @@ def explore() -> None:
         "You will understand why attention is divided into heads, and what heads can share.",
         first=False,
     )
-    # Draw the controls: seed, head and latent size in a popover, the rest in two rows
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         idea = (
             st.segmented_control(
@@ -998,7 +996,6 @@ def shared(controls: Controls) -> Shown:
         controls.d_model, controls.heads, controls.kv_heads, controls.latent
     )
     caches = [cache_of(controls, config) for config in configs]
-    # Draw one head with each way to store keys and values
     real = controls.layer is not None
     tiles = [
         Tile(projection_name(each), cache_note(each, real), each.weights[controls.head])
@@ -1101,7 +1098,6 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
 def subtract(controls: Controls) -> Shown:
     """Draw a differential head's two maps and their difference."""
     two = two_maps_of(controls)
-    # Draw both maps of a head and their difference; returns the pinned cell, or else the largest
     words = controls.layer is not None  # [CLS] and [SEP] have most weight in MiniLM
     row, column = (
         largest_word_cell(two.difference[None], controls.tokens)

@@ -275,7 +275,6 @@ NO_PROOF = (
 
 def make() -> None:
     """Draw the form and, once it is complete, what it gives."""
-    # Draw the fields of title, text, page and controls
     st.text_input(
         "Title",
         key=key("title"),

@@ -239,9 +239,6 @@ def _param_value(param: Param, path: str) -> Value:
     return value
 
 
-# The controls as they are in the
-
-
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
 EXACT = Choice("exact")
 PADDING = 2  # keys, when a padding mask is first chosen

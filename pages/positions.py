@@ -1017,8 +1017,7 @@ PICTURES = {
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    # A sentence for each choice in the link that no list has; call it before the first widget
-    # takes its value
+    # Before the first widget takes its value from the link.
     errors = []
     for name, names in (("position", NAMES), ("idea", IDEAS)):
         value = st.query_params.get(key(name))
@@ -1101,8 +1100,6 @@ def header() -> Controls:
         "Attention ignores the order of words; a position encoding adds it.",
         first=False,
     )
-    # Draw the controls and read them: the encoding and the words in one row, the picture and
-    # sizes in another
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with row.cell(column_span=2):
         name = st.selectbox(

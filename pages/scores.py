@@ -320,7 +320,7 @@ def parameters() -> None:
 @fragment
 def explore() -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    # Draw the row of controls; plug-ins that fail are left out, and a note says which, and why
+    # Plug-ins that fail are left out; a note says which, and why.
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
     cut = tokenize(values.tokens, MAX_TOKENS)
     why = {}

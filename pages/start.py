@@ -416,7 +416,6 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
                 values.append(_number(row, f"Value {name}", f"v{name}", VALUES[index], "value"))
         controls = Controls(query, tuple(keys), tuple(values))
     with right, picture(PAGE):
-        # Draw the table of both look-ups and what they return
         result = look_up(controls.query, controls.keys, controls.values)
         add_script(partial(script, data, item, controls, result))
         rows = [

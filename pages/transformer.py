@@ -526,7 +526,6 @@ def _explore() -> None:
     predict("transformer", question(result.mixes))
     try_this("transformer", MOVES)
     path = _attention_path(result.tree)
-    # Draw every layer and head of the picked kind of attention, and the picked head large
     kind, layer = kind_and_layer(path)
     trace: AttentionTrace = result.trace.of(kind)
     usual, item = (layer, 0), trace.map(0)
@@ -583,8 +582,7 @@ def _header() -> Controls | None:
         "Press **Next** to follow one example through a whole model, from bottom to top.",
         first=False,
     )
-    # Draw the row of controls; None, with the error on the page, for a model that cannot be
-    # built. Before, the page opened on random weights, and its links count from them
+    # The page used to open on random weights, and its old links count from them.
     first = EXAMPLE if read_start("transformer", "trained", "random") == "trained" else SEEDED
     row = st.grid(3, min_column_width=200, vertical_alignment="bottom")
     options = sources()
