@@ -357,12 +357,9 @@ def attentions(one: ModelCard) -> None:
             width="content",
             query_params=link(one),
         )
-    details("What its parameters are for", partial(parts, one), key("parts"))
-
-
-def parts(one: ModelCard) -> None:
-    """Draw the parameters by what they are for."""
-    table(PARTS, part_rows(one), caption=f"The parameters of {one.name}", markers=False)
+    named = f"The parameters of {one.name}"
+    rows = partial(table, PARTS, part_rows(one), caption=named, markers=False)
+    details("What its parameters are for", rows, key("parts"))
 
 
 def sizes(one: ModelCard, values: Values) -> None:

@@ -256,8 +256,20 @@ def draw_controls(
         )
     examples, ids = compute.examples(same[0]), "-".join(side.run.id for side in same)
     with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
-        steps, slider = compute.steps(same), f"compare_runs:step:{ids}"
-        step = _step(same, steps, slider) if len(steps) > 1 else steps[0]
+        steps, slider = compute.steps(same), ""
+        step = steps[0]
+        if len(steps) > 1:
+            slider, usual = f"compare_runs:step:{ids}", compute.shared_step(same)
+            link_value(slider, usual, one_of(steps), name="step")
+            step = st.select_slider(
+                "Training step",
+                steps,
+                usual,
+                key=slider,
+                format_func=lambda step: f"{step:,}",
+                **KEEP,
+                help="The training step of all maps.",
+            )
         key = f"compare_runs:example:{ids}"
         link_value(key, 0, one_of(range(len(examples))))
         example = st.selectbox(
@@ -268,24 +280,7 @@ def draw_controls(
             format_func=lambda index: examples[index],
             help="The example on which the maps of all runs are drawn.",
         )
-        return Controls(
-            measure, step, example, tuple(map(_head, same)), slider if len(steps) > 1 else ""
-        )
-
-
-def _step(same: Sequence[ComparedRun], steps: Sequence[int], key: str) -> int:
-    """The step that is drawn; it is in the link."""
-    usual = compute.shared_step(same)
-    link_value(key, usual, one_of(steps), name="step")
-    return st.select_slider(
-        "Training step",
-        steps,
-        usual,
-        key=key,
-        format_func=lambda step: f"{step:,}",
-        **KEEP,
-        help="The training step of all maps.",
-    )
+        return Controls(measure, step, example, tuple(map(_head, same)), slider)
 
 
 def _head(side: ComparedRun) -> Head | None:
@@ -579,8 +574,16 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     top = st.container(gap="small")
     controls = draw_controls(sides, same, measures, top)
     maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
+    frames = None
+    if controls.slider:  # the maps at each of its steps, which the browser draws at once
+        request = compute.MapsRequest.of(same, controls.example, controls.heads)
+        frames = Frames(
+            controls.slider,
+            compute.steps(same).index(controls.step),
+            [_tiles(each) for each in maps_over_time(request)],
+        )
     if same:
-        _maps(maps, controls.step, _frames(same, controls))
+        _maps(maps, controls.step, frames)
     with top:
         curves(sides, controls.measure, controls.step)
     pair = _difference(maps, controls.step, fact_text(sides, controls.measure, controls.step))
@@ -597,18 +600,6 @@ def _board(sides: Sequence[ComparedRun]) -> None:
 
 def _tiles(maps: Sequence[RunMap]) -> list[Tile]:
     return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
-
-
-def _frames(same: Sequence[ComparedRun], controls: Controls) -> Frames | None:
-    """The maps at each step of the slider, which the browser draws at once; None without a slider."""
-    if not controls.slider:
-        return None
-    request = compute.MapsRequest.of(same, controls.example, controls.heads)
-    return Frames(
-        controls.slider,
-        compute.steps(same).index(controls.step),
-        [_tiles(maps) for maps in maps_over_time(request)],
-    )
 
 
 def _maps(maps: Maps, step: int, frames: Frames | None) -> None:

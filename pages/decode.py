@@ -547,7 +547,9 @@ def _explore() -> None:
         theme=theme(),
         follow=st.session_state[PICKED] is not None,
         key="decode:tree",
-        on_pick=_pick,
+        on_pick=lambda: st.session_state.update(
+            {PICKED: st.session_state["decode:tree"].get("pick")}
+        ),
     )
     greedy = study(
         decode,
@@ -568,10 +570,6 @@ def _explore() -> None:
     _along_path(controls, result, path)
     _comparison(controls)
     sources(controls.settings.strategy, key="decode:source-code")
-
-
-def _pick() -> None:
-    st.session_state[PICKED] = st.session_state["decode:tree"].get("pick")
 
 
 def _picked_path(controls: Controls, result: SearchResult) -> list[int]:

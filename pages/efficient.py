@@ -663,19 +663,6 @@ def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
         "axis": {"values": powers, "format": ",~g", "labelPadding": 8},
         "scale": {"type": "log", "domain": [low, high], "nice": False},
     }
-    return titled_figure(
-        f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4)
-    )
-
-
-def _ends(lines: Sequence[Line]) -> tuple[float, float]:
-    """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
-    values = [y for line in lines for _, y in (*line.points, *line.closed) if y > 0]
-    low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
-    return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
-
-
-def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
     indices = [str(index) for index in range(len(SHAPES))]
     colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
     shape = series_encoding("place", indices, SHAPES)
@@ -687,7 +674,7 @@ def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
     ]
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
-    return [
+    layers = [
         filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
         filtered_layer("measured", "line", both, strokeWidth=2),
         filtered_layer(
@@ -699,6 +686,14 @@ def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
             "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
         ),
     ]
+    return titled_figure(f"{title}, {unit}", layers, HEIGHT, Ink.of(theme), **right_margin(4))
+
+
+def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+    """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
+    values = [y for line in lines for _, y in (*line.points, *line.closed) if y > 0]
+    low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
+    return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
 def draw_rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:

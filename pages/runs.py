@@ -513,14 +513,6 @@ def room(own: int, used: int) -> str:
     )
 
 
-def missing(count: int) -> str:
-    """A warning about selected runs that are not here."""
-    if not count:
-        return ""
-    runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
-    return f"{runs} not on this machine, or {'was' if count == 1 else 'were'} deleted."
-
-
 def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
     """Where runs are copied to, and what is not copied yet."""
     if trouble:
@@ -666,8 +658,10 @@ def page() -> None:
 def _board(query: str, board: Board) -> None:
     """The list of the runs that match the search, and the selected run."""
     undo()
-    if message := missing(board.missing):
-        st.warning(plain(message))
+    if count := board.missing:
+        runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
+        deleted = "was" if count == 1 else "were"
+        st.warning(f"{runs} not on this machine, or {deleted} deleted.")
     if board.ids:
         run_list(board.rows(draw_pages(board.pages)), board.selected, len(board.ids))
         # The first selected run, and the actions on all selected runs
