@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.runs.runs import create_run, list_runs
-from core.runs.sweeps import list_sweeps
+from core.runs.sweeps import Sweep, list_sweeps
 from dashboard.server import jobs
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
@@ -21,6 +21,15 @@ def open_page(**query: Any) -> AppTest:
     return app_at("sweeps", **query).run()
 
 
+def started() -> tuple[AppTest, Sweep]:
+    """The page after a press on Start sweep, and the sweep."""
+    app = open_page()
+    app.selectbox(key="sweeps:axis").set_value("norm").run()
+    app.button(key="sweeps:start").click().run()
+    (sweep,) = list_sweeps()
+    return app, sweep
+
+
 def test_first_sight_is_a_real_sweep():
     app = open_page()
     assert not app.error
@@ -30,8 +39,9 @@ def test_first_sight_is_a_real_sweep():
         "reaches" in words and "95 % confidence interval" in words and "5 seeds per value" in words
     )
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
-    app.session_state["sweeps:claim"] = True
+    app.session_state["sweeps:claim"] = app.session_state["sweeps:runs"] = True
     app.run()
+    assert "QK-norm, seed 4" in page_text(app), "each run can be seen"
     app.number_input(key="sweeps:claim:bound:True").set_value(5.0).run()
     first, second = (app.selectbox(key=f"sweeps:claim:{name}:6") for name in ("first", "second"))
     sentence = (
@@ -66,11 +76,8 @@ def test_start_takes_what_has_been_read_since_the_page_was_made():
 
 
 def test_stop_and_continue():
-    app = open_page()
-    app.selectbox(key="sweeps:axis").set_value("norm").run()
-    app.button(key="sweeps:start").click().run()
+    app, sweep = started()
     app.button(key="sweeps:stop").click().run()
-    (sweep,) = list_sweeps()
     for run in sweep.runs().values():  # the workers, had there been any, would have said so
         run.set_status("stopped", "Stopped.")
     app.run()
@@ -110,9 +117,7 @@ def test_a_link_to_no_sweep_says_so():
 
 
 def test_a_broken_file_says_so_and_the_page_stays():
-    app = open_page()
-    app.button(key="sweeps:start").click().run()
-    (sweep,) = list_sweeps()
+    _, sweep = started()
     sweep.path.write_text('{"config": 3}', encoding="utf-8")
     again = open_page(sweep=sweep.id)
     assert "cannot be read" in page_text(again)
@@ -131,17 +136,8 @@ def test_old_link():
     assert app.segmented_control(key="sweeps:over").value == "train_seconds"
 
 
-def test_each_run_can_be_seen():
-    app = open_page()
-    app.session_state["sweeps:runs"] = True
-    app.run()
-    assert "QK-norm, seed 4" in page_text(app)
-
-
 def test_each_run_of_ones_own_is_a_link_to_it():
-    app = open_page()
-    app.selectbox(key="sweeps:axis").set_value("norm").run()
-    app.button(key="sweeps:start").click().run()
+    app, _ = started()
     app.session_state["sweeps:runs"] = True
     app.run()
     links = [link.proto for link in app.get("page_link") if "seed" in link.proto.label]
@@ -152,10 +148,7 @@ def test_each_run_of_ones_own_is_a_link_to_it():
 
 
 def test_a_fresh_page_shows_the_sweep_that_runs_until_the_kept_one_is_chosen():
-    app = open_page()
-    app.selectbox(key="sweeps:axis").set_value("norm").run()
-    app.button(key="sweeps:start").click().run()
-    (sweep,) = list_sweeps()
+    _, sweep = started()
     fresh = open_page()
     assert fresh.query_params["sweep"] == sweep.id and fresh.button(key="sweeps:stop")
     fresh.selectbox(key="sweeps:shown").set_value("").run()

@@ -5,47 +5,25 @@ import re
 import numpy as np
 import pytest
 from safetensors.numpy import save
-from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig, sentence_spans
 from core.runs import archive as validate
-from core.runs.runs import create_run
-from core.runs.worker import work
 from core.studies.compare_runs import source_at
 from core.tasks import TaskConfig, make_task
-from core.training import recommended
 from dashboard.draw.formats import number
 from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.ui.run_data import load_run, summarize
 from pages.compare_runs import sides
 from pages.train import fits, of_model, run_question as question
+from tests.pages import test_train_forms as forms
 
 TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 
 
-def script():
-    import streamlit as st
-
-    from core.runs.runs import find_run
-    from dashboard.ui.run_data import load_run
-    from pages.train import draw
-
-    draw(load_run(find_run(st.session_state["id"])))
-
-
 def drawn(kind):
     """A run of two steps and its page; its watched example of the last record is drawn."""
-    task = make_task(TaskConfig.of("documents", sentences=4))
-    run = create_run(
-        recommended(task, kind, steps=2, record_every=1, batch_size=4, held_out=12, num_examples=3)
-    )
-    assert work(run.path) == "finished", run.status().message
-    app = AppTest.from_function(script, default_timeout=60)
-    app.session_state["id"] = run.id
-    app.run()
-    assert not app.error and not app.exception
-    return task, run, app
+    return forms.drawn(TaskConfig.of("documents", sentences=4), kind, held_out=12, num_examples=3)
 
 
 def document_html(app):

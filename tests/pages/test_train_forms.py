@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.runs.runs import create_run
+from core.runs.runs import Run, create_run
 from core.runs.worker import work
-from core.tasks import TaskConfig, make_task
+from core.tasks import Task, TaskConfig, make_task
 from core.training import loop, recommended
 from dashboard.draw.formats import percent
 from tests.pages.app import assert_script
@@ -56,18 +56,23 @@ def script():
     draw(load_run(find_run(st.session_state["id"])))
 
 
-@pytest.mark.parametrize("task, kind", FORMS)
-def test_a_run_is_drawn_as_what_it_is(task, kind):
-    given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
-    made = make_task(TaskConfig.of(task, **given))
-    run = create_run(
-        recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, num_examples=3)
-    )
+def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[Task, Run, AppTest]:
+    """A task, its run of two steps, and the figures of that run."""
+    task = make_task(config)
+    changes = {"steps": 2, "record_every": 1, "batch_size": 4, **changes}
+    run = create_run(recommended(task, kind, **changes))
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["id"] = run.id
     app.run()
-    assert not app.error
+    assert not app.error and not app.exception
+    return task, run, app
+
+
+@pytest.mark.parametrize("task, kind", FORMS)
+def test_a_run_is_drawn_as_what_it_is(task, kind):
+    given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
+    made, run, app = drawn(TaskConfig.of(task, **given), kind, held_out=12, num_examples=3)
     assert_script(app)
     html = " ".join(element.proto.body for element in app.get("html"))
     assert "At step" in re.sub("<[^>]+>", "", html)
@@ -88,11 +93,7 @@ def test_a_run_is_drawn_as_what_it_is(task, kind):
 def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 60)
     config = TaskConfig.of(task, **({"data": data} if data else {}))
-    made = make_task(config)
-    run = create_run(
-        recommended(made, steps=2, record_every=1, batch_size=4, held_out=60, num_examples=1)
-    )
-    assert work(run.path) == "finished", run.status().message
+    made, run, app = drawn(config, held_out=60, num_examples=1)
     last = run.records()[-1]
     held_out = made.held_out(60)
     confusion = last.confusion
@@ -103,9 +104,7 @@ def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     )
     name, share = made.majority(60)
     assert share == rows[made.classes.index(name)] / sum(rows)
-    app = AppTest.from_function(script, default_timeout=60)
-    app.session_state["id"] = run.id
-    html = " ".join(element.proto.body for element in app.run().get("html"))
+    html = " ".join(element.proto.body for element in app.get("html"))
     text = re.sub("<[^>]+>|\\\\", "", html)
     assert "guessing" not in text and html.count('aria-label="Confusion matrix"') == 1
     assert f"the majority class “{name}” reaches {percent(share)}" in text
