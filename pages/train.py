@@ -1722,7 +1722,18 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
         return
     example = watched_examples(config.task, config.num_examples)[moment.head.example]
     tokens, _ = task.display_tokens(example)
-    weights = _weights(data, config.model, moment, tokens)
+    head, weights = moment.head, None
+    if config.model.kind == "hierarchical":  # whose two levels are saved
+        frame = data.run.frame(moment.step)
+        words, sentences = (frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences"))
+        if words is not None and sentences is not None:
+            weights = DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
+    elif moment.weights is not None:  # a Transformer's row of the class, summed over each sentence
+        rows, _ = attention_frames.tokens(data, head.example, head.kind)
+        named = source_weights(config.model, head.kind, moment.weights, rows, len(tokens))
+        if named is not None:
+            row = np.asarray(named[1][0], dtype=np.float32)
+            weights = DocumentWeights.of_words(tokens, row)
     if weights is None:
         return
     deciding, decoded, classes = task.deciding(example), data.decoded_at(moment.step), None
@@ -1732,29 +1743,6 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
     chart_title(f"Document at step {moment.step:,}")
     st.html(lines(weights, None if deciding is None else deciding[0], theme(), ink))
     caption(document(weights, deciding, classes))
-
-
-def _weights(
-    data: RunData, model: ModelConfig, moment: Moment, tokens: tuple[str, ...]
-) -> DocumentWeights | None:
-    """Both levels of a hierarchical model; of a Transformer the row of its class, summed over each sentence."""
-    head = moment.head
-    assert head is not None
-    if model.kind == "hierarchical":
-        frame = data.run.frame(moment.step)
-        words, sentences = (frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences"))
-        if words is None or sentences is None:
-            return None
-        return DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
-    if moment.weights is None:
-        return None
-    rows, _ = attention_frames.tokens(data, head.example, head.kind)
-    named = source_weights(model, head.kind, moment.weights, rows, len(tokens))
-    return (
-        None
-        if named is None
-        else DocumentWeights.of_words(tokens, np.asarray(named[1][0], dtype=np.float32))
-    )
 
 
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
