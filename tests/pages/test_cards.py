@@ -5,9 +5,8 @@ from functools import partial
 import pytest
 
 from core.models.cards import CARDS, card
-from dashboard.draw.formats import byte_size
 from pages import cards
-from pages.cards import COMPARED, name
+from pages.cards import COMPARED
 from tests.cases import each
 from tests.pages.app import app_at, html_text, open_at, page_text, set_control
 
@@ -81,14 +80,6 @@ def test_the_curves_are_those_of_the_chosen_models(page):
     assert all(card(key).name in spec for key in (*COMPARED, "gemma3")) and "GPT-2" not in spec
     page = put(put(page, "multiselect", "compared", []), "selectbox", "model", "bert")
     assert not page.get("vega_lite_chart") and not complaints(page)
-
-
-def test_a_link_opens_the_card():
-    app = open_at("cards", "cards:", model=name("kimi_linear"))
-    assert app.selectbox(
-        key="cards:model"
-    ).value == "kimi_linear" and "## Kimi Linear 48B" in page_text(app)
-    assert byte_size(card("kimi_linear").cache_bytes(131072)) in page_text(app)
 
 
 @each("key", ["gemma3", "llama4", "kimi_linear", "deepseek_v32", "t5"])

@@ -26,6 +26,12 @@ def open_page(run: str | None = None) -> AppTest:
     return app.run()
 
 
+def trained(app: AppTest) -> Run:
+    """The run that a press on Train starts."""
+    app.button(key="train:train").click().run()
+    return list_runs()[-1]
+
+
 def half_way(**changes) -> Run:
     """A run at step 2 of 4, as its folder stands."""
     run = create_run(small_run(**changes))
@@ -64,8 +70,7 @@ def test_train_makes_a_run_with_the_settings_of_the_page():
     app = open_page()
     app.number_input(key="train:seed").set_value(7).run()
     app.slider(key="train:reverse:length").set_value(12).run()
-    app.button(key="train:train").click().run()
-    (run,) = list_runs()
+    run = trained(app)
     assert run.config().seed == 7 and run.config().task["length"] == 12
     assert run.id in app.query_params["run"]
 
@@ -76,8 +81,7 @@ def test_train_takes_what_has_been_read_since_the_page_was_made():
     app.selectbox(key="train:task").set_value("own_pairs").run()
     data = "\n".join(f"{n} x\t{n * n} y" for n in range(60))
     app.session_state["train:own_pairs:data"] = data
-    app.button(key="train:train").click().run()
-    (run,) = list_runs()
+    run = trained(app)
     assert run.config().task["data"] == data and run.id in app.query_params["run"]
     app.session_state["train:own_pairs:data"] = "one\ttwo"
     run.set_status("finished")
@@ -95,15 +99,13 @@ def test_no_attention_can_be_asked_for():
     app = open_page()
     app.selectbox(key="train:reverse:kind").set_value("recurrent").run()
     app.selectbox(key="train:reverse:recurrent:mechanism").set_value("none").run()
-    app.button(key="train:train").click().run()
-    assert list_runs()[0].config().model.attention is None
+    assert trained(app).config().model.attention is None
 
 
 def test_a_published_mechanism_sets_all_six_axes():
     app = open_page()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("mistral").run()
-    app.button(key="train:train").click().run()
-    config = list_runs()[0].config().model.attention
+    config = trained(app).config().model.attention
     expected = preset("mistral").config(config.d_model, config.num_heads)
     assert config == expected
     assert "Grouped-query · Scaled dot product · RoPE" in page_text(app)
@@ -120,8 +122,7 @@ def test_a_typed_formula_can_be_trained_with():
     app.text_input(key=text).set_value("score - 0.25*abs(i - j)")
     unfolded(app, axes)
     assert app.selectbox(key="train:reverse:transformer:mechanism").value == "own"
-    app.button(key="train:train").click().run()
-    assert list_runs()[0].config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
+    assert trained(app).config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
 
 
 def test_a_kernel_that_gives_way_says_where():
@@ -249,8 +250,7 @@ def test_a_link_brings_the_settings_of_its_run():
     run.set_status("finished")
     app = open_page(run.id)
     assert app.number_input(key="train:seed").value == 41
-    app.button(key="train:train").click().run()
-    config, again = run.config(), list_runs()[-1].config()
+    config, again = run.config(), trained(app).config()
     assert (again.seed, again.learning_rate) == (41, 1.7e-3)
     assert (again.model, again.task) == (config.model, config.task)
 
@@ -265,8 +265,7 @@ def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page(
     app.run()
     assert app.number_input(key="train:seed").value == 42
     app.number_input(key="train:seed").set_value(8).run()
-    app.button(key="train:train").click().run()
-    assert list_runs()[-1].config().seed == 8 and app.number_input(key="train:seed").value == 8
+    assert trained(app).config().seed == 8 and app.number_input(key="train:seed").value == 8
 
 
 def test_pause_asks_the_worker_and_continue_queues_it_again():
