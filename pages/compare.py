@@ -858,42 +858,32 @@ costs = {{name: closed_form_cost(config, {controls.length}) for name, config in 
 for name, cost in costs.items():
     print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
 """
-    return Script(
-        (
-            Cell(MAPS, maps, DRAW, "compare:maps"),
-            Cell(COSTS.format(length=controls.length), costs),
-        ),
-        _results(controls, results, drawn, both),
-    )
-
-
-def _results(
-    controls: Comparison, results: Sequence[MapResult], drawn: Sequence[int], both: bool
-) -> dict[str, np.ndarray]:
-    maps = [results[index].weights for index in drawn]
-    costs = [
-        closed_form_cost(controls.sized(controls.mechanisms[index]), controls.length)
-        for index in drawn
-    ]
+    shown = [results[index].weights for index in drawn]
+    known = [closed_form_cost(config, controls.length) for config in configs]
     values = {
-        "list(weights.values())": np.stack(maps),
+        "list(weights.values())": np.stack(shown),
         "list(measures.values())": np.array(
             [
                 (
                     float(analysis.entropy(each[None]).mean()),
                     float(analysis.mean_distance(each[None])[0]),
                 )
-                for each in maps
+                for each in shown
             ]
         ),
         "[(cost.parameters, cost.flops) for cost in costs.values()]": np.array(
-            [(cost.parameters, cost.flops) for cost in costs]
+            [(cost.parameters, cost.flops) for cost in known]
         ),
     }
     if both:
-        first, second = controls.minus
         values["difference"] = results[first].weights - results[second].weights
-    return values
+    return Script(
+        (
+            Cell(MAPS, maps, DRAW, "compare:maps"),
+            Cell(COSTS.format(length=controls.length), costs),
+        ),
+        values,
+    )
 
 
 # The page Side by side, as one fragment: title, controls, maps, difference, fact, table of costs.
