@@ -13,8 +13,9 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import streamlit as st
 
 from core.files import REPORTS, runs_folder, text_of, write_atomically
@@ -25,9 +26,13 @@ from dashboard.navigation import STEPS
 REPORT = "report"  # its name in the session and in the link
 COOKIE = "attention_lab_report"
 ID = re.compile(r"[0-9a-f]{16}")
-SVG = re.compile(
-    r'<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>'
-)  # a drawing with its size
+# A drawing with its size, or no drawing
+Svg = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r'^(?:$|<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>)'
+    ),
+]
 MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
 MOST_REPORTS = 200  # in a folder of runs; the oldest go first
 MOST_ROWS = 20_000  # of a view's table
@@ -52,7 +57,7 @@ class ReportView:
     sentence: str
     note: str
     source: str
-    svg: str
+    svg: Svg
     head: list[str]
     rows: list[list[Any]]
     part: list[Any] | None = None
@@ -119,37 +124,12 @@ def read_report(name: str) -> Report | None:
     bring_all([name], REPORTS)
     try:
         data = json.loads(gzip.decompress(_path(name).read_bytes()))
-        return Report(
-            name,
-            text_of(data["title"]),
-            tuple(view for view in map(_read_view, data["views"]) if view.page in PAGES),
-        )
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-        zlib.error,
-    ):
+        json.dumps(data["views"], ensure_ascii=False).encode()  # ValueError for half a character
+        values = {"id": name, "title": text_of(data["title"]), "views": data["views"]}
+        report = msgspec.convert(values, Report)
+    except (OSError, EOFError, ValueError, TypeError, KeyError, RecursionError, zlib.error):
         return None
-
-
-def _read_view(data: dict[str, Any]) -> ReportView:
-    """The view in a report's file; ValueError, TypeError or AttributeError for a value of another type."""
-    view = ReportView(**data)
-    lists = [view.head, *view.query.values()]
-    texts = (view.id, view.title, view.page, view.sentence, view.note, view.source, view.svg)
-    "".join([*texts, *(text for one in lists for text in one)]).encode()
-    if (
-        not all(isinstance(one, list) for one in (*lists, *view.rows))
-        or view.svg
-        and not SVG.match(view.svg)
-    ):
-        raise ValueError(f"the view {view.id} cannot be drawn")
-    return view
+    return replace(report, views=tuple(view for view in report.views if view.page in PAGES))
 
 
 def size_of(report: Report) -> int:
