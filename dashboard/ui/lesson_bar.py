@@ -25,7 +25,6 @@ from dashboard.ui.lessons import (
     Code,
     Lesson,
     LessonError,
-    Question,
     Result,
     clean_name,
     decode,
@@ -41,16 +40,6 @@ from dashboard.ui.panels import note_lesson
 CONTROLS = "lesson:controls"  # the session's key: by page, the label of each control that it drew last, by key
 DRAFT = "lesson:draft"  # the session's key of the page that the draft is about
 PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of Lessons
-
-
-def note_controls(page: str, labels: Mapping[str, str]) -> None:
-    """Note the controls of the page that a lesson may hide."""
-    own = {
-        key: label
-        for key, label in labels.items()
-        if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")
-    }
-    st.session_state.setdefault(CONTROLS, {})[page] = own
 
 
 def controls_of(page: str) -> dict[str, str] | None:
@@ -109,6 +98,7 @@ def draft_bar(page: str) -> None:
 CODE = "lesson-code"  # the link's parameter of what was answered
 NAME = "lesson:name"
 TEXT_WIDTH = 860  # px
+FIELD_LABELS = {"numbers": "Your number", "text": "Your answer"}
 FENCE = re.compile(r"(`{3,}|~{3,})([^\n\r]*)")
 
 
@@ -140,41 +130,58 @@ def ask(lesson: Lesson) -> None:
             st.form(f"lesson:{lesson.id}:form:{index}", border=False),
             st.container(horizontal=True, vertical_alignment="bottom", gap="small"),
         ):
-            _answer_field(question, key)
+            shared: dict[str, Any] = {"key": key, "help": HELP[question.type] or None, **KEEP}
+            if question.type == "choice":
+                st.radio("Your choice", question.options, index=None, format_func=plain, **shared)
+            elif len(question.offsets) > 1:
+                st.text_area("Your numbers", max_chars=MOST_ANSWER, height=90, width=420, **shared)
+            else:
+                label = FIELD_LABELS.get(question.type, "Your formula")
+                st.text_input(label, max_chars=MOST_ANSWER, width=420, **shared)
             st.form_submit_button(
                 "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
             )
-        _verdict(question, results[index], st.session_state.get(f"{key}:error", ""))
-    _hand_in(lesson, results)
-
-
-def _answer_field(question: Question, key: str) -> None:
-    shared: dict[str, Any] = {"key": key, "help": HELP[question.type] or None, **KEEP}
-    if question.type == "choice":
-        st.radio("Your choice", question.options, index=None, format_func=plain, **shared)
-    elif len(question.offsets) > 1:
-        st.text_area("Your numbers", max_chars=MOST_ANSWER, height=90, width=420, **shared)
-    else:
-        label = {"numbers": "Your number", "text": "Your answer"}.get(question.type, "Your formula")
-        st.text_input(label, max_chars=MOST_ANSWER, width=420, **shared)
+        right, tries = results[index].right, results[index].tries
+        if error := st.session_state.get(f"{key}:error"):
+            st.markdown(f":orange[{plain(error)}]")
+        elif right:
+            st.markdown(f":green[**Right**], after {tries} {'try' if tries == 1 else 'tries'}.")
+        elif tries:
+            st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
+    st.markdown(
+        f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}."
+    )
+    typed = st.text_input(
+        "Your name",
+        key=NAME,
+        max_chars=MOST_NAME,
+        width=420,
+        **BOUND,
+        help="It goes into the line below and the address of this page.",
+    )
+    if name := clean_name(typed or ""):
+        st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
+        st.caption(
+            "Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "
+            "page holds your progress."
+        )
 
 
 def _check(lesson: Lesson, index: int, key: str) -> None:
     """Check an answer and note the try; one that cannot be read, or comes after the right one, is no try."""
     results = _results(lesson)
+    before = results[index]
     st.session_state.pop(f"{key}:error", None)
     try:
         right = lesson.questions[index].check(str(st.session_state.get(key) or ""))
+        if before.right and not right:
+            raise LessonError("This answer is not right; your right one counts.")
     except LessonError as error:
         st.session_state[f"{key}:error"] = str(error)
         return
-    before = results[index]
-    if before.right:
-        if not right:
-            st.session_state[f"{key}:error"] = "This answer is not right; your right one counts."
-        return
-    results[index] = Result(right, before.tries + 1)
-    st.session_state[f"lesson:{lesson.id}:results"] = results
+    if not before.right:
+        results[index] = Result(right, before.tries + 1)
+        st.session_state[f"lesson:{lesson.id}:results"] = results
 
 
 def _results(lesson: Lesson) -> list[Result]:
@@ -194,41 +201,6 @@ def _results(lesson: Lesson) -> list[Result]:
 
 def _code(lesson: Lesson, results: Sequence[Result], name: str = "") -> str:
     return make_code(Code(name, lesson.id, tuple(results), datetime.date.today()))
-
-
-def _verdict(question: Question, result: Result, error: str) -> None:
-    if error:
-        st.markdown(f":orange[{plain(error)}]")
-    elif result.right:
-        st.markdown(
-            f":green[**Right**], after {result.tries} {'try' if result.tries == 1 else 'tries'}."
-        )
-    elif result.tries:
-        st.markdown(f":orange[**Not yet.**] {teacher_markdown(question.hint)}")
-
-
-def _hand_in(lesson: Lesson, results: list[Result]) -> None:
-    """Draw the name and the line to hand in."""
-    st.markdown(
-        f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}."
-    )
-    name = clean_name(
-        st.text_input(
-            "Your name",
-            key=NAME,
-            max_chars=MOST_NAME,
-            width=420,
-            **BOUND,
-            help="It goes into the line below and the address of this page.",
-        )
-        or ""
-    )
-    if name:
-        st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
-        st.caption(
-            "Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "
-            "page holds your progress."
-        )
 
 
 def write_short(name: str, text: str) -> None:
@@ -258,9 +230,19 @@ def lesson_around(page: str) -> Iterator[None]:
                     ask(lesson)
             with body:
                 yield
-    note_controls(page, labels)
-    if lesson is not None:
-        _name_missing(lesson)
+    st.session_state.setdefault(CONTROLS, {})[page] = {
+        key: label
+        for key, label in labels.items()
+        if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")
+    }
+    context = script_run()
+    if lesson is None or context is None:
+        return
+    keys = context.shared.widget_user_keys_this_run.snapshot()
+    if missing := [name for name in lesson.hide if name not in keys]:
+        st.caption(
+            f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}."
+        )
 
 
 def begin_again(page: str) -> Mapping[str, Any]:
@@ -355,18 +337,3 @@ def _introduce(lesson: Lesson) -> None:
         st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
         if lesson.questions:
             st.caption(f"Questions below the page: {len(lesson.questions)}.")
-
-
-def _name_missing(lesson: Lesson) -> None:
-    """Say which of the lesson's hidden controls the page lacks."""
-    context = script_run()
-    keys = (
-        context.shared.widget_user_keys_this_run.snapshot()
-        if context is not None
-        else frozenset(lesson.hide)
-    )
-    missing = [name for name in lesson.hide if name not in keys]
-    if missing:
-        st.caption(
-            f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}."
-        )
