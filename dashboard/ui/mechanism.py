@@ -374,12 +374,11 @@ class _Reader:
         if word in ("true", "false"):
             return word == "true"
         if _NUMBER.fullmatch(word):
-            number = float(word)
-            return (
-                int(word)
-                if re.fullmatch(r"[+-]?\d+", word) and len(word) < 20
-                else _finite(number, word)
-            )
+            if re.fullmatch(r"[+-]?\d+", word) and len(word) < 20:
+                return int(word)
+            if math.isinf(float(word)):
+                raise ConfigError(f"{word[:40]} is too large a number.")
+            return float(word)
         return word
 
     def quoted(self) -> str:
@@ -393,12 +392,6 @@ class _Reader:
             self.at += 1
         self.at += 1
         return "".join(out)
-
-
-def _finite(number: float, word: str) -> float:
-    if not math.isfinite(number):
-        raise ConfigError(f"{word[:40]} is too large a number.")
-    return number
 
 
 MAX_PARTS = 3
@@ -486,14 +479,11 @@ def mechanism(
 def adopt(key: str, config: AttentionConfig) -> None:
     """Set every widget of an editor to a mechanism; for a callback, before the widgets are drawn."""
     st.session_state.setdefault(f"{key}:mechanism", {})["base"] = config
-    values: dict[str, Any] = {}
     for axis in AXES:
         choice = getattr(config, axis)
-        if axis == "mask":
-            values |= adopt_mask(key, choice)
-            continue
-        values |= _state(f"{key}:{axis}", choice)
-    st.session_state.update(values)
+        st.session_state.update(
+            adopt_mask(key, choice) if axis == "mask" else _state(f"{key}:{axis}", choice)
+        )
 
 
 def _state(key: str, choice: Choice) -> dict[str, Any]:
@@ -670,11 +660,11 @@ def mask_parts(key: str, base: Choice) -> Choice:
         help="One mask, or two or three that are joined",
         **KEEP,
     )
-    masks = []
-    for index in range(1 if operator == "one" else MAX_PARTS):
-        part = _draw_part(f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1)
-        if part is not None:
-            masks.append(Choice.of("not", part[1]) if part[0] else part[1])
+    count = 1 if operator == "one" else MAX_PARTS
+    drawn = [
+        _draw_part(f"{key}:mask:{index}", index, *_part_at(parts, index)) for index in range(count)
+    ]
+    masks = [mask for mask in drawn if mask is not None]
     return masks[0] if operator == "one" else Choice.of(operator, *masks)
 
 
@@ -708,18 +698,18 @@ def _negated(choice: Choice) -> Part:
     return (True, choice.parts[0]) if choice.key == "not" else (False, choice)
 
 
-def _draw_part(key: str, index: int, default: Part, optional: bool) -> Part | None:
-    negated, base = default
-    options = [NONE] * optional + [
+def _draw_part(key: str, index: int, negated: bool, base: Choice) -> Choice | None:
+    """The mask of one row, inverted where the row says so; None for no third mask."""
+    names = {NONE: "no third mask", COMPOSED: choice_text(base, "mask") if base.parts else ""}
+    options = [NONE] * (index > 1) + [
         item.key for item in AXES["mask"] if item.key not in COMPOSITIONS
     ]
     options += [COMPOSED] * bool(base.parts)
-    first = options.index(COMPOSED if base.parts else base.key)
     name = st.selectbox(
         f"Mask {index + 1}",
         options,
-        first,
-        format_func=lambda name: _label(name, base),
+        options.index(COMPOSED if base.parts else base.key),
+        format_func=lambda name: names.get(name) or entry("mask", name).name,
         key=key,
         label_visibility="collapsed",
         help="Which keys each query may attend to",
@@ -727,18 +717,9 @@ def _draw_part(key: str, index: int, default: Part, optional: bool) -> Part | No
     )
     if name == NONE:
         return None
-    part = (
-        base
-        if name == COMPOSED
-        else Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
-    )
-    negated = st.toggle(
+    if name != COMPOSED:
+        base = Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
+    inverted = st.toggle(
         "Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP
     )
-    return negated, part
-
-
-def _label(name: str, base: Choice) -> str:
-    if name == NONE:
-        return "no third mask"
-    return choice_text(base, "mask") if name == COMPOSED else entry("mask", name).name
+    return Choice.of("not", base) if inverted else base
