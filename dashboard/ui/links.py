@@ -136,15 +136,13 @@ def fragment(view: Callable[..., Any]) -> Callable[..., Any]:
 
 def drop_infinite_numbers(page: st.Page) -> None:
     """Open the page without the infinite numbers of its link, of which Streamlit 1.67 makes tracebacks."""
-    finite = {name: text for name, text in st.query_params.items() if not _is_infinite(text)}
+    finite = dict(st.query_params.items())
+    for name, text in st.query_params.items():
+        with suppress(ValueError):
+            if math.isinf(float(text)):
+                del finite[name]
     if len(finite) < len(st.query_params):
         st.switch_page(page, query_params=finite)
-
-
-def _is_infinite(text: str) -> bool:
-    with suppress(ValueError):
-        return math.isinf(float(text))
-    return False
 
 
 def _written(name: str) -> list[str | None]:
@@ -224,16 +222,12 @@ def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
             f"The link says {name} = {plain(text[:40])}; expected two whole numbers, such as {name}=3.1.",
         )
     pair = int(parts[0]), int(parts[1])
-    if not _inside(pair, bounds):
+    if not (pair[0] < bounds[0] and pair[1] < bounds[1]):
         return None, (
             f"The link says {name} = {as_text(pair)}, but here these run from 0.0 "
             f"to {bounds[0] - 1}.{bounds[1] - 1}."
         )
     return pair, None
-
-
-def _inside(pair: Pair, bounds: Pair) -> bool:
-    return pair[0] < bounds[0] and pair[1] < bounds[1]
 
 
 def write_pair(name: str, pair: Pair | None) -> None:
@@ -257,7 +251,7 @@ def read_linked(page: str, name: str, bounds: Pair, of: object = None) -> Pair |
     new, (pair, error) = is_new(name), read_pair(name, bounds)
     if error and new:
         st.warning(error)
-    if name not in st.query_params and last is not None and _inside(last, bounds):
+    if name not in st.query_params and last and last[0] < bounds[0] and last[1] < bounds[1]:
         pair = last
     st.session_state[f"{page}:{name}-of"] = of, pair
     return pair
