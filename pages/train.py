@@ -412,24 +412,25 @@ def _choose_head(data: RunData, step: int) -> Head | None:
             or 0
         )
     sizes = attention_frames.sizes(data.run, step, example)
-    if not sizes.kinds:
+    if not sizes:
         return None
-    kind = sizes.kinds[0]
-    if len(sizes.kinds) > 1:
+    kinds = list(sizes)
+    kind = kinds[0]
+    if len(kinds) > 1:
         kind_key = f"train:kind:{data.run.id}"
-        link_value(kind_key, kind, one_of(sizes.kinds))
+        link_value(kind_key, kind, one_of(kinds))
         kind = row.selectbox(
             "Attention",
-            sizes.kinds,
+            kinds,
             key=kind_key,
             persist_state="session",
             format_func=attention_frames.NAMES.__getitem__,
             help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
             "hierarchical model attends to sentences, and to the words of each.",
         )
-    layers, count = shape = sizes.layers[kind]
+    layers, count = shape = sizes[kind]
     heads = [(layer, head) for layer in range(layers) for head in range(count)]
-    to_source = kind == sizes.kinds[0]
+    to_source = kind == kinds[0]
     best = best_head(data.records[-1]) if to_source else (0, 0)
     layer, head = heads[0]
     if len(heads) > 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -24,36 +22,25 @@ MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
 FEWEST_FRAMES = 8
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Layers and heads of the maps of an example, by kind."""
-
-    layers: dict[str, tuple[int, int]]
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return tuple(kind for kind in KINDS if kind in self.layers)
-
-
 def steps_with_maps(data: RunData) -> list[int]:
     """The steps that have both a record and its maps."""
     measured = {record.step for record in data.records}
     return [step for step in data.run.frame_steps() if step in measured]
 
 
-def sizes(run: Run, step: int, example: int) -> Sizes:
-    """The maps of an example at a step; none where the file cannot be read."""
+def sizes(run: Run, step: int, example: int) -> dict[Kind, tuple[int, int]]:
+    """Layers and heads of the maps of an example at a step, by kind; none where the file cannot be read."""
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
-            names = [name.partition(":") for name in file.keys()]  # noqa: SIM118 — a safetensors file is no dict
+            names = set(file.keys())
             shapes = {
-                kind: file.get_slice(f"{number}:{kind}").get_shape()
-                for number, _, kind in names
-                if number == str(example)
+                kind: file.get_slice(f"{example}:{kind}").get_shape()
+                for kind in KINDS
+                if f"{example}:{kind}" in names
             }
     except (OSError, SafetensorError):
-        return Sizes({})
-    return Sizes({kind: (shape[0], shape[1]) for kind, shape in shapes.items() if len(shape) == 4})
+        return {}
+    return {kind: (shape[0], shape[1]) for kind, shape in shapes.items() if len(shape) == 4}
 
 
 def count_examples(run: Run, step: int) -> int:
@@ -116,18 +103,16 @@ def head_trace(
     """One head of a map (T, S) as a trace of `heads` equal heads."""
     rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
-    mask = _mask(kind, weights.shape, columns)
+    mask = None  # which cells may have weight; None where all may
+    if kind == "causal":  # what comes later is hidden
+        mask = np.tri(*weights.shape, dtype=np.bool_)
+    elif kind == "words":  # as are the other sentences
+        mask = np.array(
+            [
+                [column in span for column in range(weights.shape[1])]
+                for span in sentence_spans(columns)
+            ]
+        )
     each = np.broadcast_to(weights, (heads, *weights.shape))
     maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
     return AttentionTrace(maps, source=f"run {data.run.id}")
-
-
-def _mask(kind: Kind, shape: tuple[int, ...], columns: tuple[str, ...]) -> np.ndarray | None:
-    """Which cells may have weight; None where all may."""
-    if kind == "causal":  # what comes later is hidden
-        return np.tri(*shape, dtype=np.bool_)
-    if kind == "words":  # as are the other sentences
-        return np.array(
-            [[column in span for column in range(shape[1])] for span in sentence_spans(columns)]
-        )
-    return None

@@ -50,7 +50,7 @@ def test_openings_of_a_run_leave_nothing_behind(tmp_path):
 
     def look() -> None:
         assert run.status().ended and run.frame(step) and not run.alive()
-        assert attention_frames.sizes(run, step, 0).kinds
+        assert attention_frames.sizes(run, step, 0)
         assert attention_frames.head_over_time(run, [step], 0, "cross", 0, 0)
 
     assert_given_back(look, 20)
