@@ -52,23 +52,20 @@ class MetricsProvider:
         return list(self.families)
 
     def get_stats(self, family_names: Sequence[str] | None = None) -> Mapping[str, Sequence[Any]]:
-        return {
-            name: self._stats(name)
-            for name in self.families
-            if family_names is None or name in family_names
-        }
-
-    def _stats(self, name: str) -> list[Any]:
         from streamlit.runtime.stats import CounterStat, GaugeStat
 
-        kind, unit, text, measure = self.families[name]
-        make = {"counter": CounterStat, "gauge": GaugeStat}[kind]
-        values = measure()
-        if not isinstance(values, Mapping):
-            return [make(name, int(values), None, unit, text)]
-        return [
-            make(name, int(value), dict([label]), unit, text) for label, value in values.items()
-        ]
+        stats: dict[str, list[Any]] = {}
+        for name, (kind, unit, text, measure) in self.families.items():
+            if family_names is not None and name not in family_names:
+                continue
+            make = {"counter": CounterStat, "gauge": GaugeStat}[kind]
+            values = measure()
+            labelled = values.items() if isinstance(values, Mapping) else [(None, values)]
+            stats[name] = [
+                make(name, int(value), dict([label]) if label else None, unit, text)
+                for label, value in labelled
+            ]
+        return stats
 
 
 CONTROLS = {
