@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -37,11 +38,8 @@ def test_two_threads_on_one_model_never_see_each_other():
                     output = model(**batches[text])
                 results.setdefault(text, []).append((recorder.calls.copy(), output.logits))
 
-    threads = [threading.Thread(target=watch_one, args=(text,)) for text in batches]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(watch_one, batches))
     for text, off in ((SENTENCE, frozenset()), (OTHER, frozenset({("self", 0, 1)}))):
         output, recorder = forward(tiny("bert"), batches[text], off=off)
         for seen, logits in results[text]:
@@ -237,8 +235,6 @@ def elsewhere(family, monkeypatch):
 
     What comes back from there is all halves.
     """
-    from copy import deepcopy
-
     model = deepcopy(tiny(family).model).to("meta")
     home = torch.Tensor.cpu
     monkeypatch.setattr(
