@@ -16,6 +16,7 @@ from core.interpret.map_transform import (
 )
 from core.interpret.trace import AttentionMap, AttentionTrace
 from tests.cases import each
+from tests.interpret.readings import softmax
 
 # A map through a lens, held against sums and means written out cell by cell.
 
@@ -141,17 +142,16 @@ def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "the", "Cat"]), min_size=1, max_size=9)
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
-
-
 def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
     chance = np.random.default_rng(seed)
     size = (heads, len(tokens), len(tokens))
     maps = [
         AttentionMap(
-            kind, layer, softmax(2 * chance.normal(size=size)), tuple(tokens), tuple(tokens)
+            kind,
+            layer,
+            softmax(2 * chance.normal(size=size)).astype(np.float32),
+            tuple(tokens),
+            tuple(tokens),
         )
         for layer in range(layers)
     ]

@@ -24,6 +24,7 @@ from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.generate import generate, prepare_generation, score_continuation
 from tests.cases import each
+from tests.interpret.readings import softmax
 
 # The trace refuses tokens that do not fit its weights, and tells kinds apart.
 
@@ -81,9 +82,8 @@ def test_one_token_breaks_nothing():
 @given(st.integers(2, 9), st.integers(1, 4), st.integers(0, 2**31))
 def test_bounds_hold_for_any_weights(size, heads, seed):
     scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
-    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     for score in SCORES:
-        value = score(weights)
+        value = score(softmax(scores))
         assert value.shape == (heads,)
         assert (value >= -1e-9).all() and (value <= 1 + 1e-9).all()
 
@@ -106,8 +106,7 @@ def uneven(
 ) -> np.ndarray:
     scores = rng.normal(0, 2, (heads, rows, columns))
     scores[:, ~np.tri(rows, columns, dtype=bool)] = -np.inf if causal else 0
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+    return softmax(scores).astype(np.float32)
 
 
 def stack(
