@@ -34,9 +34,6 @@ from core.pretrained.finetune import MINILM
 from core.pretrained.reading import encode, encode_source, forward, read as read_inputs
 from core.serialization import check_types, read
 
-# Which model is measured on which texts.
-
-
 Source = Literal["own", "training", "texts"]
 Split = Literal["lines", "paragraphs"]
 MOST_TEXTS = 1_000
@@ -71,9 +68,6 @@ class CorpusConfig:
     def from_json(cls, data: object) -> CorpusConfig:
         """The config in a dict; ConfigError for an unknown name or an invalid value."""
         return read(data, cls, "A corpus")
-
-
-# What is measured of a head on one text: a number a row, and its mean over the rows of the text's own tokens.
 
 
 Rows = Float[np.ndarray, "H T"]
@@ -395,9 +389,6 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
     return changes
 
 
-# The OV copying score of every head: a measure of its weights alone, beside those of texts.
-
-
 def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float[np.ndarray, "L H"]:
     """The copying score of each head, −1 to 1; nan where the model has no tokens, or no matrices of single heads."""
     scores = np.full(shape, np.nan)
@@ -409,9 +400,6 @@ def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float
     except PretrainedError:
         scores[:] = np.nan
     return scores
-
-
-# Texts that show a head: where a measure is strongest, what is typical of it, and where its role fails.
 
 
 DECILES = tuple(round(0.1 * step, 1) for step in range(1, 10))

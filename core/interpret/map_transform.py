@@ -16,9 +16,6 @@ from jaxtyping import Bool, Float
 from core.interpret.trace import AttentionMap, AttentionTrace, head_name
 from core.pretrained.base import Line
 
-# Transforms of an attention map: merging word pieces, hiding tokens, reordering rows and columns. Pure numpy.
-
-
 Groups = tuple[tuple[int, ...], ...]
 
 SINK = 0.3  # Gu et al. 2024, "When attention sink emerges": a token that gets more than this is one
@@ -164,9 +161,6 @@ def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np
         return values.copy() if values.dtype != bool else values
     starts = np.cumsum([0, *(len(group) for group in groups[:-1])])
     return np.asarray(reduce.reduceat(values, starts, axis=axis))
-
-
-# Which tokens of a reading are drawn: pieces merged into words, special tokens or sinks hidden, one sentence alone.
 
 
 Sentences = Literal["all", "ab", "ba", "aa", "bb"]

@@ -37,9 +37,6 @@ from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
 from core.training.config import resolve_device
 
-# The config of a fine-tuning run: a model, labelled rows and the training settings.
-
-
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
 MINILM = "minilm"
 LAB = "lab:"
@@ -107,9 +104,6 @@ def own_rows(task: str) -> str:
 def usual(task: str, **changes: Any) -> FineTuneConfig:
     """A task's default rows, model and settings, with changes."""
     return FineTuneConfig(**{"task": task, "data": own_rows(task), **USUAL[task], **changes})
-
-
-# Rows of a CSV split into training and held-out rows; errors name the lines.
 
 
 LONGEST = 1_000  # characters of a cell
@@ -235,9 +229,6 @@ def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[
     chance.shuffle(learned)
     chance.shuffle(held_out)
     return learned, held_out
-
-
-# Find a pretrained model by name, and check that it can be fine-tuned on labels or pairs.
 
 
 MOST_UNKNOWN = 0.5  # share of the rows' tokens

@@ -49,9 +49,6 @@ from core.training.config import resolve_device
 from core.training.evaluate import confusion_matrix
 from core.training.record import Prediction, Record, cap_reached
 
-# Held-out measurements and attention maps of one record of a fine-tuning run.
-
-
 BATCH = 32
 IGNORED = -100  # Hugging Face's target that no loss counts
 MAX_EXAMPLES = 8  # held-out rows in each record
@@ -252,9 +249,6 @@ def trace_of(
             for layer, one in enumerate(weights)
         ]
     return AttentionTrace(tuple(traced), source)
-
-
-# A fine-tuning run in its folder, trained by Hugging Face's Trainer with callbacks that write the run's files.
 
 
 DAMAGED = (

@@ -37,9 +37,6 @@ from core.pretrained.base import (
 )
 from core.seeding import seeded_rng
 
-# Whether a model can be read, by its config and the names of its files, before any weights are opened.
-
-
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
@@ -278,9 +275,6 @@ def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str
     elif isinstance(data, int) and not isinstance(data, bool) and COUNT.fullmatch(name):
         usual = getattr(kind, name, None)
         yield name, data, usual if isinstance(usual, int) else 0
-
-
-# Prepare pictures for a vision model: resize, scale and normalize by its own preprocessor file.
 
 
 MOST_PIXELS = 4_000_000
