@@ -99,11 +99,6 @@ def picture_file(picture: Picture, name: str, source: Source) -> bytes:
     )
 
 
-def suffix_of(name: str) -> str:
-    """The ending of a format's files."""
-    return IMAGES[name][0] if name in IMAGES else NUMBERS[name]
-
-
 def framed_svg(picture: Picture, source: Source) -> str:
     """The drawing on white, under its title and above its source; ValueError for what cannot be drawn."""
     inner = picture.svg()

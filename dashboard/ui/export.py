@@ -34,7 +34,6 @@ from dashboard.draw.picture_files import (
     latex_of,
     paper_file,
     picture_file,
-    suffix_of,
     why_not,
 )
 from dashboard.draw.pictures import Picture
@@ -199,19 +198,6 @@ STYLE = """<style>
 </style>"""
 
 
-def table_section(picture: Picture) -> None:
-    """Draw the switch and, where it is on, the table; a picture makes its table only then."""
-    if not st.toggle("Show them as a table", key="export:table", help="Arrow keys scroll it."):
-        return
-    head, rows = picture.table()
-    if len(rows) > SHOWN_ROWS:
-        st.caption(f"The first {SHOWN_ROWS} of {len(rows):,} rows; a file has all.")
-    st.html(
-        f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
-        f"{table_html(head, rows[:SHOWN_ROWS])}</div>"
-    )
-
-
 REQUESTED = "export:requested"
 
 
@@ -278,19 +264,38 @@ def _whole_page(source: Source, pictures: dict[str, Picture]) -> None:
 
 
 def _files(picture: Picture, source: Source) -> None:
-    """Draw the buttons of every format of a picture, its table, and what copies it."""
-    images = IMAGES if picture.drawn else {}
+    """Draw the buttons of every format of a picture, its table, which is made only when asked for, and what copies it."""
+    images = {name: kind for name, (kind, _) in IMAGES.items()} if picture.drawn else {}
+    copied: dict[str, tuple[str, Callable[[], bytes]]] = {}
     for label, formats in (("With its title and source", images), ("Its numbers", NUMBERS)):
-        if formats:
-            st.caption(label)
-            with st.container(horizontal=True):
-                for name in formats:
-                    _button(name, picture, source)
+        if not formats:
+            continue
+        st.caption(label)
+        with st.container(horizontal=True):
+            for name, suffix in formats.items():
+                st.download_button(
+                    name,
+                    partial(picture_file, picture, name, source),
+                    source.file_name(picture.title, suffix),
+                    MIME[suffix],
+                    on_click="ignore",
+                    key=f"export:{st.session_state[CURRENT]}:{name}",
+                )
     if picture.drawn:
         _for_a_paper(picture, source)
-    table_section(picture)
+        copied["Picture"] = "png", partial(picture_file, picture, "PNG, 2 ×", source)
+    if st.toggle("Show them as a table", key="export:table", help="Arrow keys scroll it."):
+        head, rows = picture.table()
+        if len(rows) > SHOWN_ROWS:
+            st.caption(f"The first {SHOWN_ROWS} of {len(rows):,} rows; a file has all.")
+        st.html(
+            f'{STYLE}<div class="numbers" tabindex="0" role="region" aria-label="{escape(picture.title)}, its numbers">'
+            f"{table_html(head, rows[:SHOWN_ROWS])}</div>"
+        )
     st.caption("To the clipboard")
-    copy_buttons(copied_formats(picture, source), key="export:copy")
+    copied["Table"] = "text", lambda: csv_file(*picture.table(), dialect="excel-tab")
+    copied["LaTeX table"] = "text", partial(latex_of, picture, source)
+    copy_buttons(copied, key="export:copy")
 
 
 def _for_a_paper(picture: Picture, source: Source) -> None:
@@ -318,32 +323,7 @@ def _for_a_paper(picture: Picture, source: Source) -> None:
             )
 
 
-def copied_formats(picture: Picture, source: Source) -> dict[str, tuple[str, Callable[[], bytes]]]:
-    """What of a picture can be copied: its image, and its table for a spreadsheet or for LaTeX."""
-    formats: dict[str, tuple[str, Callable[[], bytes]]] = {
-        "Table": ("text", lambda: csv_file(*picture.table(), dialect="excel-tab")),
-        "LaTeX table": ("text", partial(latex_of, picture, source)),
-    }
-    return (
-        {"Picture": ("png", partial(picture_file, picture, "PNG, 2 ×", source))}
-        if picture.drawn
-        else {}
-    ) | formats
-
-
 def source_of(page: str, picture: Picture | None = None) -> Source:
     """The source of the page or of a picture of it, with the controls of its link."""
     about = {**page_about(), **(picture.about if picture else {})}
     return Source(page, datetime.date.today().isoformat(), about, dict(st.query_params))
-
-
-def _button(name: str, picture: Picture, source: Source) -> None:
-    suffix = suffix_of(name)
-    st.download_button(
-        name,
-        partial(picture_file, picture, name, source),
-        source.file_name(picture.title, suffix),
-        MIME[suffix],
-        on_click="ignore",
-        key=f"export:{st.session_state[CURRENT]}:{name}",
-    )
