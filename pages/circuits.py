@@ -20,7 +20,6 @@ from core.studies.circuits import (
     AttentionMeasures,
     Carrier,
     Circuits,
-    Direction,
     Edge,
     Extremes,
     Head,
@@ -391,12 +390,41 @@ def script(controls: Controls, circuits: Circuits) -> Script:
         )
     if controls.kind is not None:
         pairs = circuits.pairs(controls.kind)
-        cells.append(Cell(SCRIPT_EDGES, _edges(controls)))
+        cells.append(
+            Cell(
+                SCRIPT_EDGES,
+                f"""
+from core.interpret.circuits import compositions
+
+scores = compositions(heads)  # by kind (Q, K, V), earlier and later layer: (heads, heads)
+pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, later), one in scores.items()
+                if kind == {controls.kind!r} for a, row in enumerate(one) for b, score in enumerate(row)), reverse=True)
+for score, source, target in pairs[:{controls.edges}]:
+    print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
+""",
+            )
+        )
         results["[score for score, *_ in pairs]"] = np.array([edge.score for edge in pairs])
     more, values = _head(controls, circuits)
     cells.append(Cell(SCRIPT_HEAD, more))
     if (circuit := _induction(controls.ref, circuits)) is not None:
-        cells.append(Cell(PATCHED, _patched()))
+        clean, swapped = (source_of(one.text) for one in PAIR)
+        cells.append(
+            Cell(
+                PATCHED,
+                f"""
+from core.pretrained import ModelInputs
+from core.interpret.patching import pair_of, patch, ranked
+
+clean = ModelInputs({clean})
+swapped = ModelInputs({swapped})
+pair = pair_of(model, clean, swapped)
+best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the difference), the largest first
+shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
+print(best[:5])
+""",
+            )
+        )
         results["shares"] = np.array(circuit.effects)
     return Script(tuple(cells), results | values)
 
@@ -414,18 +442,6 @@ from core.interpret.circuits import read_heads, read_vocabularies
 heads = read_heads(model)  # of each layer W_Q, W_K, W_V (H, C, D) and W_O (H, D, C)
 vocabularies = read_vocabularies(model){more}
 ranks = [effective_rank(ov_factors(one)[1]) for one in heads]  # of W_V W_O, by its singular values
-"""
-
-
-def _edges(controls: Controls) -> str:
-    return f"""
-from core.interpret.circuits import compositions
-
-scores = compositions(heads)  # by kind (Q, K, V), earlier and later layer: (heads, heads)
-pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, later), one in scores.items()
-                if kind == {controls.kind!r} for a, row in enumerate(one) for b, score in enumerate(row)), reverse=True)
-for score, source, target in pairs[:{controls.edges}]:
-    print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
 """
 
 
@@ -456,21 +472,6 @@ def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.nda
             ]
             results["attended"] = to_numpy(attended)
     return "\n".join(lines), results
-
-
-def _patched() -> str:
-    clean, swapped = (source_of(one.text) for one in PAIR)
-    return f"""
-from core.pretrained import ModelInputs
-from core.interpret.patching import pair_of, patch, ranked
-
-clean = ModelInputs({clean})
-swapped = ModelInputs({swapped})
-pair = pair_of(model, clean, swapped)
-best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the difference), the largest first
-shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
-print(best[:5])
-"""
 
 
 def _grid(name: str) -> str:
@@ -622,24 +623,11 @@ def no_embedding(word: str, stream: Kind) -> str:
     return f"The {STREAMS[stream]} has no embedding of “{plain(word)}”. Type a word that it reads."
 
 
-def query_fact(word: str, scores: Extremes) -> str:
-    """Which key a query matches most by content."""
-    key, score = scores.most[0]
-    return (
-        f"By content alone, the query of :primary[**{plain(word)}**] matches the key **{plain(key)}** most, "
-        f"with a score of {signed(score)}."
-    )
-
-
 def extreme_rows(values: Extremes) -> list[list[str]]:
     return [
         [up, signed(high), down, signed(low)]
         for (up, high), (down, low) in zip(values.most, values.least, strict=True)
     ]
-
-
-def direction_rows(rows: Sequence[Direction]) -> list[list[str]]:
-    return [[number(one.value), ", ".join(one.first), ", ".join(one.second)] for one in rows]
 
 
 def equations(
@@ -881,7 +869,23 @@ def _page_head(controls: Controls, circuits: Circuits) -> None:
             )
             if circuits.has_tokens(controls.head[0]):
                 (_moves if name == "OV" else _matches)(controls, circuits)
-                _directions(controls, name)
+                ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
+                moved = study_of(directions, controls.ref, controls.head, name, given=WEIGHTS)
+                rows = [
+                    [number(one.value), ", ".join(one.first), ", ".join(one.second)]
+                    for one in moved
+                ]
+                chart_title(
+                    f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"
+                )
+                table(
+                    ["value", *ends],
+                    rows,
+                    markers=False,
+                    left=(1, 2),
+                    wrap=True,
+                    caption=f"Largest singular directions of the {name} circuit",
+                )
 
 
 def _moves(controls: Controls, circuits: Circuits) -> None:
@@ -906,27 +910,17 @@ def _matches(controls: Controls, circuits: Circuits) -> None:
     if scores is None:
         st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
         return
-    paragraph(query_fact(controls.word, scores))
+    key, score = scores.most[0]
+    paragraph(
+        f"By content alone, the query of :primary[**{plain(controls.word)}**] matches the key **{plain(key)}** most, "
+        f"with a score of {signed(score)}."
+    )
     table(
         ["key", "score", "key", "score"],
         extreme_rows(scores),
         markers=False,
         left=(0, 2),
         caption=f"Keys that the query of {controls.word} matches most and least",
-    )
-
-
-def _directions(controls: Controls, name: str) -> None:
-    ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
-    rows = direction_rows(study_of(directions, controls.ref, controls.head, name, given=WEIGHTS))
-    chart_title(f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}")
-    table(
-        ["value", *ends],
-        rows,
-        markers=False,
-        left=(1, 2),
-        wrap=True,
-        caption=f"Largest singular directions of the {name} circuit",
     )
 
 

@@ -330,7 +330,13 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
         ],
         "color": _token_colour(common, ink, theme)
         if colour == "token"
-        else _position_colour(ink, theme),
+        else {
+            "field": "position",
+            "type": "quantitative",
+            "title": "position",
+            "scale": {"range": WEIGHTS[theme][2:]},
+            "legend": {**_legend(ink), "gradientLength": 120},
+        },
     }
     return figure(
         [layer("point", rows, encoding, filled=True, size=42, opacity=0.75)], HEIGHT
@@ -345,16 +351,6 @@ def _token_colour(common: list[str], ink: Ink, theme: Theme) -> Spec:
         "title": None,
         "legend": _legend(ink),
         "scale": {"domain": [*common, CHARTS_OTHER], "range": shades},
-    }
-
-
-def _position_colour(ink: Ink, theme: Theme) -> Spec:
-    return {
-        "field": "position",
-        "type": "quantitative",
-        "title": "position",
-        "scale": {"range": WEIGHTS[theme][2:]},
-        "legend": {**_legend(ink), "gradientLength": 120},
     }
 
 
@@ -449,21 +445,6 @@ def other_settings() -> dict[str, Any]:
         for name, value in st.session_state.items()
         if name == MODEL or str(name).startswith("corpus:") and name not in own
     }
-
-
-def axes_now(controls: Controls) -> Controls:
-    """The controls with the axes that the session holds, before they are drawn."""
-    held = st.session_state
-    return replace(
-        controls,
-        x=BY_KEY[held.get(key("x"), controls.x.key)],
-        y=BY_KEY[held.get(key("y"), controls.y.key)],
-    )
-
-
-def head_now(measurement: Measurement) -> Head | None:
-    """The head that the session holds, before it is drawn."""
-    return measurement.heads.get(st.session_state.get(key("head"), ""))
 
 
 def draw_controls() -> Controls | None:
@@ -678,23 +659,6 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
     )
     measure = measurement.role_measure(head) if chosen == ROLE else BY_KEY[chosen]
     return HeadControls(head, measure, view or "strongest")
-
-
-def draw_colour() -> str:
-    """Draw the choice of the points' colour."""
-    return (
-        st.segmented_control(
-            "Colour",
-            list(COLOURS),
-            default="token",
-            key=key("colour"),
-            required=True,
-            **BOUND,
-            format_func=COLOURS.__getitem__,
-            help="Points of the most frequent tokens, or by their position in their text.",
-        )
-        or "token"
-    )
 
 
 def _take_head(measurement: Measurement, ref: ModelRef) -> None:
@@ -972,27 +936,6 @@ def failing(measurement: Measurement, measure: Measure, head: Head) -> str:
     )
 
 
-def view_note(view: str, measurement: Measurement, measure: Measure, head: Head) -> str:
-    """What the table of texts shows."""
-    expected = (
-        ", and the keys that the role expects are underlined"
-        if measure.role and measure.role.targets
-        else ""
-    )
-    before = failing(measurement, measure, head) if view == "weakest" else ""
-    return f"{before}{VIEW_NOTES[view]} {READ_MARKS}{expected}."
-
-
-def map_note(points: JointMap, name: str, tokens: int, texts: int, near: float) -> str:
-    """What the joint map shows, and what was done to the vectors."""
-    return (
-        f"{tokens:,} queries and keys of {name} from the first {texts} texts, projected onto the plane in which "
-        f"they vary most: it holds {percent(sum(points.share))} of their variance. The queries were multiplied by "
-        f"{number(points.scale)}, the keys divided by it and moved to the mean of the queries, which changes no "
-        f"weight. The correlation of nearness in the plane, −distance², with q·k is {signed(near)}."
-    )
-
-
 def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: int) -> str:
     """Under which conditions the page's numbers hold; `token_bytes` are those of all maps of one token."""
     corpus, data = measurement.corpus, measurement.run.metadata()
@@ -1140,8 +1083,14 @@ def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
     if last is None or not reruns_alone() or last.settings != other_settings():
         return None
     try:
-        measurement, controls = read_measurement(last.run), axes_now(last.controls)
-        head = head_now(measurement)
+        held = st.session_state
+        measurement = read_measurement(last.run)
+        controls = replace(
+            last.controls,
+            x=BY_KEY[held.get(key("x"), last.controls.x.key)],
+            y=BY_KEY[held.get(key("y"), last.controls.y.key)],
+        )
+        head = measurement.heads.get(held.get(key("head"), ""))
         if head is None:
             return None
         with scatter:
@@ -1270,9 +1219,15 @@ def _heads(
     else:
         # Draw the texts that show the head, with a row of each map
         examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
-        caption(
-            about(view_note(chosen.view, measurement, chosen.measure, chosen.head), controls.noun)
+        expected = (
+            ", and the keys that the role expects are underlined"
+            if chosen.measure.role and chosen.measure.role.targets
+            else ""
         )
+        before = (
+            failing(measurement, chosen.measure, chosen.head) if chosen.view == "weakest" else ""
+        )
+        caption(about(f"{before}{VIEW_NOTES[chosen.view]} {READ_MARKS}{expected}.", controls.noun))
         st.html(marked_table(examples, chosen.measure, controls.noun, theme()))
         if examples:
             # A link to the whole map of the head on one of the texts; none for pictures
@@ -1364,7 +1319,19 @@ def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls)
     ) is None:
         return
     points = joint_map(*vectors.head(*chosen.head))
-    colour = draw_colour()
+    colour = (
+        st.segmented_control(
+            "Colour",
+            list(COLOURS),
+            default="token",
+            key=key("colour"),
+            required=True,
+            **BOUND,
+            format_func=COLOURS.__getitem__,
+            help="Points of the most frequent tokens, or by their position in their text.",
+        )
+        or "token"
+    )
     name = measurement.scores.name(chosen.head)
     chart_title(f"Queries ● and keys ▲ of {name} in the plane of most variance")
     draw_chart(
@@ -1376,7 +1343,13 @@ def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls)
     near = nearness(points, vectors, *chosen.head)
     caption(
         about(
-            map_note(points, name, len(vectors.tokens), int(vectors.texts[-1]) + 1, near),
+            (
+                f"{len(vectors.tokens):,} queries and keys of {name} from the first "
+                f"{int(vectors.texts[-1]) + 1} texts, projected onto the plane in which they vary most: "
+                f"it holds {percent(sum(points.share))} of their variance. The queries were multiplied by "
+                f"{number(points.scale)}, the keys divided by it and moved to the mean of the queries, which changes no "
+                f"weight. The correlation of nearness in the plane, −distance², with q·k is {signed(near)}."
+            ),
             controls.noun,
         )
     )

@@ -475,12 +475,18 @@ def _fact(
     names = [(controls.name(head), alone[head]) for head in ranked]
     sharp = compute.sharpness(controls)
     sharpest = max(sharp, key=lambda head: sharp[head])
+    whole = [
+        (controls.layer_name(controls.row_of(kind, layer)), effect)
+        for off, effect in effects.items()
+        for kind, layer, head in off
+        if head is None
+    ]
     fact(
         heads_fact(
             baseline,
             names,
             controls.name(picked),
-            _largest_layer(controls, effects),
+            max(whole, key=lambda pair: abs(pair[1].change), default=None),
             (controls.name(sharpest), sharp[sharpest]),
             compute.rank_agreement(controls, alone),
         )
@@ -633,26 +639,6 @@ def _without(
     alone: HeadSet = frozenset({controls.head_id(picked)})
     off: HeadSet = alone.union(*(options[name] for name in others))
     effect = effects.get(off) or ablate_heads(baseline, off)
-    _bars(controls, baseline, off)
-    pair = (
-        compute.uniform_effect(controls, baseline, alone),
-        effects.get(alone) or ablate_heads(baseline, alone),
-    )
-    if others:
-        added = sum(
-            effects[part].change for part in (frozenset({head}) for head in off) if part in effects
-        )
-        st.caption(
-            plain(
-                f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
-                f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
-            )
-        )
-    return pair, off
-
-
-def _bars(controls: Controls, baseline: Baseline, off: HeadSet) -> None:
-    """Draw the likeliest answers with all heads on, and with these uniform and off."""
     values = compute.answers_without(controls, baseline, off)
     rows = [
         {"word": word, "of": way, "p": value, "text": number(value)}
@@ -671,19 +657,21 @@ def _bars(controls: Controls, baseline: Baseline, off: HeadSet) -> None:
         help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
         "values, but no longer chooses among them.",
     )
-
-
-def _largest_layer(
-    controls: Controls, effects: Mapping[HeadSet, Effect]
-) -> tuple[str, Effect] | None:
-    """The layer with the largest effect; None where a layer is one head, or none was measured yet."""
-    whole = [
-        (controls.layer_name(controls.row_of(kind, layer)), effect)
-        for off, effect in effects.items()
-        for kind, layer, head in off
-        if head is None
-    ]
-    return max(whole, key=lambda pair: abs(pair[1].change), default=None)
+    pair = (
+        compute.uniform_effect(controls, baseline, alone),
+        effects.get(alone) or ablate_heads(baseline, alone),
+    )
+    if others:
+        added = sum(
+            effects[part].change for part in (frozenset({head}) for head in off) if part in effects
+        )
+        st.caption(
+            plain(
+                f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
+                f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
+            )
+        )
+    return pair, off
 
 
 def _ranking(

@@ -267,10 +267,28 @@ def _draw_roles(choice: ModelChoice) -> None:
         scores = role_scores_of(choice.ref, choice.inputs, kind, sentences)
     model = f"{choice.ref} {kind}"
     _load_picked_head(scores, choice.ref)
-    role = _role_field(scores, model, role_column)
+    keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
+    default = ROLES[default_role(scores)].key
+    reset_choice(ROLE, keys, default, model)
+    names = {role.key: role.name for role in ROLES}
+    key = role_column.selectbox(
+        "Role",
+        keys,
+        keys.index(default),
+        key=ROLE,
+        format_func=names.__getitem__,
+        **BOUND,
+        help="The role whose scores are shown for every head.",
+    )
+    role = [role.key for role in ROLES].index(key)
     options = {scores.name(head): head for head in scores.ranked(role)}
     head = head_field(HEAD, options, (model, role), head_column, "how far they are above chance")
-    _store_picked_head(scores, choice.ref, role, head)
+    # Other pages get the head if the user picked it, that is, if it changed while the role did not
+    before, of = st.session_state.get(SHOWN), (choice.ref, scores.kind, role)
+    st.session_state[SHOWN] = of, head
+    if before is not None and before[0] == of and before[1] != head:
+        choose_head(choice.ref, scores.kind, head)
+        st.session_state[KNOWN] = choice.ref, head
 
     _role_grids(scores, role, head)
     fact(role_fact(scores, head, role, inputs))
@@ -298,23 +316,6 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
     return tuple(short[:MAX_SENTENCES]), " ".join(errors) or None
 
 
-def _role_field(scores: RoleScores, model: str, column: Any) -> int:
-    keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
-    default = ROLES[default_role(scores)].key
-    reset_choice(ROLE, keys, default, model)
-    names = {role.key: role.name for role in ROLES}
-    key = column.selectbox(
-        "Role",
-        keys,
-        keys.index(default),
-        key=ROLE,
-        format_func=names.__getitem__,
-        **BOUND,
-        help="The role whose scores are shown for every head.",
-    )
-    return [role.key for role in ROLES].index(key)
-
-
 def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     """Take the head that was picked on another page since, and its role where it has one."""
     head = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
@@ -331,15 +332,6 @@ def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(head)
     for key in (ROLE, HEAD):
         st.session_state.pop(f"{key}:of", None)
-
-
-def _store_picked_head(scores: RoleScores, ref: ModelRef, role: int, head: Head) -> None:
-    """Store the head for other pages if the user picked it, that is, if it changed while the role did not."""
-    before, of = st.session_state.get(SHOWN), (ref, scores.kind, role)
-    st.session_state[SHOWN] = of, head
-    if before is not None and before[0] == of and before[1] != head:
-        choose_head(ref, scores.kind, head)
-        st.session_state[KNOWN] = ref, head
 
 
 def _role_grids(scores: RoleScores, role: int, head: Head) -> None:
@@ -672,9 +664,40 @@ def draw_syntax(choice: ModelChoice) -> None:
     about = (of, CHOICES[relation][0].key, CHOICES[relation][1])
     head = head_field(WORD_HEAD, options, about, columns[-2], "accuracy")
 
-    _accuracies(result, score, relation, head)
-    fact(syntax_fact(result, score, head))
-    st.latex(syntax_equation(score, head))
+    left, right = st.columns(2, gap="medium")
+    with left:
+        paragraph(f"**{NAMES[relation]}**, accuracy of every head")
+        head_chart(
+            accuracy_grid(result, score, head, theme()),
+            "head_roles:accuracies",
+            WORD_HEAD,
+            f"Layers by heads, each with its accuracy for {NAMES[relation]}",
+        )
+    with right:
+        paragraph("**The best head of each relation**; the tick is the best fixed offset")
+        draw_chart(
+            st,
+            relation_dots(result, relation, theme()),
+            key="head_roles:relations",
+            alt="Relations with the accuracy of their best head and of the best fixed offset",
+        )
+    source, target = _ends(score)
+    own = Interval.of(score.hits[head])
+    offset = float(score.offset_hits.mean(-1).max())
+    best = Interval.of(score.held_out[1])
+    fact(
+        f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
+        f"**{target}** in **{percent(own.share)}** of {own.count} cases. The best fixed offset, the word "
+        f"{_offset(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
+        f"measured on the other, the best head reaches **{percent(best.share)}**, with a 95 % interval from "
+        f"{percent(best.low)} to {percent(best.high)}."
+    )
+    hits = int(score.hits[head].sum())
+    st.latex(
+        r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
+        r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
+        rf"\frac{{{hits}}}{{{score.count}}} = {number(hits / score.count)}"
+    )
     sentence, query, trace = _sentence(choice, result, score, head)
     add_script(
         partial(syntax_script, choice, reference, result, relation, head, sentence, query, trace)
@@ -800,26 +823,6 @@ def _take_file() -> None:
     st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
 
 
-def _accuracies(result: SyntaxResult, score: RelationScore, relation: int, head: Head) -> None:
-    left, right = st.columns(2, gap="medium")
-    with left:
-        paragraph(f"**{NAMES[relation]}**, accuracy of every head")
-        head_chart(
-            accuracy_grid(result, score, head, theme()),
-            "head_roles:accuracies",
-            WORD_HEAD,
-            f"Layers by heads, each with its accuracy for {NAMES[relation]}",
-        )
-    with right:
-        paragraph("**The best head of each relation**; the tick is the best fixed offset")
-        draw_chart(
-            st,
-            relation_dots(result, relation, theme()),
-            key="head_roles:relations",
-            alt="Relations with the accuracy of their best head and of the best fixed offset",
-        )
-
-
 def _sentence(
     choice: ModelChoice, result: SyntaxResult, score: RelationScore, head: Head
 ) -> tuple[int, int, AttentionTrace]:
@@ -890,31 +893,6 @@ def _syntax_sources() -> None:
     )
     for each in (Relation.targets, word_weights, score_relation):
         source_panel(each)
-
-
-def syntax_fact(result: SyntaxResult, score: RelationScore, head: Head) -> str:
-    """The accuracy of a head, of the best offset, and of the best head on sentences that did not pick it."""
-    source, target = _ends(score)
-    own = Interval.of(score.hits[head])
-    offset = float(score.offset_hits.mean(-1).max())
-    best = Interval.of(score.held_out[1])
-    return (
-        f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
-        f"**{target}** in **{percent(own.share)}** of {own.count} cases. The best fixed offset, the word "
-        f"{_offset(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
-        f"measured on the other, the best head reaches **{percent(best.share)}**, with a 95 % interval from "
-        f"{percent(best.low)} to {percent(best.high)}."
-    )
-
-
-def syntax_equation(score: RelationScore, head: Head) -> str:
-    """The weight between two words, and the accuracy of the head with its numbers."""
-    hits = int(score.hits[head].sum())
-    return (
-        r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
-        r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
-        rf"\frac{{{hits}}}{{{score.count}}} = {number(hits / score.count)}"
-    )
 
 
 def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
@@ -1046,7 +1024,21 @@ def draw_tests(choice: ModelChoice) -> None:
         markers=False,
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: repeats_csv(scores))
-    caption(plain(repeat_caption(scores, choice.reading.trace.source, not is_successor)))
+    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
+    caption(
+        plain(
+            f"{choice.reading.trace.source}, {attention}, {scores.lines} lines of "
+            f"{scores.length} different random tokens of its vocabulary, twice in a row, "
+            "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
+            "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
+            "Roles measures."
+            + (
+                " A cell is faint where its interval reaches uniform attention. The map shows the first line."
+                if not is_successor
+                else ""
+            )
+        )
+    )
     details("Papers and source", _test_sources, "head_roles:tests-source")
 
 
@@ -1127,7 +1119,17 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
         r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
         rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}"
     )
-    caption(plain(successor_caption(scores, choice.reading.trace.source)))
+    orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
+    line = (
+        f"{choice.reading.trace.source}, from its weights alone: what a head adds to the "
+        f"logits where it attends to an item, without any text. The orders O are {orders}, "
+        "those that are single tokens; I are the items with a successor. Biases "
+        "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
+        "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
+    )
+    if scores.by_embedding:
+        line += " This model has no unembedding; its embedding, transposed, stands for it."
+    caption(plain(line))
     follow_view(view, head, TEST_HEAD, scores.name)
     return index
 
@@ -1182,20 +1184,6 @@ def successor_fact(scores: SuccessorScores, head: Head) -> str:
     )
 
 
-def successor_caption(scores: SuccessorScores, model: str) -> str:
-    """Under which conditions the numbers of the test hold."""
-    orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
-    line = (
-        f"{model}, from its weights alone: what a head adds to the logits where it attends to an item, without any "
-        f"text. The orders O are {orders}, those that are single tokens; I are the items with a successor. Biases "
-        "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
-        "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
-    )
-    if scores.by_embedding:
-        line += " This model has no unembedding; its embedding, transposed, stands for it."
-    return line
-
-
 def repeat_fact(scores: RepeatScores, test: int, head: Head) -> str:
     """A head's score in a test beside that of uniform attention, and the best head's where it is another."""
     best = scores.ranked(test)[0]
@@ -1219,22 +1207,6 @@ def repeat_equation(scores: RepeatScores, test: int, head: Head) -> str:
         return rf"s = \frac{{1}}{{2n - 1}}\sum_{{i=2}}^{{2n}} a_{{i,\,i-1}} = {value} \qquad n = {scores.length}"
     key = "i + 1" if offset else "i"
     return rf"s = \frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}} = {value} \qquad n = {scores.length}"
-
-
-def repeat_caption(scores: RepeatScores, model: str, with_map: bool) -> str:
-    """Under which conditions the numbers of the view hold; `with_map` where the figures of a test are in sight."""
-    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
-    return (
-        f"{model}, {attention}, {scores.lines} lines of {scores.length} different random tokens of its vocabulary, "
-        "twice in a row, between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
-        "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
-        "Roles measures."
-        + (
-            " A cell is faint where its interval reaches uniform attention. The map shows the first line."
-            if with_map
-            else ""
-        )
-    )
 
 
 def repeat_rows(scores: RepeatScores) -> list[list[str]]:

@@ -73,24 +73,6 @@ def draw_controls(chosen: ModelChoice) -> Controls:
     return Controls(chosen.ref, chosen.inputs, kind, trace, cell)
 
 
-def order_field() -> Order:
-    """Draw the choice of the order of dimensions."""
-    return (
-        st.segmented_control(
-            "Order of dimensions",
-            list(ORDERS),
-            default="own",
-            required=True,
-            format_func=ORDERS.__getitem__,
-            key="inside_weight:order",
-            label_visibility="collapsed",
-            **BOUND,
-            help="The order of the dimensions: as in the vectors, or by the size of the product.",
-        )
-        or "own"
-    )
-
-
 def current_cell(
     reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]
 ) -> Cell:
@@ -479,8 +461,11 @@ def _weight(chosen: ModelChoice) -> None:
         Strip("α · v", one.contribution),
         Strip(f"output of {query}, the sum over all keys", one.out),
     ]
+    order = np.arange(len(strips[0].values))
     _draw(
-        strips_alone(strips, theme()), "carried", f"What the weight carries from {key} to {query}"
+        _figure(_cells(strips, order, _across(len(order)), theme()), _tall(strips)),
+        "carried",
+        f"What the weight carries from {key} to {query}",
     )
     fact(carried_fact(one, query, key))
     for line in equation(cell, layer, one, query, key):
@@ -509,7 +494,20 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
 def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     """q and k dimension by dimension, before and after rotation where the family rotates."""
     st.markdown("## Where the query and the key agree")
-    by_size = order_field() == "largest"
+    by_size = (
+        st.segmented_control(
+            "Order of dimensions",
+            list(ORDERS),
+            default="own",
+            required=True,
+            format_func=ORDERS.__getitem__,
+            key="inside_weight:order",
+            label_visibility="collapsed",
+            **BOUND,
+            help="The order of the dimensions: as in the vectors, or by the size of the product.",
+        )
+        or "own"
+    ) == "largest"
     dimensions = (
         np.argsort(-np.abs(one.products), kind="stable") if by_size else np.arange(len(one.q))
     )
@@ -637,12 +635,6 @@ def products_chart(
         ],
         top + BARS,
     )
-
-
-def strips_alone(strips: Sequence[Strip], theme: Theme) -> Spec:
-    """Vectors of the same dimensions on one scale."""
-    order = np.arange(len(strips[0].values))
-    return _figure(_cells(strips, order, _across(len(order)), theme), _tall(strips))
 
 
 def row(

@@ -174,15 +174,6 @@ def shorten(token: str) -> str:
     return token if len(token) <= SIGNS else f"{token[: SIGNS - 1]}…"
 
 
-def scale_legend(theme: Theme) -> str:
-    """The scale of the grid as HTML: 0, the colours, 1."""
-    stops = ",".join(colour_scale(theme))
-    return (
-        f'0 <span style="display:inline-block;width:96px;height:8px;background:linear-gradient(90deg,{stops})">'
-        "</span> 1"
-    )
-
-
 def colours(curves: int, theme: Theme) -> list[str]:
     """The accent for the answer, then the categories."""
     return [Ink.of(theme).pick, *CATEGORIES[theme][: max(0, curves - 1)]]
@@ -258,15 +249,6 @@ def along_layers(
         for name, colour in zip(names, colours(len(names), theme), strict=True)
     ]
     return drawn | vega.names(beside if len(names) > 1 else [])
-
-
-def charts_legend(names: Sequence[str], theme: Theme) -> str:
-    """The names of curves as HTML, each after a piece of its line."""
-    return " ".join(
-        f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
-        f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{name}</span>'
-        for name, colour in zip(names, colours(len(names), theme), strict=True)
-    )
 
 
 def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
@@ -735,9 +717,13 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
         for row in range(len(decision.states))
         for index, token in enumerate(tokens)
     ]
+    stops = ",".join(colour_scale(theme()))
     chart_title(
         "The likeliest token after each layer, in the colour of its probability",
-        legend=scale_legend(theme()),
+        legend=(
+            f'0 <span style="display:inline-block;width:96px;height:8px;background:linear-gradient(90deg,{stops})">'
+            "</span> 1"
+        ),
     )
     caption("A row is a layer, a column a token that was read.")
     if length < len(controls.line):
@@ -792,7 +778,12 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
     along, states = decision.trajectories, decision.states
     entropy = decision.lens.entropy[:, controls.position - decision.lens.start].tolist()
     left, middle, right = st.columns(3, gap="medium")
-    legend = charts_legend([plain(name) for name in names], theme())
+    curves = [plain(name) for name in names]
+    legend = " ".join(
+        f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
+        f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{curve}</span>'
+        for curve, colour in zip(curves, colours(len(curves), theme()), strict=True)
+    )
     with left:
         chart_title("Probability", legend=legend)
         draw_chart(

@@ -481,7 +481,24 @@ def _figures(
     first, pins = _first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
-        picked = _all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
+        layers, heads = view.trace.shape
+        of = (
+            f" of {KINDS[view.trace.map(0).kind].lower()} attention"
+            if len(chosen.reading.trace.kinds) > 1
+            else ""
+        )
+        thumb = max(SMALLEST, min(LARGEST, GRID // heads))
+        picked = attention_view(
+            view.trace,
+            key="pretrained:grid",
+            layout="grid",
+            layer=first[0],
+            head=first[1],
+            thumb=thumb,
+            roles=roles or {},
+            link=LINK,
+            fact=f"{layers} layers of {heads} heads{of}",
+        )
     ranked, one = _one_head(view, picked, pins, controls, chosen.inputs)
     if roles is not None:  # else the page runs again with the same link
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
@@ -528,26 +545,6 @@ def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, li
         choose_head(ref, kind, picked)
         write_pair("head", picked)
     return picked or first_head(trace_view, COREFERENCE if ref == EMBEDDED else None), pins
-
-
-def _all_heads(
-    trace_view: TraceView, head: Pair, roles: HeadRoles | None, name_kind: bool
-) -> ViewState:
-    """Draw the grid; `name_kind` where the model has maps of more than one kind."""
-    layers, heads = trace_view.trace.shape
-    of = f" of {KINDS[trace_view.trace.map(0).kind].lower()} attention" if name_kind else ""
-    thumb = max(SMALLEST, min(LARGEST, GRID // heads))
-    return attention_view(
-        trace_view.trace,
-        key="pretrained:grid",
-        layout="grid",
-        layer=head[0],
-        head=head[1],
-        thumb=thumb,
-        roles=roles or {},
-        link=LINK,
-        fact=f"{layers} layers of {heads} heads{of}",
-    )
 
 
 def _one_head(

@@ -14,7 +14,7 @@ from core.interpret import map_transform as difference, patching
 from core.interpret.map_transform import NOTHING, HeadChange
 from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair, ranked
 from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, example_inputs
+from core.pretrained import ModelInputs, PretrainedError, example_inputs
 from core.pretrained.answers import Answer, output_id
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
@@ -84,14 +84,6 @@ from dashboard.ui.threads import one_thread
 
 
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
-
-
-def modes(pretrained: Pretrained | None) -> dict[str, str]:
-    """What can be compared, by name: of a model of pictures or sounds two of these, not two texts."""
-    other = {"picture": "Two pictures", "sound": "Two sounds"}.get(
-        pretrained.reads if pretrained else ""
-    )
-    return {**MODES, "texts": other} if other else MODES
 
 
 def fact_text(comparison: Comparison, head: HeadChange) -> str:
@@ -327,13 +319,17 @@ class Controls:
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the mode and the control of the second side; PretrainedError where this model cannot be compared so."""
     row = st.columns([1.4, 1.6], vertical_alignment="bottom")
+    two = {"picture": "Two pictures", "sound": "Two sounds"}.get(
+        choice.pretrained.reads if choice.pretrained else "", MODES["texts"]
+    )
+    names = {**MODES, "texts": two}
     mode = (
         row[0].segmented_control(
             "Compare",
             list(MODES),
             default="texts",
             required=True,
-            format_func=modes(choice.pretrained).__getitem__,
+            format_func=names.__getitem__,
             key="two_models:mode",
             wrap=True,
             help="One model on two inputs, two models on one text, or a model "
@@ -563,17 +559,6 @@ def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Ki
     return heads[0]
 
 
-def draw_head(heads: Sequence[HeadChange], head: HeadChange, ref: ModelRef, kind: Kind) -> None:
-    """Draw the field of the head."""
-    head_field(
-        {item.name: item for item in heads},
-        head,
-        lambda item: _choose(item, ref, kind),
-        HEAD,
-        order=", sorted by their difference",
-    )
-
-
 def pick_pressed_head(heads: Sequence[HeadChange], ref: ModelRef, kind: Kind) -> None:
     """Pick the head that was pressed in the grid; for a callback."""
     point = pressed_point(GRID)
@@ -615,11 +600,24 @@ def script(
         if comparison.in_place
         else "nearest()  # each beside the most similar head"
     )
+    merge = (
+        ""
+        if not comparison.merged
+        else """from core.interpret.map_transform import transform_trace
+from core.interpret.map_transform import token_transform
+
+
+def of_words(reading, kind):
+    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
+    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
+
+"""
+    )
     heads = f"""
 import numpy as np
 
 from core.interpret.map_transform import Aligned
-{_merge(comparison)}
+{merge}
 one, two = {_trace("reading", kind, comparison)}, {_trace("other", other_kind, comparison)}
 pair = Aligned.of(one, two)
 heads = pair.{partner}
@@ -678,22 +676,6 @@ other = read(random, inputs)
     )
     imports, made = inputs_lines(choice.ref, second)
     return f"{import_block(imports)}\n\nother = read(model, {made})"
-
-
-def _merge(comparison: Comparison) -> str:
-    return (
-        ""
-        if not comparison.merged
-        else """from core.interpret.map_transform import transform_trace
-from core.interpret.map_transform import token_transform
-
-
-def of_words(reading, kind):
-    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
-    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
-
-"""
-    )
 
 
 def _trace(reading: str, kind: str, comparison: Comparison) -> str:
@@ -1098,7 +1080,13 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -
     heads, kind = comparison.heads, comparison.pair.first.map(0).kind
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
-        draw_head(heads, head, ref, kind)
+        head_field(
+            {item.name: item for item in heads},
+            head,
+            lambda item: _choose(item, ref, kind),
+            HEAD,
+            order=", sorted by their difference",
+        )
         draw_chart(
             st,
             apart(heads, head, comparison.in_place, theme()),

@@ -138,7 +138,17 @@ def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Con
     if task == "fill":
         return Controls(_masked_inputs(choice, pretrained))
     if task == "translate":
-        return Controls(choice.inputs, _produced_position(choice))
+        produced = choice.reading.produced
+        assert produced is not None
+        words = [position for position, special in enumerate(produced.special) if not special] or [
+            0
+        ]
+        key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
+        tokens = [produced.tokens[position] for position in words]
+        return Controls(
+            choice.inputs,
+            words[_pick("Word of the output", tokens, first_crossing(choice.reading, words), key)],
+        )
     return Controls(choice.inputs)
 
 
@@ -187,15 +197,6 @@ def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
     )
     picked = _pick("Masked word", words, default, f"use_model:masked:{choice.inputs.text[:80]}")
     return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, numbers[picked]))
-
-
-def _produced_position(choice: ModelChoice) -> int:
-    produced = choice.reading.produced
-    assert produced is not None
-    words = [position for position, special in enumerate(produced.special) if not special] or [0]
-    key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
-    tokens = [produced.tokens[position] for position in words]
-    return words[_pick("Word of the output", tokens, first_crossing(choice.reading, words), key)]
 
 
 def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
@@ -388,22 +389,6 @@ def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) ->
     )
 
 
-def translation_fact(answer: Answer, whole: str, head: Head) -> str:
-    """The translation, or the given target, and the attention to the source by which one of its words is produced."""
-    keys, weights = _row(answer, head)
-    best, word = int(weights.argmax()), answer.baseline.word or ""
-    verb = (
-        "The model reads your target"
-        if answer.baseline.question.inputs.target
-        else "The model writes"
-    )
-    return (
-        f"{verb} **{plain(whole)}**. For :primary[**{plain(word)}**], head **{head.name}** puts "
-        f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
-        f"{number(1 / len(keys))} there. {_without(answer, head, word)}"
-    )
-
-
 def head_fact(answer: Answer, head: Head, word: str) -> str:
     """The key with the head's largest weight, and the answer without the head."""
     keys, weights = _row(answer, head)
@@ -500,16 +485,6 @@ def conditions(answer: Answer, head: Head) -> str:
     )
 
 
-def own_job(own: ModelTask, name: str) -> str:
-    """What this model is for."""
-    return f"**{own.name}**: {plain(name)} {own.does}."
-
-
-def other_jobs(own: ModelTask, name: str) -> str:
-    """What this model has, and that other tasks need other models."""
-    return plain(f"{name} has {own.needs}. Other tasks need other models.")
-
-
 # The page Use a model: its task, its answer, the head that the answer depends on most, and other tasks' models.
 
 
@@ -539,7 +514,7 @@ def _view() -> None:
         pretrained, own = choice.pretrained, None
         with input_errors():
             job = task_of(pretrained)
-            st.markdown(own_job(job, pretrained.name))
+            st.markdown(f"**{job.name}**: {plain(pretrained.name)} {job.does}.")
             SECTIONS[job.key](choice, pretrained)
             own = job
         details("Other tasks and source", lambda: _others(own, pretrained.name), "use_model:others")
@@ -639,7 +614,19 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     with left:
         _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
-    fact(translation_fact(answer, decode_text(pretrained, produced.ids), head))
+    keys, weights = _row(answer, head)
+    best, word = int(weights.argmax()), answer.baseline.word or ""
+    verb = (
+        "The model reads your target"
+        if answer.baseline.question.inputs.target
+        else "The model writes"
+    )
+    fact(
+        f"{verb} **{plain(decode_text(pretrained, produced.ids))}**. For "
+        f":primary[**{plain(word)}**], head **{head.name}** puts "
+        f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
+        f"{number(1 / len(keys))} there. {_without(answer, head, word)}"
+    )
     caption(conditions(answer, head))
 
 
@@ -698,7 +685,7 @@ def _effects(choice: ModelChoice, question: Question, answer: Answer) -> Effects
 
 def _others(own: ModelTask | None, name: str) -> None:
     if own is not None:
-        st.markdown(other_jobs(own, name))
+        st.markdown(plain(f"{name} has {own.needs}. Other tasks need other models."))
     for job in MODEL_TASKS:
         if own is None or job.name != own.name:
             _other(job)
