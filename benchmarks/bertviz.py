@@ -24,7 +24,7 @@ from benchmarks.browser import new_page, open_browser, serving
 from tests.browser.helpers import wait_ready
 
 SIZES = (16, 32, 64, 128, 256, 512)
-MOST_LINES = 3_000_000  # SVG elements; with three times as many the browser runs out of memory
+MAX_LINES = 3_000_000  # SVG elements; with three times as many the browser runs out of memory
 PATIENCE = 300_000  # ms
 WORDS = (
     "the animal was too tired to cross a street and it sat down on an old stone by water".split()
@@ -207,7 +207,7 @@ def rows(count: int = 5) -> Iterator[Line]:
             mine = ours.picture(tokens, count)
             alone = peer.forward_ms(text_of(tokens, 0), count)
             few = tokens <= 32 or count == 1
-            drawn = LAYERS * HEADS * tokens**2 <= MOST_LINES
+            drawn = LAYERS * HEADS * tokens**2 <= MAX_LINES
             views = [
                 theirs(browser, peer, view, tokens, count if few else 1) if drawn else None
                 for view in ("model_view", "head_view")

@@ -34,7 +34,7 @@ PYTEST = (
     "-p",
     "no:cacheprovider",
 )
-MOST_SECONDS = 600
+MAX_SECONDS = 600
 SUITES = {"quick": ("@tests/quick.txt",), "whole": ("tests", "--ignore=tests/browser")}
 # A file and what the mutant makes of its line -> why no test could tell it from the original.
 EQUIVALENT: dict[tuple[str, str], str] = {}
@@ -205,7 +205,7 @@ def catches(tree: Path, mutant: Mutant, test: str) -> bool:
     try:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
         return (
-            subprocess.run(command, cwd=tree, capture_output=True, timeout=MOST_SECONDS).returncode
+            subprocess.run(command, cwd=tree, capture_output=True, timeout=MAX_SECONDS).returncode
             == 1
         )
     except subprocess.TimeoutExpired:

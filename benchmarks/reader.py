@@ -23,7 +23,7 @@ from benchmarks.widget_values import WIDGETS, next_state
 
 PICTURES = ("bidi_component", "vega_lite_chart", "imgs", "html", "table", "dataframe")
 ENDS = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY)
-MOST_SECONDS = 60.0  # of one page or move
+MAX_SECONDS = 60.0  # of one page or move
 LARGEST = 200 << 20  # bytes of a message
 
 
@@ -121,10 +121,10 @@ class Reader:
         self._request = request = _Request(fragment)
         await self._send(message, fragment)
         try:
-            finished = await asyncio.wait_for(request.done, MOST_SECONDS)
+            finished = await asyncio.wait_for(request.done, MAX_SECONDS)
         except TimeoutError:
             raise PageError(
-                f"{self._page or 'start'} did not answer in {MOST_SECONDS:.0f} s"
+                f"{self._page or 'start'} did not answer in {MAX_SECONDS:.0f} s"
             ) from None
         finally:
             self._request = None

@@ -24,9 +24,9 @@ from core.studies import cache as study
 from core.studies.cache import (
     LIMIT,
     LONGEST,
+    MAX_PROMPT,
+    MAX_SEQUENCES,
     MOST,
-    MOST_PROMPT,
-    MOST_SEQUENCES,
     NAMES,
     PROMPT,
     STEPS,
@@ -76,7 +76,7 @@ WRITERS = {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"
 LENGTHS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 NUMBER_BYTES = {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"}
-MOST_FORMS = 6  # curves in one figure
+MAX_FORMS = 6  # curves in one figure
 PAGE_SIZES = (8, 16, 32, 64)
 
 key = "cache:{}".format  # a widget's key, which is also its name in the link
@@ -86,7 +86,7 @@ FIELDS = Fields(
     prompt=Text(
         "Prompt",
         PROMPT,
-        help=f"Each word is one token; the first {MOST_PROMPT} are read. The model knows 250 words, "
+        help=f"Each word is one token; the first {MAX_PROMPT} are read. The model knows 250 words, "
         "and continues what occurred before.",
     ),
     step=Number(
@@ -130,10 +130,10 @@ FIELDS = Fields(
         "Bytes a number", NUMBER_BYTES, span=2, help="How many bytes each stored number takes."
     ),
     curves=MultiSelect(
-        f"Up to {MOST_FORMS} curves",
+        f"Up to {MAX_FORMS} curves",
         {name: form.name for name, form in FORMS.items()},
         [form for form in FORMS if form != "keys_as_values"],
-        most=MOST_FORMS,
+        most=MAX_FORMS,
         help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
     ),
     form=Select(
@@ -179,7 +179,7 @@ FIELDS = Fields(
     lengths=Text(
         "Lengths of the sequences",
         "90, 37, 12, 61, 25",
-        help=f"Up to {MOST_SEQUENCES} numbers of tokens, at most {LONGEST}, with commas between.",
+        help=f"Up to {MAX_SEQUENCES} numbers of tokens, at most {LONGEST}, with commas between.",
     ),
     page=SelectSlider(
         "Tokens a page",
@@ -227,7 +227,7 @@ import torch
 from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder("trained")
-tokens, new, _ = encode(task, {source_of(prompt)}, {MOST_PROMPT})
+tokens, new, _ = encode(task, {source_of(prompt)}, {MAX_PROMPT})
 state, queries, weights = model.start(None), [], []
 for step in range({STEPS} + 1):  # step 0 reads the prompt, each later one the token before
     logits, state, maps = model.read(None, state, new, True)
@@ -266,7 +266,7 @@ from core.models.decoding import write
 from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder({name!r})
-prompt = encode(task, {source_of(PROMPT)}, {MOST_PROMPT})[1]  # (1, T)
+prompt = encode(task, {source_of(PROMPT)}, {MAX_PROMPT})[1]  # (1, T)
 cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
 print("the same tokens:", cached == whole)
 saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["pairs"][{name!r}]

@@ -233,7 +233,7 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
 KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
 OF = "circuits:of"  # the model that the head belongs to
 READS = {"Q": "its queries", "K": "its keys", "V": "its values"}
-MOST_EDGES = 60
+MAX_EDGES = 60
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Controls:
         edges = st.slider(
             "Strongest edges",
             1,
-            MOST_EDGES,
+            MAX_EDGES,
             8,
             key=EDGES,
             width=room(200),

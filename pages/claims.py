@@ -19,7 +19,7 @@ import streamlit as st
 
 from core.claims import shipped
 from core.claims.base import (
-    FEWEST_SEEDS,
+    MIN_SEEDS,
     Claim,
     Effect,
     Figure,
@@ -93,7 +93,7 @@ VERBS: dict[Outcome, tuple[str, str]] = {
     "cannot be told": ("cannot be told", "cannot be told"),
 }  # of one, of several
 RULE = (
-    f"A part holds where the whole interval of its mean over {FEWEST_SEEDS} seeds or more lies within its bounds, "
+    f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
     "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, Student's "
     "t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It cannot be told "
     "where the models have not learned, or where the task leaves no room."
@@ -451,13 +451,16 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
         parts.append(f'<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>')
     else:
         judged = measured.verdict
-        held, count = sum(one.outcome == "holds" for one in judged.effects), len(judged.effects)
+        confirmed, count = (
+            sum(one.outcome == "holds" for one in judged.effects),
+            len(judged.effects),
+        )
         colour = OUTCOME_COLOURS[theme][STATE_OUTCOMES[judged.state]]
         parts.append(  # the sign tells the verdict without the colour
             f'<div><span style="color:{colour};font-weight:600">{STATE_SIGNS[judged.state]} '
             f"{escape(judged.state)}</span>"
             f'<span style="font-size:13px;color:{ink.quiet}">'
-            f"{f' · {held} of {count} parts' if count > 1 else ''}</span></div>"
+            f"{f' · {confirmed} of {count} parts' if count > 1 else ''}</span></div>"
         )
         parts.append(_figure(claim, measured, theme))
     return "".join(parts)

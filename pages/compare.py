@@ -321,7 +321,7 @@ def tex(token: str) -> str:
 FIRST = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
 FEWEST, MOST = 2, 6
 MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
-LAST_SEED, WIDEST, MOST_HEADS = 999_999, 512, 16
+LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
 LENGTHS = (128, 256, 512, 1024)
 # The session's keys of the controls, and of the link that they wrote.
 CONTROLS, WRITTEN = "compare:setup", "compare:written"
@@ -398,8 +398,8 @@ def _sizes(controls: Comparison, value: str) -> Comparison:
     if d_model > WIDEST:
         raise ConfigError(f"d_model = {d_model}; expected 1 to {WIDEST}.")
     check_sizes(d_model, num_heads)
-    if num_heads > MOST_HEADS:
-        raise ConfigError(f"num_heads = {num_heads}; expected at most {MOST_HEADS} here.")
+    if num_heads > MAX_HEADS:
+        raise ConfigError(f"num_heads = {num_heads}; expected at most {MAX_HEADS} here.")
     return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
 
 
@@ -530,7 +530,7 @@ def read_widgets(controls: Comparison) -> Comparison:
 
 
 def heads_of(d_model: int) -> list[int]:
-    return [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
+    return [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS]
 
 
 # The widgets: where queries and keys come from, which mechanisms in which order, and whose difference.

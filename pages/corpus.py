@@ -25,9 +25,9 @@ from core.interpret.corpus import (
     CONFIDENCE,
     COPYING,
     DEFAULT_TEXTS,
+    MAX_TEXTS,
+    MAX_TOKENS,
     MEASURES,
-    MOST_TEXTS,
-    MOST_TOKENS,
     CorpusConfig,
     HeadVectors,
     JointMap,
@@ -46,7 +46,7 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
 from core.runs.runs import Run
 from core.tasks import reading
-from core.tasks.reading import MOST_SIGNS
+from core.tasks.reading import MAX_SIGNS
 from dashboard.draw.formats import byte_size, latex, number, percent, plain, signed
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
@@ -503,7 +503,7 @@ def _config(
         key=key(f"source:{first}"),
         **BOUND,
         format_func=SOURCES.__getitem__,
-        help=f"At most {MOST_TEXTS:,} texts are measured.",
+        help=f"At most {MAX_TEXTS:,} texts are measured.",
     )
     options = _options(ref, pretrained, source, options_column)
     try:
@@ -535,7 +535,7 @@ def _options(ref: ModelRef, pretrained: Pretrained, source: str, column: Any) ->
     readers = {
         "split": one_of(get_args(Split)),
         "kind": one_of(KINDS),
-        "count": between(1, MOST_TEXTS),
+        "count": between(1, MAX_TEXTS),
         "ablation": one_of([True, False]),
     }
     link_data(key("data"), "")
@@ -573,7 +573,7 @@ def _draw_options(pretrained: Pretrained, source: str) -> None:
     st.number_input(
         "Texts, at most",
         1,
-        MOST_TEXTS,
+        MAX_TEXTS,
         DEFAULT_TEXTS,
         key=key("count"),
         **KEEP,
@@ -607,10 +607,10 @@ def _draw_options(pretrained: Pretrained, source: str) -> None:
             help="How the file is divided into texts.",
         )
         data_widget(
-            Param("data", "Your texts", "", meaning="Plain text", longest=MOST_SIGNS), key("data")
+            Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS), key("data")
         )
         st.caption(
-            f"At most {MOST_TEXTS:,} texts of {LONGEST:,} characters; of each, {MOST_TOKENS} tokens are read."
+            f"At most {MAX_TEXTS:,} texts of {LONGEST:,} characters; of each, {MAX_TOKENS} tokens are read."
         )
 
 
@@ -947,7 +947,7 @@ def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: 
     ]
     if corpus.cut:
         parts.append(
-            f"Of {corpus.cut:,} {'text' if corpus.cut == 1 else 'texts'} only the first {MOST_TOKENS} tokens "
+            f"Of {corpus.cut:,} {'text' if corpus.cut == 1 else 'texts'} only the first {MAX_TOKENS} tokens "
             "were read."
         )
     if corpus.failed:
@@ -955,7 +955,7 @@ def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: 
         parts.append(f"{len(corpus.failed):,} {noun} could not be read: {corpus.error}")
     parts += data.get("notes", ())
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
-    most = token_bytes * (CELLS if ablation else MOST_TOKENS**2)
+    most = token_bytes * (CELLS if ablation else MAX_TOKENS**2)
     parts.append(
         f"One text at a time was in memory: at most {byte_size(most)} of attention maps, and "
         f"{byte_size(_sums_bytes(measurement))} of running sums, however many texts."
@@ -1029,7 +1029,7 @@ def to_csv(measurement: Measurement) -> bytes:
 # The page Heads over a corpus: a scatter of heads, one head over all texts, the texts that show it, and its map.
 
 
-MOST_SHOWN = 48  # tokens of a text, around its query
+MAX_SHOWN = 48  # tokens of a text, around its query
 
 PAGE, RUN = "corpus", "corpus:run"
 EXAMPLES = {"strongest": compute.strongest, "typical": compute.typical, "weakest": compute.weakest}
@@ -1083,14 +1083,14 @@ def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
     if last is None or not reruns_alone() or last.settings != other_settings():
         return None
     try:
-        held = st.session_state
+        state = st.session_state
         measurement = read_measurement(last.run)
         controls = replace(
             last.controls,
-            x=BY_KEY[held.get(key("x"), last.controls.x.key)],
-            y=BY_KEY[held.get(key("y"), last.controls.y.key)],
+            x=BY_KEY[state.get(key("x"), last.controls.x.key)],
+            y=BY_KEY[state.get(key("y"), last.controls.y.key)],
         )
-        head = measurement.heads.get(held.get(key("head"), ""))
+        head = measurement.heads.get(state.get(key("head"), ""))
         if head is None:
             return None
         with scatter:
@@ -1411,8 +1411,8 @@ def _row(
 def _tokens(example: TextExample, ink: Ink, theme: Theme) -> str:
     """The tokens around the query; those of one word stand together."""
     row = example.row
-    first = max(0, min(row.query - MOST_SHOWN // 2, len(row.line) - MOST_SHOWN))
-    shown = range(first, min(len(row.line), first + MOST_SHOWN))
+    first = max(0, min(row.query - MAX_SHOWN // 2, len(row.line) - MAX_SHOWN))
+    shown = range(first, min(len(row.line), first + MAX_SHOWN))
     parts = []
     for index in shown:
         joined = (

@@ -725,9 +725,9 @@ def _comparison(controls: Controls) -> None:
     )
     cut = ""
     if any(one.cut for one in scores):
-        most = task.max_target + 1
+        max_tokens = task.max_target + 1
         cut = (
-            f" Cut at {min(controls.settings.longest or most, most)} tokens, before an end token: "
+            f" Cut at {min(controls.settings.longest or max_tokens, max_tokens)} tokens, before an end token: "
             f"{' and '.join(str(one.cut) for one in scores)} outputs."
         )
     st.caption(f"Means over the same {count} held-out sources.{cut}")

@@ -57,7 +57,7 @@ from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
 from dashboard.views.evidence import compute
 from dashboard.views.evidence.compute import (
-    MOST_ANSWERS,
+    MAX_ANSWERS,
     SHORT,
     WAYS,
     WITHOUT_TOKENS,
@@ -740,7 +740,7 @@ def _ranked_table(
 
 
 KEY = "evidence:maps"
-MOST_DRAWN = 640  # tokens up to which whole maps are drawn side by side
+MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
 def maps_section(controls: Controls, head: Head) -> HeadMaps:
@@ -754,7 +754,7 @@ def maps_section(controls: Controls, head: Head) -> HeadMaps:
     row, column = pinned or (row, column)
     measures = head_maps(controls, head, row)
     paragraph(f"**{controls.name(head)} on the same tokens**")
-    if max(item.weights.shape) > MOST_DRAWN:
+    if max(item.weights.shape) > MAX_DRAWN:
         _one_row(controls, head, measures, row, column)
     else:
         tiles = [
@@ -911,7 +911,7 @@ print(baseline.word or "cosine", baseline.value)
     if not controls.recordable:
         return cells, results
     cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, _ways(baseline, off))]
-    values = list(answers_without(controls, baseline, off).values())[:MOST_ANSWERS]
+    values = list(answers_without(controls, baseline, off).values())[:MAX_ANSWERS]
     results["values"] = np.array([list(by_way.values()) for by_way in values])
     measured, todo = measurements("evidence:heads", controls.key), head_sets(controls.reading.trace)
     if all(one in measured for one in todo):
@@ -930,7 +930,7 @@ answers = [baseline.answer, baseline.rerun(uniform=frozenset(off)), baseline.rer
 from core.pretrained.answers import top_candidates
 from core.interpret.evidence import quantity_values
 
-{answers}likeliest = top_candidates(model, baseline.answer, {MOST_ANSWERS})
+{answers}likeliest = top_candidates(model, baseline.answer, {MAX_ANSWERS})
 values = [[float(quantity_values(answer, baseline.quantity)[one.id]) for answer in answers] for one in likeliest]
 for one, (on, uniform, without) in zip(likeliest, values):
     print(f"{{one.word}}: {{on:.3f}}, uniform {{uniform:.3f}}, off {{without:.3f}}")

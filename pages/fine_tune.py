@@ -31,7 +31,7 @@ from core.pretrained.finetune import (
 )
 from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.machine import line
-from core.tasks.reading import MOST_SIGNS, read
+from core.tasks.reading import MAX_SIGNS, read
 from core.training.config import AUTO, devices
 from core.training.record import Prediction, Record
 from dashboard.draw.attention_view import READS
@@ -361,7 +361,7 @@ def _rows(task: str) -> str:
             "Rows",
             own,
             meaning=f"CSV with {first} and {second}",
-            longest=MOST_SIGNS,
+            longest=MAX_SIGNS,
             parse=lambda value: parse(task, read(value)),
         )
         rows = _text(data_widget(param, key))

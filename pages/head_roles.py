@@ -37,7 +37,7 @@ from core.interpret.roles import (
     weight_on_targets,
 )
 from core.interpret.syntax import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     Relation,
     RelationScore,
     parse_conllu,
@@ -768,7 +768,7 @@ def _file_field(column: Any) -> str:
             ["conllu", "txt"],
             key=file_key(FILE),
             on_change=_take_file,
-            max_upload_size=at_most("upload_megabytes", MOST_CHARACTERS // 10**6),
+            max_upload_size=at_most("upload_megabytes", MAX_CHARACTERS // 10**6),
             help=f"Sentences with their syntactic trees, at most {MAX_PARSES} of them and 2 MB. "
             f"{where_stored()}",
         )

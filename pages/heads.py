@@ -935,7 +935,7 @@ def below_split(controls: Controls, many: Split, word: int) -> None:
     equation(JOIN_LATEX, "")
     lengths = lengths_of(controls)[:, word]
     # The length of what each head adds to one word's new vector, a bar for each head, (H,)
-    most, colour = float(lengths.max()) or 1.0, CATEGORIES[theme()][0]
+    longest, colour = float(lengths.max()) or 1.0, CATEGORIES[theme()][0]
     title = f"Length of what each head adds to “{controls.tokens[word]}”"
     label = ", ".join(
         f"head {head} {formats.number(float(each))}" for head, each in enumerate(lengths)
@@ -943,7 +943,7 @@ def below_split(controls: Controls, many: Split, word: int) -> None:
     lines = "".join(
         f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
         f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
-        f'width:{round(LONGEST * float(each) / most, 1)}%"></div>'
+        f'width:{round(LONGEST * float(each) / longest, 1)}%"></div>'
         f"<div>{formats.number(float(each))}</div></div>"
         for head, each in enumerate(lengths)
     )
@@ -1047,7 +1047,7 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
     caption(SHARED_SYMBOLS)
     left, right = st.columns([0.36, 0.64], gap="medium")
     # Bytes cached, a bar for each projection, with the amount at its end
-    most = max(each.bytes for each in caches)
+    largest = max(each.bytes for each in caches)
     names = [entry("projection", each.config.projection.key).name for each in caches]
     title = f"Cache of {controls.length:,} tokens, one layer"
     label = ", ".join(
@@ -1055,7 +1055,7 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
     )
     lines = "".join(
         f'<div style="flex:0 0 104px;text-align:right">{escape(name)}</div><div style="height:18px;'
-        f'border-radius:2px;width:{round(LONGEST * each.bytes / most, 1)}%;background:{colour}"></div>'
+        f'border-radius:2px;width:{round(LONGEST * each.bytes / largest, 1)}%;background:{colour}"></div>'
         f"<div>{byte_size(each.bytes)}</div>{BREAK}"
         for name, each, colour in zip(names, caches, CATEGORIES[theme()], strict=False)
     )

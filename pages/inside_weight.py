@@ -255,7 +255,7 @@ alt.Chart(products).mark_bar().encode(x="dimension:O", y="product:Q", color=alt.
 # Sentences about one weight, its equation with numbers, and the conditions.
 
 
-MOST_TERMS = 2
+MAX_TERMS = 2
 TELLING = 3  # dimensions named in the fact
 
 
@@ -317,10 +317,10 @@ def equation(
     terms = [
         rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)
     ]
-    dots = r" + \cdots" if len(terms) > MOST_TERMS else ""
+    dots = r" + \cdots" if len(terms) > MAX_TERMS else ""
     lines = [
         symbols(layer, one),
-        rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MOST_TERMS])}{dots}",
+        rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MAX_TERMS])}{dots}",
     ]
     if not one.allowed:
         return (
@@ -409,7 +409,7 @@ NAME, STRIP, GAP, BARS = (
     150,
 )  # pixels: a strip's name, its height, what is left under it; the bars
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
-MOST_NAMES = 48  # keys; beyond, their positions are written
+MAX_NAMES = 48  # keys; beyond, their positions are written
 
 
 def page() -> None:
@@ -665,7 +665,7 @@ def row(
         }
         for index in range(len(tokens))
     ]
-    few = len(tokens) <= MOST_NAMES
+    few = len(tokens) <= MAX_NAMES
     axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
     axis |= (
         {

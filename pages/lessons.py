@@ -14,17 +14,17 @@ from dashboard.ui.lesson_bar import MAKE, controls_of, note_draft, start_lesson,
 from dashboard.ui.lessons import (
     HELP,
     KEYS,
-    MOST_ANSWER,
-    MOST_FILE,
-    MOST_HIDE,
-    MOST_HINT,
-    MOST_LESSON_TEXT as MOST_TEXT,
-    MOST_LINK,
-    MOST_OPTIONS,
-    MOST_QUESTIONS,
-    MOST_TEXT as MOST_QUESTION,
-    MOST_TITLE,
-    MOST_TRIES,
+    MAX_ANSWER,
+    MAX_FILE,
+    MAX_HIDE,
+    MAX_HINT,
+    MAX_LESSON_TEXT as MAX_TEXT,
+    MAX_LINK,
+    MAX_OPTIONS,
+    MAX_QUESTIONS,
+    MAX_TEXT as MAX_QUESTION,
+    MAX_TITLE,
+    MAX_TRIES,
     TYPES,
     Code,
     Lesson,
@@ -64,7 +64,7 @@ def draw_hidden() -> None:
     if len(linked) > 1:  # an older link of a draft
         st.query_params[key("hide")] = ",".join(linked)
     link_value(
-        key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MOST_HIDE], ",".join
+        key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MAX_HIDE], ",".join
     )
     chosen = st.session_state.get(key("hide"), [])
     st.multiselect(
@@ -73,7 +73,7 @@ def draw_hidden() -> None:
         key=key("hide"),
         **KEEP,
         format_func=lambda name: (labels or {}).get(name, name),
-        max_selections=MOST_HIDE,
+        max_selections=MAX_HIDE,
         accept_new_options=True,
         placeholder="None",
         help="The controls of the page, by their labels. One that the page does not show now is not listed: "
@@ -103,7 +103,7 @@ def draw_questions() -> int:
         st.number_input(
             "Questions",
             0,
-            MOST_QUESTIONS,
+            MAX_QUESTIONS,
             1,
             key=key("count"),
             width=160,
@@ -124,7 +124,7 @@ def draw_question(index: int) -> None:
     left.text_area(
         f"Question {index + 1}",
         key=key(name),
-        max_chars=MOST_QUESTION,
+        max_chars=MAX_QUESTION,
         height=80,
         **BOUND,
         help="The question in Markdown.",
@@ -144,7 +144,7 @@ def draw_question(index: int) -> None:
             key=key(f"{name}:options"),
             height=80,
             **BOUND,
-            help=f"Two to {MOST_OPTIONS} options, one on each line. Then pick the right one.",
+            help=f"Two to {MAX_OPTIONS} options, one on each line. Then pick the right one.",
         )
     elif type_ == "numbers":
         right.number_input(
@@ -163,7 +163,7 @@ def draw_question(index: int) -> None:
     st.text_input(
         "Hint after a wrong answer",
         key=key(f"{name}:hint"),
-        max_chars=MOST_HINT,
+        max_chars=MAX_HINT,
         **BOUND,
         help="It may stay empty.",
     )
@@ -192,7 +192,7 @@ def draw_answer(name: str, type_: str) -> None:
         meaning += " Several right answers: one on each line."
     if type_ in ("mask", "score"):
         meaning += " An answer is right where it gives the same values."
-    st.text_area("Right answer", key=field, max_chars=MOST_ANSWER, height=80, **BOUND, help=meaning)
+    st.text_area("Right answer", key=field, max_chars=MAX_ANSWER, height=80, **BOUND, help=meaning)
 
 
 def options(name: str) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def uploaded_lesson(label: str, name: str) -> Lesson | None:
         return None
     try:
         admit_upload(file)
-        return from_json(file.getvalue()[: MOST_FILE + 1].decode("utf-8", "replace"))
+        return from_json(file.getvalue()[: MAX_FILE + 1].decode("utf-8", "replace"))
     except (LessonError, LimitReached) as error:
         st.warning(plain(str(error)))
         return None
@@ -278,7 +278,7 @@ def make() -> None:
     st.text_input(
         "Title",
         key=key("title"),
-        max_chars=MOST_TITLE,
+        max_chars=MAX_TITLE,
         help="What students see above the page.",
         **BOUND,
     )
@@ -293,7 +293,7 @@ def make() -> None:
     st.text_area(
         "Text above the page",
         key=key("text"),
-        max_chars=MOST_TEXT,
+        max_chars=MAX_TEXT,
         height=160,
         **BOUND,
         help="Markdown with formulas between dollar signs. HTML is shown as text; an image becomes a link.",
@@ -314,11 +314,11 @@ def make() -> None:
         return
     text = encode(lesson)
     st.subheader("Hand it out")
-    if len(text) <= MOST_LINK:
+    if len(text) <= MAX_LINK:
         link = address(text)
         st.code(link, language=None, wrap_lines=True)
         st.caption(
-            f"The lesson takes {len(text):,} of at most {MOST_LINK:,} characters of this link."
+            f"The lesson takes {len(text):,} of at most {MAX_LINK:,} characters of this link."
         )
         st.markdown("In a page of a course:")
         st.code(
@@ -328,7 +328,7 @@ def make() -> None:
         )
     else:
         st.warning(
-            f"The lesson takes {len(text):,} characters, and a link at most {MOST_LINK:,}. Shorten it, or hand "
+            f"The lesson takes {len(text):,} characters, and a link at most {MAX_LINK:,}. Shorten it, or hand "
             "out the file."
         )
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -342,7 +342,7 @@ def make() -> None:
             on_click="ignore",
             help="Students open it on this page, under Work through.",
         )
-        if len(text) <= MOST_LINK:
+        if len(text) <= MAX_LINK:
             st.page_link(
                 step_of("lessons").page(),
                 label="Try it as a student",
@@ -355,7 +355,7 @@ def make() -> None:
 # Read codes: the lines that students handed in, as a table; a line that cannot be read gets a sentence.
 
 
-MOST_LINES = 500
+MAX_LINES = 500
 HEAD = ("name", "lesson", "right", "questions", "tries", "date")
 
 
@@ -366,7 +366,7 @@ def read() -> None:
         "Codes, one on each line",
         key=key("codes"),
         height=200,
-        max_chars=100 * MOST_LINES,
+        max_chars=100 * MAX_LINES,
         **KEEP,
         placeholder="Ada Lovelace 2E7C-…",
         help="The lines that students handed in: name, then code.",
@@ -378,7 +378,7 @@ def read() -> None:
         st.warning(plain(sentence))
     st.caption(
         "The column tries has a number for each question: how many answers the student checked, up to the right "
-        f"one. {MOST_TRIES} means {MOST_TRIES} or more; – means that no answer was checked. A line is refused "
+        f"one. {MAX_TRIES} means {MAX_TRIES} or more; – means that no answer was checked. A line is refused "
         "when its code was mistyped, belongs to another name, or to another lesson. A code is no proof "
         "against cheating. Nothing is stored on the server."
     )
@@ -409,14 +409,14 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str
     """A row for each code of a known lesson, and a sentence for every other line."""
     rows, errors = [], []
     lines = [(number, line) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
-    for number, line in lines[:MOST_LINES]:
+    for number, line in lines[:MAX_LINES]:
         try:
             code = read_code(line)
             rows.append(row(code, lessons.get(code.lesson)))
         except LessonError as error:
             errors.append(f"Line {number}: {error}")
-    if len(lines) > MOST_LINES:
-        errors.append(f"The first {MOST_LINES} of {len(lines)} codes are read.")
+    if len(lines) > MAX_LINES:
+        errors.append(f"The first {MAX_LINES} of {len(lines)} codes are read.")
     return rows, errors
 
 

@@ -243,7 +243,7 @@ show_maps({"Weights with the mask": after, "Weights without the mask": before}, 
 
 
 MAX_TERMS = 3
-MOST_KEYS = 8  # columns of the table of PyTorch
+MAX_KEYS = 8  # columns of the table of PyTorch
 PATTERN_HEAD = ("mask", "rule", "cells", "layers", "never")
 PATTERN_NOTE = (
     "Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
@@ -511,8 +511,8 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     # The query whose weights the mask changes most, of those that see at least the median number
     # of keys
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
-    least = min(max(float(np.median(keys)), 2.0), keys.max())
-    query = int(np.where(keys >= least, change, -1.0).argmax())
+    min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
+    query = int(np.where(keys >= min_keys, change, -1.0).argmax())
     name, note = title_text(mask), rule(mask)
     beside = len(effect.names) <= MAX_BESIDE
     left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
@@ -550,8 +550,8 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
 
 def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
     """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
-    first = max(0, min(query - MOST_KEYS // 2, len(effect.names) - MOST_KEYS))
-    keys = slice(first, first + MOST_KEYS)
+    first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
+    keys = slice(first, first + MAX_KEYS)
     row = effect.allowed[query, keys]
     head, rows = (
         [f"Query {query}: {effect.names[query]}", *effect.names[keys]],

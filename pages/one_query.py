@@ -944,7 +944,7 @@ def _reason(j: int, i: int, visible: np.ndarray, real: int | None) -> str:
 # The equation of each stage: symbolic, and with the live numbers of one query and one key.
 
 
-MOST_TERMS = 6
+MAX_TERMS = 6
 LARGEST_POWER = 8  # above it e^s is a long number, and only the fraction of powers is written
 BREAK = " \\\\ "  # where a long line may be broken
 ROOT = re.compile(r" */ *\\sqrt\{D\}$")
@@ -1121,9 +1121,9 @@ def softmax(
     sum_over = re.sub(r"\bj\b", "m", rule) if short else "m"
     symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over}}} e^{{{below}}}}}"
     powers = {m: reading.scores[i, m] / tau for m in allowed}
-    heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS]
+    heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS]
     terms = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
-    terms += r" + \cdots" if len(allowed) > MOST_TERMS else ""
+    terms += r" + \cdots" if len(allowed) > MAX_TERMS else ""
     live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{terms}}}"
     if max(abs(p) for p in powers.values()) < LARGEST_POWER:
         total = sum(math.exp(p) for p in powers.values())
@@ -1624,7 +1624,7 @@ def explore() -> None:
         )
         if (made := get("made")) is not None:
             terms, first = (
-                products(made.x[reading.query], (made.w[0][:, 0]), MOST_TERMS),
+                products(made.x[reading.query], (made.w[0][:, 0]), MAX_TERMS),
                 latex(reading.q[reading.query, 0]),
             )
             parts += (

@@ -94,7 +94,7 @@ SIZES = [size for size in D_MODELS if 4 <= size <= 128]
 D_MODEL, HEADS, SEED, POSITIONS, SHIFT = 64, 4, 126, 24, 5
 MAX_POSITIONS, MAX_SHIFT, MAX_TOKENS, LARGEST_SEED = 64, 32, 48, 999_999
 EXAMPLE_WIDTH = 220  # pixels
-FEW = 2  # parameters that stand in the row of controls; more go into the popover
+MAX_IN_ROW = 2  # parameters that stand in the row of controls; more go into the popover
 
 
 @dataclass(frozen=True)
@@ -1132,7 +1132,7 @@ def header() -> Controls:
     rest = _draw_sizes(corner)
     with row:
         parts_from("position", item, Choice(item.key), key("position"), BOUND)
-    first = item.params[:FEW]
+    first = item.params[:MAX_IN_ROW]
     for param in first:
         with row.cell(column_span=2 if is_text(param) else 1):
             param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")

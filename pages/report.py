@@ -27,9 +27,9 @@ from dashboard.ui.links import write_link
 from dashboard.ui.panels import caption, fact, next_page, paragraph, title
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.reports import (
-    MOST_BYTES,
-    MOST_REPORTS,
-    MOST_VIEWS,
+    MAX_BYTES,
+    MAX_REPORTS,
+    MAX_VIEWS,
     REPORT,
     Report,
     ReportFull,
@@ -49,12 +49,12 @@ EMPTY = (
 )
 TITLE = "A report from Attention Lab"
 MARGIN = 12  # pixels of paper around a drawing
-MOST_TITLE, MOST_TEXT = 200, 1_000  # letters
-MOST_SHOWN = 50  # rows of a table
+MAX_TITLE, MAX_TEXT = 200, 1_000  # letters
+MAX_SHOWN = 50  # rows of a table
 TEXTS = (  # the fields of a view: label, name, letters, help
-    ("Heading", "title", MOST_TITLE, "Stands above the picture."),
-    ("Sentence", "sentence", MOST_TEXT, "The page's own sentence. You can shorten it."),
-    ("Note", "note", MOST_TEXT, "What you want to say about this view."),
+    ("Heading", "title", MAX_TITLE, "Stands above the picture."),
+    ("Sentence", "sentence", MAX_TEXT, "The page's own sentence. You can shorten it."),
+    ("Note", "note", MAX_TEXT, "What you want to say about this view."),
 )
 
 
@@ -67,9 +67,9 @@ def room(report: Report) -> str:
         else "this browser and whoever has the link of this page can open and change it"
     )
     return (
-        f"{count} of at most {MOST_VIEWS} view{'' if count == 1 else 's'}, {byte_size(size_of(report))} of at most "
-        f"{byte_size(MOST_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
-        f"{MOST_REPORTS} reports and deletes the oldest, so take the file, too."
+        f"{count} of at most {MAX_VIEWS} view{'' if count == 1 else 's'}, {byte_size(size_of(report))} of at most "
+        f"{byte_size(MAX_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
+        f"{MAX_REPORTS} reports and deletes the oldest, so take the file, too."
     )
 
 
@@ -211,7 +211,7 @@ def page() -> None:
                 report.title,
                 f"{REPORT}:title",
                 lambda now, text: replace(now, title=text),
-                MOST_TITLE,
+                MAX_TITLE,
                 "Stands above the views in the file.",
                 placeholder=TITLE,
             )
@@ -266,24 +266,24 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
         else:
             rows = [
                 ["" if value is None else str(value) for value in row]
-                for row in view.rows[:MOST_SHOWN]
+                for row in view.rows[:MAX_SHOWN]
             ]
             table(view.head, rows, caption=view.title, markers=False)
-            if len(view.rows) > MOST_SHOWN:
+            if len(view.rows) > MAX_SHOWN:
                 st.caption(
-                    f"The first {MOST_SHOWN} of {len(view.rows):,} rows; the HTML file has all."
+                    f"The first {MAX_SHOWN} of {len(view.rows):,} rows; the HTML file has all."
                 )
     with texts:
         if count:
-            for label, name, most, meaning in TEXTS:
+            for label, name, max_chars, meaning in TEXTS:
                 _field(
                     label,
                     getattr(view, name),
                     f"{key}:{name}",
                     lambda now, text, name=name: now.change(view.id, **{name: text}),
-                    most,
+                    max_chars,
                     meaning,
-                    tall=most == MOST_TEXT,
+                    tall=max_chars == MAX_TEXT,
                 )
             buttons = (
                 ("Up", "arrow_upward", number == 1, "Show it before the view above."),
@@ -323,7 +323,7 @@ def _field(
     value: str,
     key: str,
     change: Callable[..., Report],
-    most: int,
+    max_chars: int,
     help_text: str,
     *,
     tall: bool = False,
@@ -336,14 +336,14 @@ def _field(
 
     if tall:
         st.text_area(
-            label, value, key=key, max_chars=most, height=104, on_change=take, help=help_text
+            label, value, key=key, max_chars=max_chars, height=104, on_change=take, help=help_text
         )
     else:
         st.text_input(
             label,
             value,
             key=key,
-            max_chars=most,
+            max_chars=max_chars,
             on_change=take,
             help=help_text,
             placeholder=placeholder,

@@ -77,7 +77,7 @@ from dashboard.ui.run_data import (
 
 
 SELECTED = "run"  # the query parameter; several ids are separated by commas
-MOST_SELECTED = 20
+MAX_SELECTED = 20
 PAGE = "runs:page"
 
 
@@ -93,7 +93,7 @@ def draw_pages(count: int) -> int:
 def select(ids: Sequence[str]) -> None:
     """Put the selected runs into the link."""
     if ids:
-        st.query_params[SELECTED] = ",".join(ids[:MOST_SELECTED])
+        st.query_params[SELECTED] = ",".join(ids[:MAX_SELECTED])
     else:
         st.query_params.pop(SELECTED, None)
 
@@ -408,8 +408,8 @@ def upload() -> None:
         help="Add a run from a zip file.",
     ):
         count = st.session_state.setdefault(UPLOADS, 0)
-        zipped = at_most("upload_megabytes", archive.MOST_ZIPPED // MB)
-        unpacked = MB * at_most("unpacked_megabytes", archive.MOST_UNPACKED // MB)
+        zipped = at_most("upload_megabytes", archive.MAX_ZIPPED // MB)
+        unpacked = MB * at_most("unpacked_megabytes", archive.MAX_UNPACKED // MB)
         file = st.file_uploader(
             "Zip file of a run",
             "zip",
@@ -607,7 +607,7 @@ def about_text(item: RunSummary) -> str:
 
 MOST = 200  # runs to choose from
 
-ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
+ROW, HEAD, MAX_ROWS = 35, 38, 8  # pixels, pixels, rows
 FORMATS = {
     "sequence_accuracy": percent,
     "loss": number,
@@ -638,7 +638,7 @@ def page() -> None:
 
     def load() -> Board:
         ids = [run_id for run_id in st.query_params.get(SELECTED, "").split(",") if run_id]
-        return load_board(query or "", tuple(ids[:MOST_SELECTED]))
+        return load_board(query or "", tuple(ids[:MAX_SELECTED]))
 
     first = [load()]  # which the first drawing takes
     poll(
@@ -787,7 +787,7 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
         selection_default={
             "selection": {"rows": [row for row, item in enumerate(items) if item in selected]}
         },
-        height=HEAD + ROW * min(len(items), MOST_ROWS),
+        height=HEAD + ROW * min(len(items), MAX_ROWS),
         row_height=ROW,
         column_config={
             "name": column.TextColumn("run", pinned=True),  # as wide as the longest

@@ -31,7 +31,7 @@ from dashboard.draw.formats import (
     number,
     plain,
 )
-from dashboard.draw.multiples import MOST_TILES, Frames, Tile, multiples
+from dashboard.draw.multiples import MAX_TILES, Frames, Tile, multiples
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
@@ -489,8 +489,8 @@ def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[i
     noun = "weight" if controls.show == "weights" else "score"
     tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
     others = frames(controls)
-    for first in range(0, len(scores), MOST_TILES):
-        part = slice(first, first + MOST_TILES)
+    for first in range(0, len(scores), MAX_TILES):
+        part = slice(first, first + MAX_TILES)
         moved = Frames(
             key("stretch"), STRETCHES.index(controls.stretch), [row[part] for row in others]
         )

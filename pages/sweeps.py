@@ -137,7 +137,7 @@ FIRST = {
     "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
     "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
 }
-MOST_FIRST = 4  # default values
+MAX_FIRST = 4  # default values
 
 
 @lru_cache(maxsize=256)
@@ -221,7 +221,7 @@ def first(base: RunConfig, axis: str) -> list[str]:
     """The names of the default values."""
     names = offered(base, axis)
     usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
-    return [name for name in usual if name in names] or list(names)[:MOST_FIRST]
+    return [name for name in usual if name in names] or list(names)[:MAX_FIRST]
 
 
 def read(base: RunConfig, axis: str, text: str) -> Any:

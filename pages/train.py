@@ -504,7 +504,7 @@ LEVELS = (
     0.5,
     1.01,
 )  # where the axis of shares may end: all of the weight may be a rounding over one
-MOST_HEADS = 4  # lines that can be told apart
+MAX_HEADS = 4  # lines that can be told apart
 FORMS_IN_NATS = ("pairs", "text", "label")
 SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
     "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
@@ -648,7 +648,7 @@ def _expected(data: RunData, step: int, ink: Ink) -> None:
             f"L{layer}·H{h}",
             [(r.step, r.expected[layer][h] if r.expected else None) for r in data.records],
         )
-        for _, layer, h in heads[:MOST_HEADS]
+        for _, layer, h in heads[:MAX_HEADS]
     ]
     chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
     most = max(w for r in data.records for row in r.expected or () for w in row)
@@ -662,8 +662,8 @@ def _expected(data: RunData, step: int, ink: Ink) -> None:
         high=next(level for level in LEVELS if most <= level),
         guess=even,
     )
-    if len(heads) > MOST_HEADS:
-        st.caption(f"The {MOST_HEADS} of {len(heads)} heads with the largest weight at the end.")
+    if len(heads) > MAX_HEADS:
+        st.caption(f"The {MAX_HEADS} of {len(heads)} heads with the largest weight at the end.")
 
 
 def _parts(data: RunData, step: int, ink: Ink) -> None:
@@ -898,14 +898,14 @@ def summary(model: ModelConfig) -> str:
 
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
-MOST_LAYERS = 12
+MAX_LAYERS = 12
 
 LAYERS = Param(
     "layers",
     "Layers",
     1,
     1,
-    MOST_LAYERS,
+    MAX_LAYERS,
     1,
     meaning="the number of encoder layers, and of decoder layers",
 )
@@ -1198,7 +1198,7 @@ BY_INPUT = {
     ("classifier", "patches"): "Vision Transformer",
 }
 TASK = "train:task"
-CONTROLS_MOST_HEADS, MOST_WIDTH = 16, 1024
+CONTROLS_MOST_HEADS, MAX_WIDTH = 16, 1024
 WIDE = ("task", "told", "own")
 OF_TASK = ("param", "more")
 CONTROLS_NAMES = ("model", "mechanism")  # which are long
@@ -1406,7 +1406,7 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
     """The popover of the model: its width, and the parameters of its type."""
     panel = group("Model settings", ":material/layers:", f"{name}:sizes")
     params = of_model(start)
-    link_value(f"{name}:d_model", start.d_model, between(1, MOST_WIDTH))
+    link_value(f"{name}:d_model", start.d_model, between(1, MAX_WIDTH))
     with panel:
         width = st.session_state.get(f"{name}:d_model", start.d_model)
         if panel.open:

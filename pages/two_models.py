@@ -1019,7 +1019,7 @@ def _sources() -> None:
 
 
 TALL = 24  # pixels of a row
-MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
+MAX_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 
 LINK = "two_models:pin"
 HIGH = 380
@@ -1229,7 +1229,7 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
     layers = [
         layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)
     ]
-    if across <= MOST_NUMBERS:
+    if across <= MAX_NUMBERS:
         text = {
             "condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
             "value": ink.text,

@@ -116,7 +116,7 @@ MORE = "\n".join(
 )
 MORE_SIGNS = 6_000
 LONG_WORD = 4
-MOST_BUTTONS = 40
+MAX_BUTTONS = 40
 WORD = "use_model:word"
 PICK_HELP = "The page shows the answer for this word and the head that it depends on most."
 Compared = tuple[tuple[str, ModelInputs], ...]
@@ -208,7 +208,7 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
         write_link(WORD, None)
     st.session_state.setdefault(key, default)
     link_value(key, default, one_of(indices), name=WORD)
-    if len(names) > MOST_BUTTONS:
+    if len(names) > MAX_BUTTONS:
         return st.selectbox(label, indices, format_func=name_of, key=key, help=PICK_HELP)
     choice = st.segmented_control(
         label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP

@@ -379,7 +379,7 @@ def script(data: Comparison) -> Script:
 
 NAMES = {"bleu": "BLEU", "sequence_accuracy": "Exact match, %"}
 PERCENT = "\u00a0%"
-MOST_TERMS = 3  # of a sum, written out
+MAX_TERMS = 3  # of a sum, written out
 LEAD = 10.0  # BLEU by which attention leads clearly
 COMPARED = (
     "Two models translate English number words into German. One writes the whole translation from **one vector**. With "
@@ -596,7 +596,7 @@ def equations(
         rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
         rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
     )
-    top = np.argsort(-weights[row])[:MOST_TERMS]
+    top = np.argsort(-weights[row])[:MAX_TERMS]
     terms = [
         rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{_safe(sentence.source[key])}}}}}"
         for key in sorted(top)
@@ -835,12 +835,12 @@ def _figures(shown: bool, data: Comparison) -> None:
     with right:
         if weights is not None and data.sentence is not None:
             # How to read the map, on its picked row
-            most = int(weights[row].argmax())
+            largest = int(weights[row].argmax())
             word = (*data.sentence.target, "<eos>")[row]
             paragraph(
                 f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
-                f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, most])} of its weight on "
-                f"**{plain(data.sentence.source[most])}**."
+                f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, largest])} of its weight on "
+                f"**{plain(data.sentence.source[largest])}**."
             )
         if shown:
             # BLEU over what both models get equally: seconds of training here, steps in the saved

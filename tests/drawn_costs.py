@@ -13,7 +13,7 @@ from core.attention.masks import COMPOSITIONS
 from core.entries import ConfigError, Entry, Param
 
 LONGEST = 256
-LEAST_BLOCK = 16  # blocks of one are ten thousands, and as many calls to wait for
+MIN_BLOCK = 16  # blocks of one are ten thousands, and as many calls to wait for
 LEAVES = [entry for entry in AXES["mask"] if entry.key not in COMPOSITIONS]
 
 
@@ -83,7 +83,7 @@ def value(rng: random.Random, param: Param):
         return param.default
     if param.key == "max_len":  # a table must reach the last key
         return 512
-    low = LEAST_BLOCK if param.key in ("block", "chunk") else int(param.low or 0)
+    low = MIN_BLOCK if param.key in ("block", "chunk") else int(param.low or 0)
     return rng.choice(
         [
             param.default,

@@ -271,7 +271,7 @@ SIGMOID = Entry(
 
 
 BLOCK = 2**17  # floats solved at a time: a block fits a core's cache, up to 3 × faster on long rows
-MOST_STEPS = 40  # each step divides excess · slope by 4 or more, so 22 bring 1,024² below the precision of fp32
+MAX_STEPS = 40  # each step divides excess · slope by 4 or more, so 22 bring 1,024² below the precision of fp32
 
 
 def solved_threshold(z: Tensor, power: float) -> Tensor:
@@ -287,7 +287,7 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
         torch.empty_like(tau),
         torch.compiler.is_compiling(),
     )
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         torch.sub(z, tau, out=gap).clamp_(min=0.0)
         if power == 1.0:
             torch.sum(gap, -1, keepdim=True, out=total)

@@ -16,7 +16,7 @@ from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 MAX_HIDDEN_CELLS = (
     2**25
 )  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
-LEAST_TAU = 0.01  # Swin V2's bound
+MIN_TAU = 0.01  # Swin V2's bound
 SMALLEST_NORM = (
     1e-6  # a vector shorter than this is taken as being of this length: zero has no direction
 )
@@ -92,7 +92,7 @@ class Cosine(Product):
     @property
     def scale(self) -> Tensor:  # type: ignore[override]
         """1/τ, (H, 1, 1)."""
-        return self.log_scale.clamp(max=-math.log(LEAST_TAU)).exp()[:, None, None]
+        return self.log_scale.clamp(max=-math.log(MIN_TAU)).exp()[:, None, None]
 
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return F.normalize(q, dim=-1, eps=SMALLEST_NORM), F.normalize(k, dim=-1, eps=SMALLEST_NORM)
@@ -232,7 +232,7 @@ SCORES = Axis(
                 "tau",
                 "Initial τ",
                 0.1,
-                LEAST_TAU,
+                MIN_TAU,
                 1.0,
                 0.01,
                 meaning="initial value of τ in every head",

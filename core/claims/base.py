@@ -154,16 +154,16 @@ ClaimSettings = Mapping[str, Value]
 Number = tuple[
     str, float, float | None
 ]  # a measure, its value, and the x where the measure is a curve
-FEWEST_SEEDS = 5  # of a verdict
+MIN_SEEDS = 5  # of a verdict
 SEEDS = Param(
     "seeds",
     "Seeds",
-    FEWEST_SEEDS,
+    MIN_SEEDS,
     2,
     20,
     1,
     meaning="how many times everything is repeated with other "
-    f"random numbers; the interval is over them, a verdict needs {FEWEST_SEEDS}",
+    f"random numbers; the interval is over them, a verdict needs {MIN_SEEDS}",
 )  # a claim has its default
 LEARNED_SHARE = 0.8  # of the seeds, in which a model must have learned
 
@@ -333,7 +333,7 @@ class Claim:
     published: tuple[Published, ...] = ()
     no_published: str = ""  # said where the source prints no figure
     timed: bool = False
-    seeds: int = FEWEST_SEEDS
+    seeds: int = MIN_SEEDS
     scope: str = ""
 
     @property
@@ -426,8 +426,8 @@ def effect(part: Part, values: Sequence[float], level: float, reason: str = "") 
 
 def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) -> str:
     """Why an interval says nothing of a statement; empty where it does."""
-    if len(seeds) < FEWEST_SEEDS:
-        return f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} of the {FEWEST_SEEDS} that a verdict needs"
+    if len(seeds) < MIN_SEEDS:
+        return f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} of the {MIN_SEEDS} that a verdict needs"
     if (
         part.learned is not None
         and (lacking := part.learned.lacking(seeds, conditions)) is not None

@@ -502,8 +502,8 @@ def copying_scores(heads: HeadMatrices, vocabularies: Vocabularies) -> Float[Ten
 
 CompositionKind = Literal["Q", "K", "V"]
 KINDS: tuple[CompositionKind, ...] = get_args(CompositionKind)
-LEAST_PAIRS = 1000  # at random, so that one pair in a thousand is above all of them
-MOST_NUMBERS = 2**24  # in the random matrices of an attention: 67 MB
+MIN_PAIRS = 1000  # at random, so that one pair in a thousand is above all of them
+MAX_NUMBERS = 2**24  # in the random matrices of an attention: 67 MB
 SEED = 86
 
 
@@ -534,7 +534,7 @@ class Composer:
             )
             for kind in KINDS
         ]
-        self._copies = math.ceil(LEAST_PAIRS / min(filter(None, counts), default=LEAST_PAIRS))
+        self._copies = math.ceil(MIN_PAIRS / min(filter(None, counts), default=MIN_PAIRS))
 
     def into(self, later: int) -> Compositions:
         """The compositions of the attention of this index with those before it."""
@@ -561,7 +561,7 @@ class Composer:
         for one in range(len(self._writers), index + 1):
             written = _written(self.heads[one])
             heads, rank, size = written.shape
-            copies = max(1, min(self._copies, MOST_NUMBERS // written.numel()))
+            copies = max(1, min(self._copies, MAX_NUMBERS // written.numel()))
             drawn = torch.randn(
                 copies * heads, size, rank, generator=torch.Generator().manual_seed(SEED + one)
             )

@@ -17,7 +17,7 @@ from core.interpret import trace
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask
 from core.interpret.roles import (
-    FEWEST_KEYS,
+    MIN_KEYS,
     ROLES,
     Role,
     RoleScores,
@@ -36,7 +36,7 @@ from core.serialization import check_types, read
 
 Source = Literal["own", "training", "texts"]
 Split = Literal["lines", "paragraphs"]
-MOST_TEXTS = 1_000
+MAX_TEXTS = 1_000
 DEFAULT_TEXTS = 300
 
 
@@ -54,7 +54,7 @@ class CorpusConfig:
     data: str = ""
     split: Split = "lines"
     kind: Literal["self", "causal"] = "self"
-    count: Annotated[int, Meta(ge=1, le=MOST_TEXTS)] = DEFAULT_TEXTS
+    count: Annotated[int, Meta(ge=1, le=MAX_TEXTS)] = DEFAULT_TEXTS
     ablation: bool = False
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ def measure_rows(
     elif measure.role.targets is None:
         rows, counts = (
             share_used(item.weights, seen.sum(-1)),
-            counts & (seen.sum(-1) >= FEWEST_KEYS),
+            counts & (seen.sum(-1) >= MIN_KEYS),
         )
     else:
         expected = measure.role.targets(text) & seen
@@ -211,9 +211,9 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
 # Running means over texts, with their 95 % intervals: no map outlives its text.
 
 
-MOST_TOKENS = 128  # of a text: the bound of the maps in memory
+MAX_TOKENS = 128  # of a text: the bound of the maps in memory
 CONFIDENCE = 0.95
-MOST_ROWS, CELLS = 96, 8 * MOST_TOKENS**2  # of a batch in which heads are switched off
+MAX_ROWS, CELLS = 96, 8 * MAX_TOKENS**2  # of a batch in which heads are switched off
 
 Values = Float[np.ndarray, "M L H"]
 
@@ -346,7 +346,7 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
 
 def shorten(pretrained: Pretrained) -> Pretrained:
     """The model with at most 128 tokens of a text."""
-    return replace(pretrained, max_tokens=min(pretrained.max_tokens, MOST_TOKENS))
+    return replace(pretrained, max_tokens=min(pretrained.max_tokens, MAX_TOKENS))
 
 
 def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Reading:
@@ -366,7 +366,7 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
     trace = reading.trace.of(kind)
     heads = [(item.layer, head) for item in trace.maps for head in range(len(item.weights))]
     changes = np.full(trace.shape, np.nan)
-    most = max(1, min(MOST_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
+    most = max(1, min(MAX_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
     with suppress(PretrainedError):
         baseline = ask(
             pretrained,

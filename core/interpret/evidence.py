@@ -429,7 +429,7 @@ def _as_wide(values: np.ndarray, keys: int) -> np.ndarray:
 # One score a token from each measure of importance, to be compared with the effect of hiding it.
 
 
-MOST_FLOW = 10**8  # edges × rows × tokens: about 3 s on one core
+MAX_FLOW = 10**8  # edges × rows × tokens: about 3 s on one core
 
 
 def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
@@ -480,7 +480,7 @@ def token_scores(
     through = graph(trace, kind, maps[-1].layer)
     scores["rollout"] = rows @ rollout(through)[:, :size]
     answering = np.flatnonzero(rows).tolist()
-    if total(through.steps) * len(answering) * size <= MOST_FLOW:
+    if total(through.steps) * len(answering) * size <= MAX_FLOW:
         scores["flow"] = np.sum([rows[row] * flow(through, row) for row in answering], 0)[:size]
     return scores
 

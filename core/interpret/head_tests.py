@@ -21,7 +21,7 @@ from core.pretrained.reading import read_ids, tokenized, tokenizer_of
 
 
 LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
-FEWEST_TOKENS = 4
+MIN_TOKENS = 4
 LINES = 8
 SEED = 86
 WANG = "Wang et al. 2022", "https://arxiv.org/abs/2211.00593"
@@ -112,9 +112,9 @@ def random_lines(pretrained: Pretrained) -> list[list[int]]:
     length = min(
         LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2
     )  # beside four special tokens
-    if length < FEWEST_TOKENS:
+    if length < MIN_TOKENS:
         raise PretrainedError(
-            f"{pretrained.name} has too few tokens for this test: it needs {FEWEST_TOKENS} different "
+            f"{pretrained.name} has too few tokens for this test: it needs {MIN_TOKENS} different "
             "ones, twice."
         )
     draw = random.Random(SEED)

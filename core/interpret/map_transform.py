@@ -208,7 +208,7 @@ def _of_sentence(groups: Groups, line: Line, segment: int) -> Groups:
 
 Weights = Float[np.ndarray, "H T S"]
 NOTHING = "–"
-MOST_ROWS = 64  # on which every head is compared with every other
+MAX_ROWS = 64  # on which every head is compared with every other
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ class Aligned:
         heads = []
         number = self.first.numbers[layer]
         for layer_b, other in enumerate(self.second.maps):
-            apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
+            apart, cells = self._apart(weights[None], other.weights, MAX_ROWS)
             nearest = int(apart.argmin())
             heads.append(
                 HeadChange(

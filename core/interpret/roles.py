@@ -303,7 +303,7 @@ ROLES: tuple[Role, ...] = (
 # The inputs on which roles are measured: the example sentences where the model knows their words, else others.
 
 
-MOST_UNKNOWN = 0.2  # of a sentence's tokens
+MAX_UNKNOWN = 0.2  # of a sentence's tokens
 FEWEST = 5  # sentences that a model must know
 LINES, LENGTH = 16, 8
 PICTURES = 30
@@ -350,7 +350,7 @@ def role_inputs(
         known = tuple(
             ModelInputs(text)
             for text in sentences
-            if unknown_share(pretrained, text) <= MOST_UNKNOWN
+            if unknown_share(pretrained, text) <= MAX_UNKNOWN
         )
         if len(known) >= fewest:
             step = (
@@ -404,8 +404,8 @@ Rows = Float[np.ndarray, "H N"]
 MIN_SHARE = 0.2  # of the weight that chance leaves over
 MIN_STDS = 3.0
 UNIFORM = 0.9  # heads from here on are uniform, as all are before training
-FEWEST_KEYS = 4  # a row of fewer is always broad
-FEWEST_ROWS = 3
+MIN_KEYS = 4  # a row of fewer is always broad
+MIN_ROWS = 3
 DRAWS = 400
 
 
@@ -435,7 +435,7 @@ class RoleScores(NumberedHeads):
         """Where a score is significant: 3 standard deviations above chance, and a share of at least 0.2."""
         with np.errstate(invalid="ignore"):
             above = (self.score > self.chance + MIN_STDS * self.std) & (self.share >= MIN_SHARE)
-        above &= (self.rows >= FEWEST_ROWS)[:, None, None]
+        above &= (self.rows >= MIN_ROWS)[:, None, None]
         broad = [role.targets is None for role in ROLES]
         above[broad] &= self.score[broad] < UNIFORM
         return above
@@ -593,7 +593,7 @@ def weight_on_targets(
 def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) -> Sums:
     """The share of its keys that a row uses, and its chance level for random scores."""
     n = visible.sum(-1)
-    rows = np.flatnonzero(text.ordinary & (n >= FEWEST_KEYS))
+    rows = np.flatnonzero(text.ordinary & (n >= MIN_KEYS))
     used = share_used(weights[:, rows].astype(np.float64), n[rows])
     means, variances = np.array([random_rows(int(keys)) for keys in n[rows]]).reshape(-1, 2).T
     heads = np.ones(len(weights))
@@ -661,7 +661,7 @@ def _rows(
     weights = item.weights[head]
     visible = item.visible[head]
     expected = visible if role.targets is None else role.targets(text) & visible
-    rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= FEWEST_KEYS))
+    rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= MIN_KEYS))
     on_expected = (weights * expected)[rows]
     values = (
         share_used(weights[rows], visible[rows].sum(-1))

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from core.entries import ConfigError, quote
-from core.interpret.roles import MOST_UNKNOWN, stack_layers, unknown_share
+from core.interpret.roles import MAX_UNKNOWN, stack_layers, unknown_share
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read, tokenized, tokenizer_of
@@ -21,8 +21,8 @@ from core.pretrained.reading import read, tokenized, tokenizer_of
 
 
 COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
-MOST_WORDS = 200  # of one sentence
-MOST_CHARACTERS = 2_000_000
+MAX_WORDS = 200  # of one sentence
+MAX_CHARACTERS = 2_000_000
 OWN = Path(__file__).with_name("syntax.conllu")
 
 Span = tuple[int, int]
@@ -75,9 +75,9 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
     Lemmas, features, enhanced dependencies and empty nodes are skipped. The text of a sentence is made of its words
     and SpaceAfter=No. Antecedent=n in MISC names the word that a pronoun refers to.
     """
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise ConfigError(
-            f"The file has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read."
+            f"The file has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read."
         )
     parses, block = [], None
     for number, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
@@ -122,9 +122,9 @@ def _take(block: _Block, number: int, line: str) -> None:
     if not cells[1].strip():
         raise ConfigError(f"Line {number} has no word in its second column, FORM.")
     block.words.append((number, cells))
-    if len(block.words) > MOST_WORDS:
+    if len(block.words) > MAX_WORDS:
         raise ConfigError(
-            f"The sentence of line {block.line} has more than {MOST_WORDS} words; split or remove it."
+            f"The sentence of line {block.line} has more than {MAX_WORDS} words; split or remove it."
         )
 
 
@@ -278,8 +278,8 @@ RELATIONS: tuple[Relation, ...] = (
 )
 
 
-FEWEST_SENTENCES = 10  # that a model must know
-FEWEST_QUERIES = 10  # of a relation
+MIN_SENTENCES = 10  # that a model must know
+MIN_QUERIES = 10  # of a relation
 Z = 1.96  # of a 95 % interval
 
 
@@ -331,13 +331,11 @@ def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse
             f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
             "Take a model with a fast tokenizer (tokenizer.json)."
         )
-    known = tuple(
-        parse for parse in parses if unknown_share(pretrained, parse.text) <= MOST_UNKNOWN
-    )
-    if len(known) < min(FEWEST_SENTENCES, len(parses)):
+    known = tuple(parse for parse in parses if unknown_share(pretrained, parse.text) <= MAX_UNKNOWN)
+    if len(known) < min(MIN_SENTENCES, len(parses)):
         raise PretrainedError(
             f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
-            f"syntax needs {min(FEWEST_SENTENCES, len(parses))}. Take a model of English, or a "
+            f"syntax needs {min(MIN_SENTENCES, len(parses))}. Take a model of English, or a "
             "CoNLL-U file in the model's own language."
         )
     return known
@@ -514,7 +512,7 @@ def score_relation(
         if each.tokens[query]
     ]
     rows = [row for row in rows if row[2]]
-    if len(rows) < FEWEST_QUERIES:
+    if len(rows) < MIN_QUERIES:
         return None
     hits = np.stack(
         [

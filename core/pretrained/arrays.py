@@ -31,14 +31,14 @@ from core.pretrained.maps import KINDS
 # The arrays in an NPZ or safetensors file, checked by their headers before they are unpacked; no code is run.
 
 
-MOST_BYTES = 200_000_000
-MOST_NUMBERS = 40_000_000
-MOST_TOKENS = 2048
-MOST_HEADER = 4_000_000
-MOST_LETTERS = 1_000
+MAX_BYTES = 200_000_000
+MAX_NUMBERS = 40_000_000
+MAX_TOKENS = 2048
+MAX_HEADER = 4_000_000
+MAX_LETTERS = 1_000
 LIMITS = (
-    f"NPZ or safetensors of at most {MOST_BYTES // 10**6} MB and {MOST_NUMBERS // 10**6} million weights, "
-    f"0 to 1, for at most {MOST_TOKENS:,} tokens."
+    f"NPZ or safetensors of at most {MAX_BYTES // 10**6} MB and {MAX_NUMBERS // 10**6} million weights, "
+    f"0 to 1, for at most {MAX_TOKENS:,} tokens."
 )
 LABELS = ("tokens", "queries", "keys")
 
@@ -55,7 +55,7 @@ def _npz(data: bytes, name: str) -> ArrayFile:
     """The arrays of an NPZ, each checked by its header before it is unpacked; nothing pickled is opened."""
     weights: dict[str, np.ndarray] = {}
     labels: dict[str, tuple[str, ...]] = {}
-    room = MOST_NUMBERS
+    room = MAX_NUMBERS
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for member in archive.namelist():
@@ -64,11 +64,11 @@ def _npz(data: bytes, name: str) -> ArrayFile:
                     shape, kind = _npy_header(file, member, name)
                 size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
                 if kind.kind == "U" and _label(key) and len(shape) == 1:
-                    _refuse_large(key, shape, MOST_TOKENS * 2, name)
-                    if kind.itemsize > 4 * MOST_LETTERS:
+                    _refuse_large(key, shape, MAX_TOKENS * 2, name)
+                    if kind.itemsize > 4 * MAX_LETTERS:
                         raise PretrainedError(
                             f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
-                            f"at most {MOST_LETTERS:,} are read."
+                            f"at most {MAX_LETTERS:,} are read."
                         )
                     _refuse_large(key, (*shape, size), room, name)
                     room -= int(np.prod(shape)) * size
@@ -121,9 +121,9 @@ def _safetensors(data: bytes, name: str) -> ArrayFile:
     metadata = header.pop("__metadata__", {})
     labels = {key: _listed(text, key, name) for key, text in metadata.items() if _label(key)}
     for key, item in header.items():
-        _refuse_large(key, tuple(item["shape"]), MOST_NUMBERS, name)
-    if sum(int(np.prod(item["shape"])) for item in header.values()) > MOST_NUMBERS:
-        raise PretrainedError(f"{name} holds more than {MOST_NUMBERS:,} numbers.")
+        _refuse_large(key, tuple(item["shape"]), MAX_NUMBERS, name)
+    if sum(int(np.prod(item["shape"])) for item in header.values()) > MAX_NUMBERS:
+        raise PretrainedError(f"{name} holds more than {MAX_NUMBERS:,} numbers.")
     with wrap_errors(f"{name} is not a readable safetensors file"):
         tensors = load(data)
         return ArrayFile({key: to_numpy(tensors[key].float()) for key in header}, labels)
@@ -132,7 +132,7 @@ def _safetensors(data: bytes, name: str) -> ArrayFile:
 def _header(data: bytes, name: str) -> dict[str, Any]:
     length = int.from_bytes(data[:8], "little")
     try:
-        if not 2 <= length <= min(MOST_HEADER, len(data) - 8):
+        if not 2 <= length <= min(MAX_HEADER, len(data) - 8):
             raise ValueError("its header is missing or too long")
         header = json.loads(data[8 : 8 + length])
         metadata = header.get("__metadata__", {})
@@ -169,7 +169,7 @@ def _refuse_large(key: str, shape: Sequence[int], most: int, name: str) -> None:
     if count > most:
         raise PretrainedError(
             f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
-            f"{MOST_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens."
+            f"{MAX_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens."
         )
 
 
@@ -186,9 +186,9 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     prefix self, causal or cross gives the kind. `tokens`, or `queries` and `keys`, in the file name rows and columns:
     arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError for what does not fit.
     """
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise PretrainedError(
-            f"{name} has {len(data) / 1e6:,.0f} MB; at most {MOST_BYTES // 10**6} MB are read."
+            f"{name} has {len(data) / 1e6:,.0f} MB; at most {MAX_BYTES // 10**6} MB are read."
         )
     file = _npz(data, name) if data[:2] == b"PK" else _safetensors(data, name)
     layers = [layer for key, values in file.weights.items() for layer in _layers(key, values)]
@@ -217,9 +217,9 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
         values = values[None]
     if values.ndim not in (3, 4) or 0 in values.shape or len(shape) > 5:
         raise PretrainedError(f"{key} has the shape {shape}; expected {SHAPES}.")
-    if max(values.shape[-2:]) > MOST_TOKENS:
+    if max(values.shape[-2:]) > MAX_TOKENS:
         raise PretrainedError(
-            f"{key} has {max(values.shape[-2:]):,} tokens; at most {MOST_TOKENS:,} are drawn."
+            f"{key} has {max(values.shape[-2:]):,} tokens; at most {MAX_TOKENS:,} are drawn."
         )
     if reason := why_not_weights(key, values):
         raise PretrainedError(reason)

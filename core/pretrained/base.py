@@ -191,7 +191,7 @@ if TYPE_CHECKING:
 
 STARTS_WORD = ("Ġ", "▁")
 CONTINUES = "##"
-MOST_PATCHES = 5_000
+MAX_PATCHES = 5_000
 
 
 def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
@@ -297,10 +297,10 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
             "model."
         )
     rows, columns = size[0] // patch[0], size[1] // patch[1]
-    if rows * columns > MOST_PATCHES:
+    if rows * columns > MAX_PATCHES:
         raise PretrainedError(
             f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
-            f"{MOST_PATCHES:,} are drawn. Take a model with larger patches."
+            f"{MAX_PATCHES:,} are drawn. Take a model with larger patches."
         )
     before, after = _learned_tokens(model)
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)

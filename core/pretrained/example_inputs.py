@@ -24,8 +24,8 @@ DIGITS = tuple(f"Digit {digit}" for digit in range(10))
 PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
 SOUNDS = ("A rising tone", "Three beeps")
 SIDE = 512  # pixels of the longer edge of a picture
-MOST_PIXELS = 40_000_000
-MOST_SECONDS = 30
+MAX_PIXELS = 40_000_000
+MAX_SECONDS = 30
 FORMATS = (
     "PNG",
     "JPEG",
@@ -84,10 +84,10 @@ def decode_picture(data: bytes) -> Array:
 
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        if image.width * image.height > MOST_PIXELS:
+        if image.width * image.height > MAX_PIXELS:
             raise PretrainedError(
                 f"The picture has {image.width:,} × {image.height:,} pixels; at most "
-                f"{MOST_PIXELS // 10**6} million are opened."
+                f"{MAX_PIXELS // 10**6} million are opened."
             )
         return small(np.asarray(image.convert("RGB")))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -103,7 +103,7 @@ def decode_wav(data: bytes, rate: int) -> Array:
                 file.getnchannels(),
                 file.getsampwidth(),
             )
-            frames = file.readframes(own_rate * MOST_SECONDS)
+            frames = file.readframes(own_rate * MAX_SECONDS)
     except (
         wave.Error,
         EOFError,

@@ -107,11 +107,11 @@ def usual(task: str, **changes: Any) -> FineTuneConfig:
 
 
 LONGEST = 1_000  # characters of a cell
-MOST_ROWS = 3_000
-MOST_LABELS = 20
-FEWEST_ROWS = 8
+MAX_ROWS = 3_000
+MAX_LABELS = 20
+MIN_ROWS = 8
 HELD_OUT = 4  # one row in so many
-MOST_HELD_OUT = 100  # so that measuring stays a small part of a run
+MAX_HELD_OUT = 100  # so that measuring stays a small part of a run
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         )
     if tuple(cell.casefold() for cell in rows[0].cells) == columns:
         rows = rows[1:]
-    if len(rows) > MOST_ROWS:
-        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are allowed.")
+    if len(rows) > MAX_ROWS:
+        raise ConfigError(f"The file has {len(rows):,} rows; at most {MAX_ROWS:,} are allowed.")
     for column, name in enumerate(columns):
         if empty := [row.line for row in rows if not row.cells[column]]:
             raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
@@ -166,14 +166,14 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
             )
     once = _once(rows)
     pairs = [Pair(*row.cells) for row in once]
-    if len(pairs) < FEWEST_ROWS:
+    if len(pairs) < MIN_ROWS:
         raise ConfigError(
-            f"The file has {len(pairs)} different rows; at least {FEWEST_ROWS} are needed, so that some "
+            f"The file has {len(pairs)} different rows; at least {MIN_ROWS} are needed, so that some "
             "can be held out."
         )
     labels = _labels(once) if task == "classify" else ()
     learned, held_out = _split(pairs, labels, seed)
-    return Rows(tuple(learned), tuple(held_out[:MOST_HELD_OUT]), labels, len(rows) - len(pairs))
+    return Rows(tuple(learned), tuple(held_out[:MAX_HELD_OUT]), labels, len(rows) - len(pairs))
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
@@ -198,9 +198,9 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
         raise ConfigError(
             f"Every row has the label {quote(rows[0].cells[1])}; at least two labels are needed."
         )
-    if len(lines) > MOST_LABELS:
+    if len(lines) > MAX_LABELS:
         raise ConfigError(
-            f"There are {len(lines):,} different labels; at most {MOST_LABELS} are allowed. Is the "
+            f"There are {len(lines):,} different labels; at most {MAX_LABELS} are allowed. Is the "
             "label in the second column?"
         )
     if single := [numbers[0] for numbers in lines.values() if len(numbers) == 1]:
@@ -231,7 +231,7 @@ def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[
     return learned, held_out
 
 
-MOST_UNKNOWN = 0.5  # share of the rows' tokens
+MAX_UNKNOWN = 0.5  # share of the rows' tokens
 WEIGHTS = {
     "classify": 2,
     "pairs": 5,
@@ -347,14 +347,14 @@ def check_words(tokenizer: Any, model: str, rows: Rows) -> None:
         ]
         for i in row
     ]
-    if ids and (share := ids.count(unknown) / len(ids)) > MOST_UNKNOWN:
+    if ids and (share := ids.count(unknown) / len(ids)) > MAX_UNKNOWN:
         raise ConfigError(
             f"{name_of(model)} does not know {share:.0%} of the words in these rows. {HELP['classify']}"
         )
 
 
 WRITING_HEAD = ("lm_head", "final_logits_bias")
-MOST_NEW_WORDS = 2_000
+MAX_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
 TUNED = "-tuned"
 
@@ -523,9 +523,9 @@ def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, .
     new = tuple(
         word for word in words if unknown in tokenizer(word, add_special_tokens=False)["input_ids"]
     )
-    if len(new) > MOST_NEW_WORDS:
+    if len(new) > MAX_NEW_WORDS:
         raise ConfigError(
-            f"{len(new):,} words are new to the model; at most {MOST_NEW_WORDS:,} can be added. Take a "
+            f"{len(new):,} words are new to the model; at most {MAX_NEW_WORDS:,} can be added. Take a "
             "model that was trained on such text."
         )
     if new:

@@ -25,7 +25,7 @@ from core.memory import free_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line
 from core.pretrained.load import (
     BESIDE,
-    MOST_CONFIG,
+    MAX_CONFIG,
     folder_weights,
     load_folder,
     parse_config,
@@ -391,7 +391,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None)
         for item in needed
     )
-    config = parse_config(fetch_small(repo, commit, "config.json", MOST_CONFIG, token), repo)
+    config = parse_config(fetch_small(repo, commit, "config.json", MAX_CONFIG, token), repo)
     refuse_config(config, repo)
     plan = DownloadPlan(
         repo, commit, str(config["model_type"]), files, _memory(info, config, files)

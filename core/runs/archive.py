@@ -39,7 +39,7 @@ from core.training.record import Record
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
 LONGEST_LINE = 2_000_000
 CUDA_GENERATOR = 16  # bytes: a seed and an offset
-MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
+MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
 
 TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
 
@@ -59,7 +59,7 @@ def read_records(path: Path) -> list[Record]:
     """Every record of a metrics.jsonl."""
     result: list[Record] = []
     with path.open("rb") as file:
-        for number in range(1, MOST_RECORDS + 1):
+        for number in range(1, MAX_RECORDS + 1):
             line = file.readline(LONGEST_LINE)
             if not line:
                 return result
@@ -68,7 +68,7 @@ def read_records(path: Path) -> list[Record]:
                 raise ValueError(
                     f"metrics.jsonl, line {number}: step {result[-1].step} comes after {result[-2].step}."
                 )
-    raise ValueError(f"metrics.jsonl has more than {MOST_RECORDS:,} lines.")
+    raise ValueError(f"metrics.jsonl has more than {MAX_RECORDS:,} lines.")
 
 
 def _record(line: bytes, number: int) -> Record:
@@ -192,10 +192,10 @@ def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
         raise ValueError(f"{where} is not a safetensors file: {error}") from error
 
 
-MOST_ZIPPED = 100_000_000  # bytes
-MOST_UNPACKED = 256_000_000
-MOST_FILES = 5_000
-MOST_TEXT = 500  # characters of a status message
+MAX_ZIPPED = 100_000_000  # bytes
+MAX_UNPACKED = 256_000_000
+MAX_FILES = 5_000
+MAX_TEXT = 500  # characters of a status message
 CHUNK = 1 << 20
 NAMES = re.compile(
     r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
@@ -231,12 +231,10 @@ def pack(run: Run) -> bytes:
         *map(run.frame_path, run.frame_steps()),
         *(run.path / reading.IN_RUN).glob("*.txt"),
     ]
-    room = (
-        MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
-    )
-    if room < 0 or len(files) + len(texts) > MOST_FILES:
+    room = MAX_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
+    if room < 0 or len(files) + len(texts) > MAX_FILES:
         raise ValueError(
-            f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, the limit "
+            f"This run is larger than {MAX_UNPACKED // 1_000_000} MB or {MAX_FILES:,} files, the limit "
             "of a zip."
         )
     for path in (run.checkpoint_path(step) for step in steps if step not in first):
@@ -253,8 +251,8 @@ def pack(run: Run) -> bytes:
 def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = None) -> Run:
     """A new run from a zip, of at most `most` bytes unpacked; ValueError for anything that is not a run."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
-    if stream.seek(0, io.SEEK_END) > MOST_ZIPPED:
-        raise ValueError(f"The file is larger than {MOST_ZIPPED // 1_000_000} MB.")
+    if stream.seek(0, io.SEEK_END) > MAX_ZIPPED:
+        raise ValueError(f"The file is larger than {MAX_ZIPPED // 1_000_000} MB.")
     with draft_folder(root) as folder:
         try:
             with zipfile.ZipFile(stream) as file:
@@ -290,10 +288,10 @@ def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfil
         if info.flag_bits & 1 or info.compress_type not in FLAT:
             raise ValueError(f"{name} is encrypted, or packed in a way other than deflate.")
         infos[name] = info
-    if len(infos) > MOST_FILES:
-        raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are allowed.")
+    if len(infos) > MAX_FILES:
+        raise ValueError(f"The zip holds {len(infos):,} files; at most {MAX_FILES:,} are allowed.")
     total = sum(info.file_size for info in infos.values())
-    if total > (most := MOST_UNPACKED if most is None else most):
+    if total > (most := MAX_UNPACKED if most is None else most):
         raise ValueError(
             f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB "
             "are allowed."
@@ -324,7 +322,7 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     checkpoints(draft, config)
     status = draft.status()
     ended = (
-        (status.state, status.message[:MOST_TEXT])
+        (status.state, status.message[:MAX_TEXT])
         if status.state in ENDED
         else ("stopped", "It was still training when it was copied.")
     )

@@ -59,8 +59,8 @@ def spawn_worker(
         )  # a run outlives the server and Ctrl-C
 
 
-MOST_SLOTS = 50  # runs into which a claim is split at most
-MOST_RUNS = 1_000  # that are handed to a cluster at once
+MAX_SLOTS = 50  # runs into which a claim is split at most
+MAX_RUNS = 1_000  # that are handed to a cluster at once
 POLL_SECONDS = 0.2
 
 
@@ -108,14 +108,14 @@ class RayExecutor(Executor):
     def slots(self) -> int:
         """One until the cluster is reached."""
         ray_queue.ensure_driver()
-        return max(1, min(MOST_SLOTS, int(ray_queue.load_state().cpus / cpus())))
+        return max(1, min(MAX_SLOTS, int(ray_queue.load_state().cpus / cpus())))
 
     def room(self, free: int) -> int:
         """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""
         ray_queue.ensure_driver()
         if not ray_queue.load_state().reachable:
             return 0
-        return max(0, free) if hosted() else MOST_RUNS
+        return max(0, free) if hosted() else MAX_RUNS
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
         return True

@@ -21,7 +21,7 @@ from core.runs.folder import ENDED, JOURNAL, RUN_ID, RunFolder, Status
 FILE = ".index.sqlite"
 FEW = 100  # runs that are read each time
 TURN = 50  # further runs that a refresh compares with their folders
-MOST_JOURNAL = 1_000_000  # bytes
+MAX_JOURNAL = 1_000_000  # bytes
 FILL_SECONDS = 0.3
 WAIT_SECONDS = 10.0  # for another process that writes
 VERSION = 1
@@ -172,7 +172,7 @@ class RunIndex:
         except OSError:
             return set(), False
         lost = size < start
-        if lost or size > MOST_JOURNAL:
+        if lost or size > MAX_JOURNAL:
             with suppress(OSError):
                 os.truncate(path, 0)  # before the comparison, which finds what is written meanwhile
             size = 0

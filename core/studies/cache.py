@@ -16,7 +16,7 @@ from core.models.decoding import Clock, Written, write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
 from core.studies.racing import ONE_AT_A_TIME, machine
 
-MOST_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
+MAX_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
 NAMES = ("q", "k", "v")
 
 
@@ -74,7 +74,7 @@ class Decoding:
 def decode_steps(text: str) -> Decoding:
     """Read the text, then write STEPS tokens, the likeliest at each step; ValueError for a text without a word."""
     model, task = load_lab_decoder(TRAINED)
-    tokens, ids, unknown = encode(task, text, MOST_PROMPT)
+    tokens, ids, unknown = encode(task, text, MAX_PROMPT)
     if len(tokens) < 2:
         raise ValueError("There is no word here. Type a few words: the model continues them.")
     state, new, queries, weights, counts = model.start(None), ids, [], [], []
@@ -160,7 +160,7 @@ def measure(
 ) -> Pair:
     """Both ways on this machine, each for at most `limit` seconds."""
     model, task = load_lab_decoder(name)
-    _, prompt, _ = encode(task, PROMPT, MOST_PROMPT)
+    _, prompt, _ = encode(task, PROMPT, MAX_PROMPT)
     locked = ONE_AT_A_TIME.acquire(timeout=WAIT)
     try:
         write(model, prompt, 2, True)  # warms up
@@ -220,7 +220,7 @@ def main() -> None:
     SAVED.write_text(text.replace(', "', ',\n "') + "\n", "utf-8")
 
 
-MOST_SEQUENCES, LONGEST = 8, 256
+MAX_SEQUENCES, LONGEST = 8, 256
 
 
 @dataclass(frozen=True)
@@ -279,9 +279,9 @@ def parse_lengths(text: str) -> tuple[int, ...]:
                 f"“{part[:20]}” is no length; type whole numbers from 1 to {LONGEST}, with commas."
             )
         lengths.append(int(part))
-    if not 1 <= len(lengths) <= MOST_SEQUENCES:
+    if not 1 <= len(lengths) <= MAX_SEQUENCES:
         raise ValueError(
-            f"There are {len(lengths)} lengths; type 1 to {MOST_SEQUENCES}, such as 37, 5, 90."
+            f"There are {len(lengths)} lengths; type 1 to {MAX_SEQUENCES}, such as 37, 5, 90."
         )
     return tuple(lengths)
 

@@ -19,7 +19,7 @@ from core.tokens import embed, labels, tokenize
 SENTENCE = "The animal didn't cross the street because it was too tired."
 SEEDED = "seeded"
 LAYERS, HEADS, WIDTH = 6, 12, 384  # of all-MiniLM-L6-v2
-MOST_TOKENS = 256
+MAX_TOKENS = 256
 NEAR = 2  # tokens: "within two tokens"
 ROUNDING = 1e-6  # what rounding leaves below zero makes no map signed
 ROUNDS = 5
@@ -148,16 +148,16 @@ def tokens_of(comparison: Comparison, recorded: LayerQKV | None = None) -> Token
     if recorded is None:
         cut = tokenize(comparison.text)
         names, special, notes = (
-            labels(cut.tokens[:MOST_TOKENS]),
+            labels(cut.tokens[:MAX_TOKENS]),
             (False,) * len(cut.tokens),
             cut.notes,
         )
         count = len(cut.tokens)
     else:
         names, special, notes, count = recorded.tokens, recorded.special, (), len(recorded.tokens)
-    if count > MOST_TOKENS:
-        notes = (f"The text has {count:,} tokens; the first {MOST_TOKENS} are compared.",)
-    return Tokens(names[:MOST_TOKENS], special[:MOST_TOKENS], notes)
+    if count > MAX_TOKENS:
+        notes = (f"The text has {count:,} tokens; the first {MAX_TOKENS} are compared.",)
+    return Tokens(names[:MAX_TOKENS], special[:MAX_TOKENS], notes)
 
 
 @torch.inference_mode()
@@ -219,11 +219,11 @@ def head_map(steps: Steps, head: int) -> MapResult:
 def _steps(comparison: Comparison, config: AttentionConfig, recorded: LayerQKV | None) -> Steps:
     layer: Attention = seeded_layer(config, comparison.seed)
     if recorded is None:
-        words = tokenize(comparison.text).tokens[:MOST_TOKENS]
+        words = tokenize(comparison.text).tokens[:MAX_TOKENS]
         x = embed(words, config.d_model, comparison.seed)
         return layer(x, key_mask=_key_mask(config, x))
-    q, k, v = (each[:, :, :MOST_TOKENS] for each in (recorded.q, recorded.k, recorded.v))
-    x = recorded.x[:, :MOST_TOKENS]
+    q, k, v = (each[:, :, :MAX_TOKENS] for each in (recorded.q, recorded.k, recorded.v))
+    x = recorded.x[:, :MAX_TOKENS]
     return layer.attend_heads(q, k, v, x, x, key_mask=_key_mask(config, x))
 
 

@@ -17,7 +17,7 @@ from core.pretrained.maps import with_sink
 Pair = tuple[int, int]
 Order = Literal["text", "keys", "queries", "both"]
 
-MOST_ROWS = 24  # of a long text, searched for the most telling row
+MAX_ROWS = 24  # of a long text, searched for the most telling row
 COREFERENCE = (3, 1)  # the head of the embedded model that links "it" to "animal"
 NEAR = 2  # positions: a weight on a neighbour is no news
 
@@ -85,7 +85,7 @@ def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
     item = view.trace.map(layer)
     rows, columns = view.ordinary()
     candidates = np.flatnonzero(rows) if rows.any() else np.arange(len(rows))
-    candidates = candidates[:: -(-len(candidates) // MOST_ROWS)]
+    candidates = candidates[:: -(-len(candidates) // MAX_ROWS)]
     weights = item.weights[head, candidates].copy()
     weights[:, ~columns] = -1.0
     if item.kind != "cross":

@@ -31,7 +31,7 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.answers import Answer, output_name, top_candidates
 from core.pretrained.attention_recorder import numbers_by_layer
 
-MOST_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
+MAX_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 OFFERED = 10  # outputs among which an answer is chosen
 
 Answers = tuple[int | None, int | None]
@@ -82,7 +82,7 @@ def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
     if merged:
         one, two = _words(first, kind, one), _words(second, second_kind, two)
     pair = Aligned.of(one, two)
-    if len(pair.rows.pairs) * len(pair.columns.pairs) > MOST_CELLS:
+    if len(pair.rows.pairs) * len(pair.columns.pairs) > MAX_CELLS:
         raise PretrainedError(
             f"Side by side these texts have {len(pair.rows.pairs):,} × {len(pair.columns.pairs):,} "
             "cells; at most 512 × 1,024 are drawn. Use shorter texts."

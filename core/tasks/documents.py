@@ -28,7 +28,7 @@ from core.tasks.base import (
     is_held_out,
 )
 from core.tasks.tables import Texts
-from core.tasks.text import MOST_WORDS, split
+from core.tasks.text import MAX_WORDS, split
 from core.tasks.translation import cut
 
 # Multinomial naive Bayes over words: what counts of words alone tell of a class (Wang & Manning 2012, section 2.1).
@@ -297,7 +297,7 @@ class SentenceTask(LabelledTask):
         )
         self.classes = texts.classes
         counts = Counter(word for i in self.sides[False] for word in self.sources[i])
-        self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MOST_WORDS))
+        self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MAX_WORDS))
         self.target_vocab = Vocabulary(self.classes)
         self.max_source = max(map(len, self.sources))
         (end,) = self.source_vocab.encode([SENTENCE_END])

@@ -20,7 +20,7 @@ from core.tasks import recipes
 from core.tasks.base import Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, split_sides
 from core.tasks.documents import SentenceTask, words
 from core.tasks.reading import (
-    MOST_SIGNS,
+    MAX_SIGNS,
     Row,
     is_reference,
     path_of,
@@ -30,13 +30,13 @@ from core.tasks.reading import (
 )
 from core.tasks.recipes import for_data
 from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
-from core.tasks.text import FEWEST_WORDS, LENGTH, MOST_WORDS, UNIT, Corpus, TextTask, split, unseen
+from core.tasks.text import LENGTH, MAX_WORDS, MIN_WORDS, UNIT, Corpus, TextTask, split, unseen
 from core.tasks.translation import PairTask
 
 # A person's own sentence pairs: the left side is the source, the right side the target.
 
 
-FEWEST_PAIRS, MOST_TOKENS = 30, 128
+MIN_PAIRS, MAX_TOKENS = 30, 128
 HELD_OUT = 0.1
 PASSES = 10  # over many pairs; the recipe's own steps are more for few
 # Words in a first line that names the columns.
@@ -123,9 +123,9 @@ def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
             f"{copies:,} {'pair occurs' if copies == 1 else 'pairs occur'} more than once and "
             f"{'counts' if copies == 1 else 'count'} once."
         )
-    if len(pairs) < FEWEST_PAIRS:
+    if len(pairs) < MIN_PAIRS:
         raise ConfigError(
-            f"There are {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed, as a tenth is "
+            f"There are {len(pairs)} different pairs; at least {MIN_PAIRS} are needed, as a tenth is "
             "held out."
         )
     trained, held_out = _sides(tuple(pairs), seed)
@@ -167,9 +167,9 @@ def _pair(row: Row, unit: str) -> Example:
             raise ConfigError(
                 f"Line {row.line} has an empty {name}; fill it in or take the line out."
             )
-        if len(side) > MOST_TOKENS:
+        if len(side) > MAX_TOKENS:
             raise ConfigError(
-                f"Line {row.line} has a {name} of {len(side)} {unit}; at most {MOST_TOKENS} are taken. "
+                f"Line {row.line} has a {name} of {len(side)} {unit}; at most {MAX_TOKENS} are taken. "
                 "Cut the line in two, or take it out."
             )
     return Example(*sides)
@@ -178,9 +178,9 @@ def _pair(row: Row, unit: str) -> Example:
 def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Training and held-out pairs; all pairs of one source are on one side."""
     sources = list(dict.fromkeys(pair.source for pair in pairs))
-    if len(sources) < FEWEST_PAIRS:
+    if len(sources) < MIN_PAIRS:
         raise ConfigError(
-            f"There are {len(sources)} different sources; at least {FEWEST_PAIRS} are needed."
+            f"There are {len(sources)} different sources; at least {MIN_PAIRS} are needed."
         )
     order = torch.randperm(len(sources), generator=torch.Generator().manual_seed(seed)).tolist()
     rank = {sources[i]: j for j, i in enumerate(order[: max(1, round(HELD_OUT * len(sources)))])}
@@ -191,9 +191,9 @@ def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tu
 
 
 def vocabulary(sides: Iterable[Sequence[str]]) -> Vocabulary:
-    """The MOST_WORDS most frequent tokens."""
+    """The MAX_WORDS most frequent tokens."""
     counts = Counter(token for side in sides for token in side)
-    return Vocabulary(token for token, _ in counts.most_common(MOST_WORDS))
+    return Vocabulary(token for token, _ in counts.most_common(MAX_WORDS))
 
 
 # Small examples of text, pairs and a table, the defaults of a person's own data.
@@ -407,7 +407,7 @@ LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
-    return Param("data", name, default, meaning=meaning, parse=_check_data, longest=MOST_SIGNS)
+    return Param("data", name, default, meaning=meaning, parse=_check_data, longest=MAX_SIGNS)
 
 
 def _check_data(value: str) -> None:
@@ -447,7 +447,7 @@ def own_corpus(data: str, unit: str) -> Corpus:
     """A text with its last tenth held out, cut at the end of a line if one is near."""
     text = validate_text(read(data)).strip()
     if unit == "auto":
-        unit = "words" if text.count(" ") >= FEWEST_WORDS else "characters"
+        unit = "words" if text.count(" ") >= MIN_WORDS else "characters"
     cut = len(text) - len(text) // 10
     line = text.rfind("\n", cut - len(text) // 20, cut)
     cut = line + 1 if line > 0 else cut

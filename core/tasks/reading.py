@@ -22,8 +22,8 @@ from typing import NamedTuple
 from core.entries import ConfigError
 from core.files import runs_folder, sentence_of, write_atomically
 
-MOST_SIGNS = 4_000_000
-MOST_COLUMNS = 64
+MAX_SIGNS = 4_000_000
+MAX_COLUMNS = 64
 DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
 MAX_LINES = 3  # wrong lines named in one message
 
@@ -65,9 +65,9 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
             raise ConfigError(
                 f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that."
             )
-    if len(data) > 4 * MOST_SIGNS:
+    if len(data) > 4 * MAX_SIGNS:
         raise ConfigError(
-            f"The file has {len(data):,} bytes; a text may have {MOST_SIGNS:,} characters."
+            f"The file has {len(data):,} bytes; a text may have {MAX_SIGNS:,} characters."
         )
     coding = (
         "utf-16"
@@ -108,9 +108,9 @@ def validate_text(text: str, what: str = "text") -> str:
     """The text with newlines as line ends; ConfigError when it is empty, too long, or has control characters."""
     if not text.strip():
         raise ConfigError(f"There is no {what} yet; paste it or choose a file.")
-    if len(text) > MOST_SIGNS:
+    if len(text) > MAX_SIGNS:
         raise ConfigError(
-            f"The {what} has {len(text):,} characters; at most {MOST_SIGNS:,} are taken. Cut it shorter."
+            f"The {what} has {len(text):,} characters; at most {MAX_SIGNS:,} are taken. Cut it shorter."
         )
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if match := _CONTROL.search(text):
@@ -197,8 +197,8 @@ def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
             f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
             "semicolons, commas or bars between."
         )
-    if width > MOST_COLUMNS:
-        raise ConfigError(f"The {what} has {width} columns; at most {MOST_COLUMNS} are taken.")
+    if width > MAX_COLUMNS:
+        raise ConfigError(f"The {what} has {width} columns; at most {MAX_COLUMNS} are taken.")
     ragged = [row for row in rows if len(row.cells) != width]
     if ragged:
         lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])

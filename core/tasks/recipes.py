@@ -13,7 +13,7 @@ from typing import Any
 from core.entries import Choice
 from core.models.config import ModelConfig
 
-MOST_STEPS = 5_000  # for a person's own data
+MAX_STEPS = 5_000  # for a person's own data
 PATIENCE = 10  # records, of about 50 in a run
 TEXT_PASSES = 60  # over a text
 
@@ -53,11 +53,11 @@ def hybrid(size: int, steps: int, rate: float = 5e-3) -> Recipe:
 
 def for_data(recipes: Mapping[str, Recipe], examples: int, passes: int) -> Recipes:
     """Recipes for a person's own data: steps for `passes` over the examples, at least the recipe's own and at most
-    MOST_STEPS, with early stopping."""
+    MAX_STEPS, with early stopping."""
     return {
         kind: replace(
             one,
-            steps=max(one.steps, min(MOST_STEPS, math.ceil(passes * examples / one.batch_size))),
+            steps=max(one.steps, min(MAX_STEPS, math.ceil(passes * examples / one.batch_size))),
             patience=PATIENCE,
             keep_best=True,
         )

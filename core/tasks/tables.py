@@ -281,8 +281,8 @@ IRIS: TaskEntry = TaskEntry(
 )
 
 
-FEWEST_ROWS, MOST_CLASSES, MOST_CATEGORIES = 20, 30, 40
-MOST_EXPLICIT_CATEGORIES = 1_000  # of a column that a person chose
+MIN_ROWS, MAX_CLASSES, MAX_CATEGORIES = 20, 30, 40
+MAX_EXPLICIT_CATEGORIES = 1_000  # of a column that a person chose
 SAMPLE_ROWS = 500  # that decide the decimal sign where a column leaves it open
 ALL, IDENTIFIERS = (
     "*",
@@ -468,15 +468,15 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
             f"{line_numbers(lines).capitalize()} {'have' if len(lines) > 1 else 'has'} no {name} and "
             f"{'are' if len(lines) > 1 else 'is'} left out."
         )
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < MIN_ROWS:
         raise ConfigError(
-            f"The table has {len(rows)} rows with a value of {name}; at least {FEWEST_ROWS} are needed, "
+            f"The table has {len(rows)} rows with a value of {name}; at least {MIN_ROWS} are needed, "
             "as a fifth is held out."
         )
     counts = Counter(row.cells[target] for row in rows)
-    if len(counts) > MOST_CLASSES:
+    if len(counts) > MAX_CLASSES:
         raise ConfigError(
-            f"The column {name} has {len(counts):,} different values; at most {MOST_CLASSES} classes "
+            f"The column {name} has {len(counts):,} different values; at most {MAX_CLASSES} classes "
             "are allowed. Choose another column as the class, or combine values."
         )
     if len(counts) < 2:
@@ -533,11 +533,11 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
         Column(name, kinds),
         dict[str, Cell](zip(kinds, map(float, range(1, len(kinds) + 1)), strict=True)),
     )
-    if len(kinds) <= min(MOST_CATEGORIES, max(8, len(cells) // 4)):
+    if len(kinds) <= min(MAX_CATEGORIES, max(8, len(cells) // 4)):
         return Reading(column, always, values)
-    if chosen and len(kinds) > MOST_EXPLICIT_CATEGORIES:
+    if chosen and len(kinds) > MAX_EXPLICIT_CATEGORIES:
         raise ConfigError(
-            f"The column {name} has {len(kinds):,} different texts; at most {MOST_EXPLICIT_CATEGORIES:,} "
+            f"The column {name} has {len(kinds):,} different texts; at most {MAX_EXPLICIT_CATEGORIES:,} "
             "can be categories. Name it under Text to read it word by word."
         )
     reason = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
@@ -609,9 +609,9 @@ def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
     filled = [j for j, row in enumerate(data.rows) if not missing(row.cells[i])]
     if empty := [row.line for row in data.rows if missing(row.cells[i])]:
         data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")
-    if len(filled) < FEWEST_ROWS:
+    if len(filled) < MIN_ROWS:
         raise ConfigError(
-            f"The column {sheet.names[i]} has {len(filled)} texts; at least {FEWEST_ROWS} are needed."
+            f"The column {sheet.names[i]} has {len(filled)} texts; at least {MIN_ROWS} are needed."
         )
     data.notes.append(f"{sheet.names[i]} is read word by word; the other columns are left out.")
     return Texts(

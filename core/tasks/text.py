@@ -31,8 +31,8 @@ from core.tasks.base import (
 )
 
 NEWLINE = "↵"  # the token of a line end
-MOST_WORDS = 5_000
-FEWEST_WORDS = (
+MAX_WORDS = 5_000
+MIN_WORDS = (
     20_000  # of a text that is read in words; in a shorter one most words occur once or twice
 )
 UNIT = Param(
@@ -59,9 +59,9 @@ class Corpus:
 
     @classmethod
     def of(cls, trained: str, held_out: str, unit: str) -> Corpus:
-        """The vocabulary is the MOST_WORDS most frequent tokens of the training text."""
+        """The vocabulary is the MAX_WORDS most frequent tokens of the training text."""
         first, second = split(trained, unit), split(held_out, unit)
-        known = [token for token, _ in Counter(first).most_common(MOST_WORDS)]
+        known = [token for token, _ in Counter(first).most_common(MAX_WORDS)]
         return cls(unit, tuple(first), tuple(second), Vocabulary(known))
 
     @property

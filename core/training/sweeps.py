@@ -61,7 +61,7 @@ Equal = Literal["steps", "seconds"]
 EQUAL = get_args(Equal)
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
 LONGEST = float(BOUNDS["max_seconds"][1])
-MOST_STEPS = int(BOUNDS["steps"][1])
+MAX_STEPS = int(BOUNDS["steps"][1])
 RECORD_EVERY = 20  # steps, at least, where seconds are equal
 
 Cell = tuple[int, int]  # the index of the value, and the seed
@@ -126,7 +126,7 @@ class SweepConfig:
         schedule = run.schedule if self.axis == "schedule" else "constant"
         return replace(
             run,
-            steps=MOST_STEPS,
+            steps=MAX_STEPS,
             max_train_seconds=self.seconds,
             schedule=schedule,
             record_every=max(self.base.record_every, RECORD_EVERY),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # at run time torch would come with them
 
 HEIGHT = 240  # pixels
 FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
-MOST_TICKS = 12
+MAX_TICKS = 12
 TOP = 1.04  # of the axis of `fixed_chart`
 NAME_STYLE: Spec = {
     "align": "left",
@@ -110,7 +110,7 @@ def line_chart(
         "type": "quantitative",
         "title": x_title,
         "scale": {"domain": [first, last], "nice": False, **({"type": "log"} if log_x else {})},
-        "axis": {"grid": False, **_ticks(xs, log_x or measured and len(xs) <= MOST_TICKS)},
+        "axis": {"grid": False, **_ticks(xs, log_x or measured and len(xs) <= MAX_TICKS)},
     }
     y = {
         "field": "y",
@@ -143,7 +143,7 @@ def _ticks(xs: Sequence[float], each: bool) -> Spec:
     if each:
         return {"values": list(xs), "format": ",~g"}
     whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
-    return {"tickCount": MOST_TICKS, **whole}
+    return {"tickCount": MAX_TICKS, **whole}
 
 
 def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:

@@ -30,7 +30,7 @@ from dashboard.draw.vega import (
 
 WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
 SIGN = 6  # pixels that a character of a number takes
-MOST_NUMBERS = 17  # columns, beyond which cells hold no numbers
+MAX_NUMBERS = 17  # columns, beyond which cells hold no numbers
 TIPS = (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))
 
 
@@ -96,7 +96,7 @@ def effect_grid(
             "rect", rows, {**at, "color": colour, "tooltip": tooltip}, cursor="pointer", stroke=None
         )
     ]
-    if len(columns) <= MOST_NUMBERS:
+    if len(columns) <= MAX_NUMBERS:
         light = {"test": f"abs(datum.change) > {0.55 * most}", "value": PAGE[theme]}
         parts.append(
             layer(
@@ -222,7 +222,7 @@ PLAIN, OVER = (
     0.85,
     0.45,
 )  # how strongly a picture is drawn by itself, and over the colours of weights
-MOST_TILES = 14
+MAX_TILES = 14
 
 
 def picture(source: Sequence[Sequence[float]], grid: tuple[int, int]) -> np.ndarray:
@@ -277,7 +277,7 @@ def tiles(
     whole, most = picture(source, grid), float(weights.max()) or 1.0
     height = ONE_TILE if len(weights) == 1 else TILE
     parts = []
-    for name, row in list(zip(outputs, weights, strict=False))[:MOST_TILES]:
+    for name, row in list(zip(outputs, weights, strict=False))[:MAX_TILES]:
         html = image(
             tinted(whole, grid, row / most, theme, ink.text), f"what {name} attends to", height
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from core.interpret.trace import AttentionMap, AttentionTrace
 
 FOLDER = COMPONENTS / "standalone"
-MOST_CELLS = 4_000_000  # of all heads: 8 MB, twice of them as a file
+MAX_CELLS = 4_000_000  # of all heads: 8 MB, twice of them as a file
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def trace_html(
     query: int | None = None,
     signed: bool = False,
 ) -> str:
-    """A file with every head of a trace; ValueError for a trace without maps or with more than MOST_CELLS weights."""
+    """A file with every head of a trace; ValueError for a trace without maps or with more than MAX_CELLS weights."""
     return page_html(
         [trace_part(trace, title, layer, head, query, signed)], title=title, source=source
     )
@@ -104,7 +104,7 @@ def trace_part(
         raise ValueError("a file needs at least one map; this trace has none")
     if not fits(trace):
         raise ValueError(
-            f"this trace has {cells:,} weights; a file holds {MOST_CELLS:,}: take fewer tokens or layers"
+            f"this trace has {cells:,} weights; a file holds {MAX_CELLS:,}: take fewer tokens or layers"
         )
     data = {
         "layer": layer,
@@ -119,7 +119,7 @@ def trace_part(
 
 def fits(trace: AttentionTrace) -> bool:
     """Whether a file can hold every weight of a trace."""
-    return _cells(trace) <= MOST_CELLS
+    return _cells(trace) <= MAX_CELLS
 
 
 def _cells(trace: AttentionTrace) -> int:

@@ -107,17 +107,17 @@ def text(
     )
 
 
-MOST_RECTANGLES = 20_000  # of a picture; beyond, a map is an image of a pixel a cell
-CELL, LEAST_CELL = 20, 0.25  # px
+MAX_RECTANGLES = 20_000  # of a picture; beyond, a map is an image of a pixel a cell
+CELL, MIN_CELL = 20, 0.25  # px
 MANY = 12  # more maps than this are drawn small, without names
 WIDTH, SMALL_WIDTH = 640, 120  # px, the most of a map
 GAP, TITLE, NOTE, LEGEND = 28, 18, 16, 36  # px
-MOST_LETTERS = 24  # of a name beside a map
+MAX_LETTERS = 24  # of a name beside a map
 COLUMN_CELL, COLUMN_GAP = (
     36,
     8,
 )  # px, the most of a cell where the width is given, and between small maps
-LEAST_MAP, LEAST_SMALL = 80, 24  # px, of a map where the width is given
+MIN_MAP, MIN_SMALL = 80, 24  # px, of a map where the width is given
 AXIS = 16  # px of the title of an axis
 READS = re.compile(r"(.+?)(?: \(row\).*?)? (?:attends to →|→|·|…) (.+?)(?: \(column\))?")
 MASKED = "#FFFFFF"
@@ -213,7 +213,7 @@ class _Box:
         heading = (TITLE if item.name else 0) + (NOTE if item.note else 0)
         return cls(
             item,
-            max(LEAST_CELL, cell),
+            max(MIN_CELL, cell),
             left,
             top + heading,
             small,
@@ -225,7 +225,7 @@ class _Box:
 
     def fits(self, name: str) -> bool:
         """Whether its room is enough for the map, its whole name and its legend."""
-        least = self.left + max(LEAST_SMALL if self.small else LEAST_MAP, LETTER * len(name))
+        least = self.left + max(MIN_SMALL if self.small else MIN_MAP, LETTER * len(name))
         return max(least, self.legend_width) <= self.room
 
     @property
@@ -291,7 +291,7 @@ def maps_svg(
     widths = [
         max(line[at].width for line in lines if at < len(line)) for at in range(len(lines[0]))
     ]
-    as_image = sum(box.item.values.size for box in boxes) > MOST_RECTANGLES
+    as_image = sum(box.item.values.size for box in boxes) > MAX_RECTANGLES
     parts, y = [], 0.0
     if reads and not width:
         parts.append(text(0, FONT, reads, fill=LIGHT_INK.quiet))
@@ -471,12 +471,12 @@ def _masks(maps: Sequence[PictureMap]) -> bool:
     return not all(item.allowed.all() for item in maps)
 
 
-def _cut(name: str, most: int = MOST_LETTERS) -> str:
+def _cut(name: str, most: int = MAX_LETTERS) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def _room(names: Sequence[str]) -> float:
-    return 12 + LETTER * min(MOST_LETTERS, max((len(name) for name in names), default=0))
+    return 12 + LETTER * min(MAX_LETTERS, max((len(name) for name in names), default=0))
 
 
 def _named(count: int, cell: float) -> range:

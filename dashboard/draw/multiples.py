@@ -65,9 +65,9 @@ def mark_html(index: int, theme: Theme) -> str:
 
 Pair: TypeAlias = tuple[int, int]
 
-MOST_TILES = 12
-MOST_FRAME_CELLS = 500_000  # of all maps at all values of a control: 1 MB
-LEAST_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
+MAX_TILES = 12
+MAX_FRAME_CELLS = 500_000  # of all maps at all values of a control: 1 MB
+MIN_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +121,13 @@ class Frames:
 
 def fits(values: int, maps: Sequence[Tile]) -> bool:
     """Whether the browser can have such maps at so many values of a control."""
-    return values * sum(tile.weights.size for tile in maps) <= MOST_FRAME_CELLS
+    return values * sum(tile.weights.size for tile in maps) <= MAX_FRAME_CELLS
 
 
 def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[str, Any]:
     """What the browser needs of the maps; ValueError when there are too many, or the difference names none of them."""
-    if len(maps) > MOST_TILES:
-        raise ValueError(f"multiples draws at most {MOST_TILES} maps; got {len(maps)}")
+    if len(maps) > MAX_TILES:
+        raise ValueError(f"multiples draws at most {MAX_TILES} maps; got {len(maps)}")
     if difference is not None and not all(0 <= at < len(maps) for at in difference):
         raise ValueError(
             f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}"
@@ -144,7 +144,7 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
 
 def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
     values = np.asarray(tile.weights, dtype=np.float32)
-    negative = signed or tile.signed or values.min(initial=0.0) < LEAST_NEGATIVE
+    negative = signed or tile.signed or values.min(initial=0.0) < MIN_NEGATIVE
     low, high = tile.span or ((-together[1], together[1]) if negative else together)
     return {
         "name": tile.name,

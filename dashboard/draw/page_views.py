@@ -80,7 +80,7 @@ def drawing_text(key: str) -> str:
 # Rotations as dials: one for each pair of dimensions and position.
 
 
-MOST_PAIRS = 8
+MAX_PAIRS = 8
 
 
 def dials(
@@ -126,7 +126,7 @@ def dials(
     draw("position_dials", "dials", data, key=key)
 
 
-def sample_pairs(pairs: Sequence[Pair], most: int = MOST_PAIRS) -> list[Pair]:
+def sample_pairs(pairs: Sequence[Pair], most: int = MAX_PAIRS) -> list[Pair]:
     """At most so many pairs, from the fastest to the slowest at even steps."""
     ranked = sorted(pairs, key=lambda pair: -abs(pair.angle))
     if len(ranked) <= most:

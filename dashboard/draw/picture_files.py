@@ -56,7 +56,7 @@ MIME = {
     "tex": "text/x-tex",
 }
 PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
-MOST_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
+MAX_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
 NAME_LENGTH, LINE_LENGTH = (
     40,
@@ -287,7 +287,7 @@ def _places(series: Series) -> list[Any]:
         places.sort()
     shared = [place for place in places if all(place in line for line in series.lines.values())]
     places = shared if len(shared) > 1 else places
-    most = min(MOST_PLACES, len(places))
+    most = min(MAX_PLACES, len(places))
     return [places[round(at)] for at in np.linspace(0, len(places) - 1, most)]
 
 
@@ -540,7 +540,7 @@ def _name_of(layer: Spec, channel: Mapping[str, Any], quantity: str) -> str:
 WIDE, HIGH = 794, 1123  # px of an A4 sheet
 SHEET_MARGIN, APART = 64, 36  # px around a sheet, and between two views
 TALL = 620  # px that a picture has at most
-MOST_ROWS, MOST_CELL = 24, 28  # of a table; letters of a cell
+MAX_ROWS, MAX_CELL = 24, 28  # of a table; letters of a cell
 
 
 @dataclass(frozen=True)
@@ -654,8 +654,8 @@ def _lines(
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Line]:
     """The first rows of a table, a line each."""
-    shown = [" · ".join(cell[:MOST_CELL] for cell in row) for row in (head, *rows[:MOST_ROWS])]
-    more = [f"… and {len(rows) - MOST_ROWS:,} more rows"] if len(rows) > MOST_ROWS else []
+    shown = [" · ".join(cell[:MAX_CELL] for cell in row) for row in (head, *rows[:MAX_ROWS])]
+    more = [f"… and {len(rows) - MAX_ROWS:,} more rows"] if len(rows) > MAX_ROWS else []
     return [
         line
         for at, text in enumerate([*shown, *more])

@@ -19,11 +19,11 @@ from dashboard.draw.palette import BAR, Ink, Theme, shade, text_on
 
 
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
-MOST_SIGNS = 400  # of one cell
+MAX_SIGNS = 400  # of one cell
 
 
 def escaped(text: str) -> str:
-    return html.escape(text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 1]}…")
+    return html.escape(text if len(text) <= MAX_SIGNS else f"{text[: MAX_SIGNS - 1]}…")
 
 
 def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:

@@ -44,8 +44,8 @@ def count(name: str) -> int:
 
 
 PATH = "/health"
-LEAST_DISK = 100_000_000  # bytes; a few runs, or one small model
-MOST_WAIT = 120.0  # seconds in which a free worker takes a run
+MIN_DISK = 100_000_000  # bytes; a few runs, or one small model
+MAX_WAIT = 120.0  # seconds in which a free worker takes a run
 FRESH = 2.0  # seconds that one look at all folders serves all probes
 
 
@@ -66,12 +66,12 @@ class Health:
         """Why it cannot serve, or nothing."""
         if self.refused:
             return self.refused
-        if self.disk_free < LEAST_DISK:
+        if self.disk_free < MIN_DISK:
             return (
-                f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(LEAST_DISK)}: "
+                f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(MIN_DISK)}: "
                 "delete runs, or set disk_mb in ATTENTION_LAB_LIMITS lower."
             )
-        if self.longest_wait > MOST_WAIT and not self.busy:
+        if self.longest_wait > MAX_WAIT and not self.busy:
             return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
         return ""
 

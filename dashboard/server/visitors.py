@@ -35,7 +35,7 @@ PERSON_HEADER = (
 ID = re.compile(r"[0-9a-f]{32}")  # of a person, and of their folder
 COOKIE_SECONDS = 30 * 86_400
 VISIT_SECONDS = 60.0  # between two notes of one person's visits
-MOST_VISITS = 10_000
+MAX_VISITS = 10_000
 
 _visits: dict[
     str, tuple[float, str]
@@ -110,7 +110,7 @@ def note_visit() -> None:
         recent = now - before < VISIT_SECONDS
         _visits.pop(key, None)  # the latest stand last
         _visits[key] = before if recent else now, address
-        while len(_visits) > MOST_VISITS:
+        while len(_visits) > MAX_VISITS:
             del _visits[next(iter(_visits))]
     if not recent:
         with suppress(OSError):  # nothing was made yet
@@ -136,7 +136,7 @@ if TYPE_CHECKING:
 
 DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
 SPARE_FILES = 128  # open files that are left to runs, models and requests
-MOST_FILES = (
+MAX_FILES = (
     65_536,
     10_240,
 )  # open files, where the system allows as many; macOS refuses the first
@@ -146,13 +146,13 @@ open_pages: Counter[str] = Counter()  # connected sessions by address
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as it may, up to MOST_FILES; does nothing on Windows."""
+    """Let this process open as many files as it may, up to MAX_FILES; does nothing on Windows."""
     if sys.platform == "win32":
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for most in MOST_FILES:
+    for most in MAX_FILES:
         with suppress(ValueError, OSError):
             allowed = most if hard == resource.RLIM_INFINITY else min(hard, most)
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))

@@ -18,8 +18,8 @@ NAMES = {
     "sentences": "Sentences of the document",
     "words": "Words of each sentence",
 }
-MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
-FEWEST_FRAMES = 8
+MAX_CELLS = 600_000  # of all frames sent at once: about a megabyte
+MIN_FRAMES = 8
 
 
 def steps_with_maps(data: RunData) -> list[int]:
@@ -65,7 +65,7 @@ def head_over_time(
     last = _head(run, steps[-1], example, kind, layer, head)
     if last is None:
         return []
-    stride = -(-len(steps) // max(FEWEST_FRAMES, MOST_CELLS // last.size))
+    stride = -(-len(steps) // max(MIN_FRAMES, MAX_CELLS // last.size))
     chosen = [step for i, step in enumerate(steps) if i % stride == 0 or step in (must, steps[-1])]
     frames = [(step, _head(run, step, example, kind, layer, head)) for step in chosen]
     return [

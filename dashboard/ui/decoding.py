@@ -24,7 +24,7 @@ from dashboard.ui.tables import table
 # The table of outputs and the equation of one step, which Decode and Generate share.
 
 
-MOST_OUTPUTS = 8  # in the table
+MAX_OUTPUTS = 8  # in the table
 
 
 def outputs_table(
@@ -48,12 +48,12 @@ def outputs_table(
             str(len(one)),
             f"{one.samples}" if sampled else number(one.score),
         ]
-        for one, text in zip(hypotheses[:MOST_OUTPUTS], texts, strict=False)
+        for one, text in zip(hypotheses[:MAX_OUTPUTS], texts, strict=False)
     ]
     for row, right in zip(rows, correct, strict=False):
         row.append("yes" if right else "no")
     table(head, rows, caption="Outputs, the best first", markers=False)
-    if (more := len(hypotheses) - MOST_OUTPUTS) > 0:
+    if (more := len(hypotheses) - MAX_OUTPUTS) > 0:
         st.caption(f"And {more} more.")
 
 

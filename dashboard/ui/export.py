@@ -41,9 +41,9 @@ from dashboard.draw.scripts import Script
 from dashboard.navigation import step_of
 from dashboard.ui.links import CURRENT
 from dashboard.ui.reports import (
-    MOST_BYTES,
-    MOST_ROWS,
-    MOST_VIEWS,
+    MAX_BYTES,
+    MAX_ROWS,
+    MAX_VIEWS,
     REPORT,
     Report,
     ReportFull,
@@ -103,8 +103,8 @@ def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture
 # Add a view to the report, from the Export dialog of any page: the picture, the page's sentence, a note, the link.
 
 
-MOST_NOTE = 1_000  # letters
-MOST_PART = 3_000_000  # bytes of a live component; beyond, a report has the drawing alone
+MAX_NOTE = 1_000  # letters
+MAX_PART = 3_000_000  # bytes of a live component; beyond, a report has the drawing alone
 
 
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
@@ -114,7 +114,7 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
     note = st.text_area(
         "Your note",
         key="export:note",
-        max_chars=MOST_NOTE,
+        max_chars=MAX_NOTE,
         height=80,
         help="Stands below the picture and the page's sentence. You can change it in the report.",
     )
@@ -141,8 +141,8 @@ def room(report: Report | None) -> str:
     """How much of its room a report takes."""
     views, taken = (len(report.views), size_of(report)) if report else (0, 0)
     return (
-        f"The report has {views} of at most {MOST_VIEWS} views and takes {byte_size(taken)} of at most "
-        f"{byte_size(MOST_BYTES)}."
+        f"The report has {views} of at most {MAX_VIEWS} views and takes {byte_size(taken)} of at most "
+        f"{byte_size(MAX_BYTES)}."
     )
 
 
@@ -152,7 +152,7 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
     head, rows = picture.table()
     part = live_part(key, pictures, drawn_components())
     live = None if part is None else [part.name, part.root, dict(part.data)]
-    if live is not None and len(json.dumps(live, default=str)) > MOST_PART:
+    if live is not None and len(json.dumps(live, default=str)) > MAX_PART:
         live = None
     query = {name: st.query_params.get_all(name) for name in st.query_params}
     return ReportView(
@@ -165,7 +165,7 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
         source.line,
         picture.svg() if picture.drawn else "",
         list(head),
-        rows if len(rows) <= MOST_ROWS else [],
+        rows if len(rows) <= MAX_ROWS else [],
         live,
     )
 

@@ -19,9 +19,9 @@ from dashboard.navigation import step_of
 from dashboard.server.streamlit_internals import labels_drawn, script_run
 from dashboard.ui.lessons import (
     HELP,
-    MOST_ANSWER,
-    MOST_LINK,
-    MOST_NAME,
+    MAX_ANSWER,
+    MAX_LINK,
+    MAX_NAME,
     Code,
     Lesson,
     LessonError,
@@ -134,10 +134,10 @@ def ask(lesson: Lesson) -> None:
             if question.type == "choice":
                 st.radio("Your choice", question.options, index=None, format_func=plain, **shared)
             elif len(question.offsets) > 1:
-                st.text_area("Your numbers", max_chars=MOST_ANSWER, height=90, width=420, **shared)
+                st.text_area("Your numbers", max_chars=MAX_ANSWER, height=90, width=420, **shared)
             else:
                 label = FIELD_LABELS.get(question.type, "Your formula")
-                st.text_input(label, max_chars=MOST_ANSWER, width=420, **shared)
+                st.text_input(label, max_chars=MAX_ANSWER, width=420, **shared)
             st.form_submit_button(
                 "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
             )
@@ -154,7 +154,7 @@ def ask(lesson: Lesson) -> None:
     typed = st.text_input(
         "Your name",
         key=NAME,
-        max_chars=MOST_NAME,
+        max_chars=MAX_NAME,
         width=420,
         **BOUND,
         help="It goes into the line below and the address of this page.",
@@ -205,7 +205,7 @@ def _code(lesson: Lesson, results: Sequence[Result], name: str = "") -> str:
 
 def write_short(name: str, text: str) -> None:
     """Write a text into the link, unless it is too long for one."""
-    if len(text) <= MOST_LINK:
+    if len(text) <= MAX_LINK:
         write_link(name, text)
 
 
@@ -266,7 +266,7 @@ def start_lesson(text: str) -> None:
 
 
 def _query(text: str) -> dict[str, Any]:
-    return {**decode(text).parameters, **({LINK: text} if len(text) <= MOST_LINK else {})}
+    return {**decode(text).parameters, **({LINK: text} if len(text) <= MAX_LINK else {})}
 
 
 def _current(page: str) -> Lesson | None:
@@ -281,9 +281,9 @@ def _current(page: str) -> Lesson | None:
             return None
         write_short(LINK, text)
     try:
-        if len(text) > MOST_LINK and LINK in st.query_params:
+        if len(text) > MAX_LINK and LINK in st.query_params:
             raise LessonError(
-                f"This link is too long for a lesson: at most {MOST_LINK:,} characters are read."
+                f"This link is too long for a lesson: at most {MAX_LINK:,} characters are read."
             )
         lesson = decode(text)
     except LessonError as error:

@@ -32,7 +32,7 @@ from core.pretrained.answers import (
     output_name,
     top_candidates,
 )
-from core.pretrained.arrays import LIMITS, MOST_BYTES, SHAPES
+from core.pretrained.arrays import LIMITS, MAX_BYTES, SHAPES
 from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, format_bytes
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
@@ -355,7 +355,7 @@ def array_panel(container: Any) -> None:
         ["npz", "safetensors"],
         key=FILE,
         on_change=uploaded,
-        max_upload_size=at_most("upload_megabytes", MOST_BYTES // 10**6),
+        max_upload_size=at_most("upload_megabytes", MAX_BYTES // 10**6),
         help="A file with the attention weights of one or more layers.",
     )
     tokens.text_input(

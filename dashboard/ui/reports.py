@@ -33,9 +33,9 @@ Svg = Annotated[
         pattern=r'^(?:$|<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>)'
     ),
 ]
-MOST_BYTES, MOST_VIEWS = 8_000_000, 50  # of one report
-MOST_REPORTS = 200  # in a folder of runs; the oldest go first
-MOST_ROWS = 20_000  # of a view's table
+MAX_BYTES, MAX_VIEWS = 8_000_000, 50  # of one report
+MAX_REPORTS = 200  # in a folder of runs; the oldest go first
+MAX_ROWS = 20_000  # of a view's table
 PAGES = tuple(step.key for step in STEPS)  # a view of a page that is no more is left out
 
 
@@ -141,20 +141,20 @@ def size_of(report: Report) -> int:
 
 
 def save(report: Report) -> None:
-    """Write a report, and make it this session's; ReportFull beyond MOST_VIEWS or MOST_BYTES."""
-    if len(report.views) > MOST_VIEWS:
+    """Write a report, and make it this session's; ReportFull beyond MAX_VIEWS or MAX_BYTES."""
+    if len(report.views) > MAX_VIEWS:
         raise ReportFull(
-            f"A report holds at most {MOST_VIEWS} views. Remove one on the page Report, or start a new "
+            f"A report holds at most {MAX_VIEWS} views. Remove one on the page Report, or start a new "
             "one."
         )
     text = json.dumps(
         {"title": report.title, "views": [asdict(view) for view in report.views]}, default=str
     )
     data = gzip.compress(text.encode(), 6, mtime=0)
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ReportFull(
             f"With this view the report would take {byte_size(len(data))}; it holds at most "
-            f"{byte_size(MOST_BYTES)}. Remove a view on the page Report, or start a new one."
+            f"{byte_size(MAX_BYTES)}. Remove a view on the page Report, or start a new one."
         )
     from dashboard.server.limits import LimitReached, check_disk
 
@@ -166,7 +166,7 @@ def save(report: Report) -> None:
         paths = sorted(
             _folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True
         )
-        for path in paths[MOST_REPORTS - 1 :]:
+        for path in paths[MAX_REPORTS - 1 :]:
             path.unlink(missing_ok=True)
     write_atomically(_path(report.id), data)
     st.session_state[REPORT] = report.id

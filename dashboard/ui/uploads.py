@@ -11,7 +11,7 @@ import streamlit as st
 from core.entries import ConfigError, Param
 from core.tasks import reading
 from core.tasks.own import column_choice, column_names
-from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
+from core.tasks.reading import MAX_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.links import KEEP, link_value
@@ -20,7 +20,7 @@ from dashboard.ui.panels import field_error
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
-MOST_MB = 4 * MOST_SIGNS // 1_000_000  # a character has at most four bytes
+MAX_MB = 4 * MAX_SIGNS // 1_000_000  # a character has at most four bytes
 SHORT, LONG = (
     1_000,
     4_000,
@@ -36,10 +36,10 @@ def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
     st.file_uploader(
-        f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters",
+        f"{param.name}: upload a file of at most {MAX_SIGNS:,} characters",
         key=file_key(key),
         type=["txt", "csv", "tsv", "md"],
-        max_upload_size=at_most("upload_megabytes", MOST_MB),
+        max_upload_size=at_most("upload_megabytes", MAX_MB),
         on_change=_take_file,
         args=(key,),
         help=param.help,
@@ -73,7 +73,7 @@ def data_widget(param: Param, key: str) -> str:
         )
         lines, signs = len(value.splitlines()), len(value)
     st.caption(
-        f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. "
+        f"{lines:,} lines, {signs:,} of at most {MAX_SIGNS:,} characters. "
         f"{where_stored()} Nothing in it is executed."
     )
     if trouble := st.session_state.get(f"{key}:trouble"):

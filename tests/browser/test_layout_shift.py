@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from benchmarks.layout import MOST_SHIFT, OBSERVE, SETTLE
+from benchmarks.layout import MAX_SHIFT, OBSERVE, SETTLE
 from tests.browser.helpers import wait_ready
 
 FRAME = re.compile(r"st(AppViewContainer|MainBlockContainer)\b")
@@ -19,7 +19,7 @@ def test_a_page_opened_by_its_address_stands_where_it_is_drawn(page, key):
     """
     openings = [shifts_within(page, key) for _ in range(3)]
     sums = [sum(shift["value"] for shift in shifts) for shifts in openings]
-    assert statistics.median(sums) <= MOST_SHIFT, openings
+    assert statistics.median(sums) <= MAX_SHIFT, openings
 
 
 def shifts_within(page, key: str) -> list[dict]:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from core.claims import experiment
 from core.claims.base import (
-    FEWEST_SEEDS,
+    MIN_SEEDS,
     CellResult,
     Part,
     Pick,
@@ -174,7 +174,7 @@ def test_no_verdict_on_models_that_have_not_learned(claim):
 @EACH
 def test_trained_models_have_a_criterion_a_resolution_and_a_scope(claim):
     """What depends on training says when it was enough; a share of items never has an interval of no width."""
-    assert claim.scope and claim.seeds >= FEWEST_SEEDS
+    assert claim.scope and claim.seeds >= MIN_SEEDS
     assert any(line in claim.scope for line in ("d_model", "layer")), claim.scope
     if any(param.key == "steps" for param in claim.settings):
         assert claim.criteria, claim.key

@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from dashboard.ui.lesson_bar import teacher_markdown
 from dashboard.ui.lessons import (
     KEYS,
-    MOST_FILE,
-    MOST_LINK,
+    MAX_FILE,
+    MAX_LINK,
     PAGES,
     START,
     Code,
@@ -191,7 +191,7 @@ def changed(**values) -> str:
         packed(b"[1]"),
         packed(b"\xff"),
         encode(LESSON)[:-9],
-        packed(b" " * 10 * MOST_FILE),
+        packed(b" " * 10 * MAX_FILE),
         packed(changed(page="no_page").encode()),
         *(
             packed(changed(**values).encode())
@@ -259,7 +259,7 @@ def test_the_answers_of_a_lesson_that_ships_are_those_of_core(name, monkeypatch)
         saved.page,
         saved.query,
         saved.hide,
-    ) and len(encode(saved)) < MOST_LINK
+    ) and len(encode(saved)) < MAX_LINK
     for question, lines, now in zip(saved.questions, answers, fresh.questions, strict=True):
         assert (question.text, question.options, question.hint) == (now.text, now.options, now.hint)
         assert lines and all(question.check(line) for line in lines), question.text

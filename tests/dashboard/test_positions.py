@@ -9,7 +9,7 @@ from core.seeding import seeded_layer
 from core.studies import positions
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import listed
-from dashboard.draw.page_views import MOST_PAIRS, sample_pairs, wavelength_text
+from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
 from pages.positions import without_rounding
@@ -122,7 +122,7 @@ def test_dials_show_the_fastest_and_the_slowest_pair():
 
     pairs = [Pair(m, m + 20, 2.0**-m) for m in range(20)]
     sample = sample_pairs(pairs)
-    assert len(sample) == MOST_PAIRS and (sample[0], sample[-1]) == (pairs[0], pairs[-1])
+    assert len(sample) == MAX_PAIRS and (sample[0], sample[-1]) == (pairs[0], pairs[-1])
     assert [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))] == [
         "6.3",
         "19,869",

@@ -64,18 +64,18 @@ def test_views_are_moved_changed_and_removed():
 def test_a_full_report_says_what_would_fit_and_stays(monkeypatch):
     report = report_of("a")
     save(report)
-    monkeypatch.setattr(reports, "MOST_BYTES", reports.size_of(report) + 50)
+    monkeypatch.setattr(reports, "MAX_BYTES", reports.size_of(report) + 50)
     noise = "".join(map(chr, range(200, 3_000)))
     with pytest.raises(ReportFull, match=r"would take [\d.]+\skB; it holds at most \d+\sbytes"):
         save(report.with_view(replace(VIEW, id="b", note=noise)))
     assert read_report(report.id) == report
-    monkeypatch.setattr(reports, "MOST_VIEWS", 1)
+    monkeypatch.setattr(reports, "MAX_VIEWS", 1)
     with pytest.raises(ReportFull, match="at most 1 views"):
         save(report.with_view(replace(VIEW, id="b")))
 
 
 def test_the_oldest_reports_go_first(monkeypatch):
-    monkeypatch.setattr(reports, "MOST_REPORTS", 2)
+    monkeypatch.setattr(reports, "MAX_REPORTS", 2)
     made = [report_of("a") for _ in range(3)]
     for age, report in enumerate(made):
         save(report)

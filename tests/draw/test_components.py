@@ -25,7 +25,7 @@ from dashboard.draw.components import bundle, bundle_all
 from dashboard.draw.html_file import Part, page_html, trace_html
 from dashboard.draw.multiples import (
     MARKS,
-    MOST_FRAME_CELLS,
+    MAX_FRAME_CELLS,
     Frames,
     Tile,
     difference_span,
@@ -367,7 +367,7 @@ def test_the_maps_at_each_value_of_a_control_travel_unless_they_are_too_many_or_
         expected = np.stack([row[column].weights for row in frames])
         np.testing.assert_allclose(steps.reshape(expected.shape), expected, atol=1e-5)
     assert Frames("page:step", 0, [*frames, [a_tile(), a_tile()]]).payload(frames[0]) is None
-    many = MOST_FRAME_CELLS // 35
+    many = MAX_FRAME_CELLS // 35
     assert Frames("page:step", 0, [frames[0][:1]] * many).payload(frames[0][:1]) is not None
     assert Frames("page:step", 0, [frames[0][:1]] * (many + 1)).payload(frames[0][:1]) is None
 
@@ -573,7 +573,7 @@ def test_144_heads_of_64_tokens_fit_into_two_megabytes():
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="at least one map"):
         trace_html(AttentionTrace((), "none"), title="T")
-    monkeypatch.setattr(html_file, "MOST_CELLS", 10)
+    monkeypatch.setattr(html_file, "MAX_CELLS", 10)
     with pytest.raises(ValueError, match="105 weights; a file holds 10"):
         trace_html(trace(1, 3, 5, 7), title="T")
 

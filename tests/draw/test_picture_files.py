@@ -18,7 +18,7 @@ from dashboard.draw import html_file
 from dashboard.draw.curves import Curve, step_chart
 from dashboard.draw.drawings import stacks_svg
 from dashboard.draw.html_file import page_file, table_html
-from dashboard.draw.maps import MOST_RECTANGLES, PictureMap, maps_svg
+from dashboard.draw.maps import MAX_RECTANGLES, PictureMap, maps_svg
 from dashboard.draw.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.draw.picture_files import (
     POINTS,
@@ -384,7 +384,7 @@ def test_a_long_title_is_broken_and_not_cut():
 
 
 def test_a_large_map_is_an_image_and_many_maps_are_small():
-    size = int(MOST_RECTANGLES**0.5) + 1
+    size = int(MAX_RECTANGLES**0.5) + 1
     names = tuple(map(str, range(size)))
     svg = maps_svg([PictureMap("large", np.eye(size), names, names)])
     assert len(nodes(svg, "image")) == 1 and len(svg) < 200_000
@@ -436,7 +436,7 @@ def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch)
     pictures: dict[str, Picture] = {"a": MapsPicture("All", (ONE,), trace=trace), "b": TABLE}
     drawn = {"a": ("attention_view", "av", {"layout": "grid"})}
     assert b'"layers"' in page_file(SOURCE, pictures, drawn)
-    monkeypatch.setattr(html_file, "MOST_CELLS", 8)
+    monkeypatch.setattr(html_file, "MAX_CELLS", 8)
     html = page_file(SOURCE, pictures, drawn)
     assert b'"layout":"grid"' in html and b'"layers"' not in html
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LONGEST = 5.0  # seconds of the processor for one case
-MOST_MEMORY = (
+MAX_MEMORY = (
     1_000_000_000  # bytes by which the peak of a door's cases may exceed what the process had
 )
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.fuzz import folders, pages, typed, uploads
 from tests.fuzz.door import Door
-from tests.fuzz.guard import MOST_MEMORY, peak, reset_peak, watched
+from tests.fuzz.guard import MAX_MEMORY, peak, reset_peak, watched
 
 DOORS = (*typed.DOORS, *uploads.DOORS, *folders.DOORS, *pages.DOORS)
 LONGEST_MESSAGE = 2_000
@@ -56,7 +56,7 @@ def test_a_door_takes_a_case_or_refuses_it_in_words(door: Door, tmp_path, monkey
     print(
         f"{door.name}: {len(seconds):,} cases, the longest {max(seconds):.2f} s, {memory / 1e6:.0f} MB more memory"
     )
-    assert memory < MOST_MEMORY
+    assert memory < MAX_MEMORY
 
 
 def _enter(door: Door, case, folder) -> None:

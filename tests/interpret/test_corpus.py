@@ -9,8 +9,8 @@ from core.interpret.corpus import (
     BY_KEY,
     DECILES,
     INDEX,
+    MAX_TOKENS,
     MEASURES,
-    MOST_TOKENS,
     Corpus,
     CorpusConfig,
     RunningMean,
@@ -154,14 +154,14 @@ def test_an_embedding_changes_by_one_minus_its_cosine():
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
     corpus = Corpus()
-    long = " ".join(["old man"] * MOST_TOKENS)
+    long = " ".join(["old man"] * MAX_TOKENS)
     for record in measure_texts(
         model, [ModelInputs(" "), ModelInputs("the old man"), ModelInputs(long)], "causal"
     ):
         corpus.add(record)
     assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (3, 2, [0], 1)
     assert corpus.error.startswith("There is nothing to read yet")
-    assert corpus.mean("distance").max() < MOST_TOKENS
+    assert corpus.mean("distance").max() < MAX_TOKENS
 
 
 def test_texts_by_value_and_at_each_decile():

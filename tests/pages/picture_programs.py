@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from pypdf import PdfReader
 
-from dashboard.draw.maps import MANY, MOST_LETTERS
+from dashboard.draw.maps import MANY, MAX_LETTERS
 from dashboard.draw.pictures import (
     ChartPicture,
     MapsPicture,
@@ -23,7 +23,7 @@ from dashboard.draw.pictures import (
 )
 
 WORD = re.compile(r"\w+")
-MOST_NAMED = 32  # rows or columns, all of which are named
+MAX_NAMED = 32  # rows or columns, all of which are named
 
 
 def run_here(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
@@ -38,9 +38,9 @@ def words_of(picture: Picture, line: str) -> set[str]:
         texts += [
             name
             for item in picture.maps
-            if max(item.values.shape) <= MOST_NAMED
+            if max(item.values.shape) <= MAX_NAMED
             for name in (*item.rows, *item.columns)
-            if len(name) < MOST_LETTERS
+            if len(name) < MAX_LETTERS
         ]
     if isinstance(picture, ChartPicture):
         texts += [name for name, *_ in picture.spec.get("usermeta", {}).get("names", ())]

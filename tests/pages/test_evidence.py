@@ -183,7 +183,7 @@ def test_arrays_alone_show_what_follows_from_weights(app):
 
 
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
-    monkeypatch.setattr(evidence, "MOST_DRAWN", 8)
+    monkeypatch.setattr(evidence, "MAX_DRAWN", 8)
     text = fact_text(shown(app, "induction"))
     assert "17 × 17 cells are too many to show side by side, so only row 16 is shown" in captions(
         app

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.ui.lessons import (
     KEYS,
-    MOST_LINK,
+    MAX_LINK,
     TYPES,
     Code,
     Lesson,
@@ -224,7 +224,7 @@ def test_another_page_leads_back_and_the_lesson_ends(student):
     ("lesson", "sentence"),
     [
         ("broken", "holds no whole lesson"),
-        ("A" * (MOST_LINK + 1), "too long"),
+        ("A" * (MAX_LINK + 1), "too long"),
         (encode(LESSON).replace("-", "A")[:50], "holds no whole lesson"),
     ],
 )

@@ -13,7 +13,7 @@ from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.base import first_line
 from core.pretrained.generate import generate
 from core.pretrained.hub import check_folder
-from core.pretrained.load import MOST_PARTS, counts
+from core.pretrained.load import MAX_PARTS, counts
 from tests.cases import each
 from tests.tiny_architectures import CONFIG_MAPPING, default
 from tests.tiny_models import given, save
@@ -51,7 +51,7 @@ def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_bui
 
 def test_no_config_with_the_defaults_of_its_class_has_too_many_parts():
     for model_type, kind in CONFIG_MAPPING.items():
-        assert all(count <= max(usual, MOST_PARTS) for _, count, usual in counts(default(kind))), (
+        assert all(count <= max(usual, MAX_PARTS) for _, count, usual in counts(default(kind))), (
             model_type
         )
 
@@ -66,7 +66,7 @@ def test_a_count_past_the_default_of_its_class_is_seen_in_every_part(field, past
         CONFIG_MAPPING["llava"](text_config=doge(**{field: 10**6})),
     ):
         found = [
-            (name, count) for name, count, usual in counts(config) if count > max(usual, MOST_PARTS)
+            (name, count) for name, count, usual in counts(config) if count > max(usual, MAX_PARTS)
         ]
         assert found == [(field, 10**6)] * past
 

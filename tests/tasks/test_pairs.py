@@ -11,8 +11,8 @@ from core.tasks import PAD, TaskConfig, make_task
 from core.tasks.base import UNK
 from core.tasks.metrics import score
 from core.tasks.own import OwnPairs, parse_pairs, roman
-from core.tasks.reading import MOST_SIGNS
-from core.tasks.recipes import MOST_STEPS, for_data
+from core.tasks.reading import MAX_SIGNS
+from core.tasks.recipes import MAX_STEPS, for_data
 from core.training import prepare, recommended, train
 from core.training.evaluate import measure_teacher_forced
 from tests.cases import each, instance
@@ -143,7 +143,7 @@ def test_words_are_the_tokens_where_both_sides_have_spaces(data, unit, metrics):
 
 def test_twenty_nine_thousand_pairs_fit_and_train():
     data = sentence_pairs(29_000)
-    assert 3_000_000 < len(data) <= MOST_SIGNS
+    assert 3_000_000 < len(data) <= MAX_SIGNS
     task = instance(make_task(TaskConfig.of("own_pairs", data=data)), OwnPairs)
     assert len(task.pool) == 26_100 and len(task.held_out(10_000)) == 2_900
     small = ModelConfig.transformer(16, num_heads=2, position="sinusoidal")
@@ -231,4 +231,4 @@ def test_steps_follow_from_the_number_of_pairs():
     steps = many.recommended["recurrent"].steps
     assert (steps - 1) * 64 < 10 * len(many.pairs.trained) <= steps * 64
     assert many.recommended["transformer"].steps == 1_500, "its own steps are more than ten passes"
-    assert for_data(many.recommended, 10**6, 10)["transformer"].steps == MOST_STEPS
+    assert for_data(many.recommended, 10**6, 10)["transformer"].steps == MAX_STEPS

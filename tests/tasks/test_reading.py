@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from core.entries import ConfigError
-from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, decode_text, read_rows
+from core.tasks.reading import MAX_COLUMNS, MAX_SIGNS, decode_text, read_rows
 from tests.cases import each
 
 
@@ -26,7 +26,7 @@ def test_a_text_comes_back_from_its_bytes(coding):
         (b"PK\x03\x04rest", "Excel workbook"),
         (b"%PDF-1.7", "a PDF"),
         (b"\xff\xfea\x00b", "UTF-16, but breaks off at byte"),
-        (b"x" * (4 * MOST_SIGNS + 1), "16,000,001 bytes"),
+        (b"x" * (4 * MAX_SIGNS + 1), "16,000,001 bytes"),
     ],
 )
 def test_bytes_that_are_no_text_are_named(data, words):
@@ -41,7 +41,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
         (";;\n;;\n", "All cells"),
         ("ab\ncd\x00e\n", "Line 2 holds the control character U.0000"),
         ("ab\ud800", "Line 1 holds the control character U.D800"),
-        ("x" * (MOST_SIGNS + 1), "4,000,001 characters; at most 4,000,000"),
+        ("x" * (MAX_SIGNS + 1), "4,000,001 characters; at most 4,000,000"),
         ("only one column\nof words\n", "single column"),
         (
             "a,b\n1,2\n\n3,4,5\n6\n",
@@ -53,7 +53,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
             "Line 4 opens a quotation mark that is never closed",
         ),
         ('a,b\n1,"x"y\n', "Line 2: a cell in quotation marks continues"),
-        (",".join("x" * 80) + "\n", f"80 columns; at most {MOST_COLUMNS}"),
+        (",".join("x" * 80) + "\n", f"80 columns; at most {MAX_COLUMNS}"),
         ("a,b\n" + "x" * 140_000 + ",1\n", "Line 2 begins a cell of more than 131,072"),
     ],
 )

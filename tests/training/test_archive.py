@@ -148,7 +148,7 @@ def test_a_link_becomes_no_link(tmp_path, packed):
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, packed, monkeypatch):
     bomb = parts(packed) | {"frames/000009.safetensors": bytes(3_000_000)}
-    monkeypatch.setattr(archive, "MOST_UNPACKED", 2_000_000)
+    monkeypatch.setattr(archive, "MAX_UNPACKED", 2_000_000)
     monkeypatch.setattr(archive, "_write", lambda *_: pytest.fail("unpacked"))
     assert len(zipped(bomb)) < 200_000
     refused(zipped(bomb), tmp_path, "at most 2 MB are allowed")
@@ -161,11 +161,11 @@ def test_a_file_that_lies_about_its_size_is_refused(tmp_path, packed):
 
 
 def test_too_large_a_file_and_too_many_are_refused(tmp_path, packed, monkeypatch):
-    monkeypatch.setattr(archive, "MOST_ZIPPED", 1_000)
+    monkeypatch.setattr(archive, "MAX_ZIPPED", 1_000)
     with pytest.raises(ValueError, match="larger than"):
         unpack(packed, tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr(archive, "MOST_FILES", 3)
+    monkeypatch.setattr(archive, "MAX_FILES", 3)
     refused(packed, tmp_path, "files; at most 3")
 
 
@@ -210,10 +210,10 @@ def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):
     run = unpack(packed, tmp_path)
     sizes = {name: len(data) for name, data in parts(pack(run)).items()}
     one = sizes["checkpoints/000000.safetensors"]
-    monkeypatch.setattr(archive, "MOST_UNPACKED", sum(sizes.values()) - one)
+    monkeypatch.setattr(archive, "MAX_UNPACKED", sum(sizes.values()) - one)
     steps = [name for name in parts(pack(run)) if name.startswith("checkpoints")]
     assert steps == ["checkpoints/000004.safetensors", "checkpoints/000002.safetensors"]
-    monkeypatch.setattr(archive, "MOST_UNPACKED", one)
+    monkeypatch.setattr(archive, "MAX_UNPACKED", one)
     with pytest.raises(ValueError, match="This run is larger"):
         pack(run)
 

@@ -471,7 +471,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypat
 def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkeypatch):
     if run_index.FEW:
         return  # has no journal
-    monkeypatch.setattr(run_index, "MOST_JOURNAL", 100)
+    monkeypatch.setattr(run_index, "MAX_JOURNAL", 100)
     for _ in range(9):
         RunFolder(root / "20260101-000002-abcdef").set_status("paused")
     assert indexed(root) == folders(root) and (root / JOURNAL).stat().st_size == 0

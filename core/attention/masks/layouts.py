@@ -16,7 +16,7 @@ from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quo
 # Masks of rows that are no plain sequence: a tree, several continuations, a noised and a clean copy, a grid.
 
 
-MOST_NODES = 256
+MAX_NODES = 256
 ROOT = "-"
 
 
@@ -31,8 +31,8 @@ def parents_of(text: str) -> list[int]:
                 f"{ROOT} for a root, with commas between, such as -, 0, 0, 1."
             )
         parents.append(-1 if number is None else number)
-    if not 1 <= len(parents) <= MOST_NODES:
-        raise ConfigError(f"parents names {len(parents)} nodes; expected 1 to {MOST_NODES}.")
+    if not 1 <= len(parents) <= MAX_NODES:
+        raise ConfigError(f"parents names {len(parents)} nodes; expected 1 to {MAX_NODES}.")
     return parents
 
 

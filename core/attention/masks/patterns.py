@@ -27,7 +27,7 @@ LOOKBACK = Param(
     1,
     meaning="number of keys before the query that it attends to, besides itself",
 )
-MOST_DOCUMENTS = 64
+MAX_DOCUMENTS = 64
 LONGEST_DOCUMENT = 100_000
 
 
@@ -125,10 +125,8 @@ def lengths_of(text: str) -> list[int]:
             f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT} with commas "
             "between, such as 3, 4, 2."
         )
-    if not 1 <= len(lengths) <= MOST_DOCUMENTS:
-        raise ConfigError(
-            f"lengths names {len(lengths)} documents; expected 1 to {MOST_DOCUMENTS}."
-        )
+    if not 1 <= len(lengths) <= MAX_DOCUMENTS:
+        raise ConfigError(f"lengths names {len(lengths)} documents; expected 1 to {MAX_DOCUMENTS}.")
     return lengths
 
 

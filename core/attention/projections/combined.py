@@ -25,7 +25,7 @@ from core.attention.basics import (
 from core.attention.projections.multi_head import (
     BIAS,
     HEAD_SIZE,
-    MOST_KV_HEADS,
+    MAX_KV_HEADS,
     SHARES_KEYS,
     GroupedQuery,
     refuse_uneven,
@@ -98,7 +98,7 @@ GATED = Entry(
             "Key/value heads",
             0,
             0,
-            MOST_KV_HEADS,
+            MAX_KV_HEADS,
             1,
             meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
         ),

@@ -20,7 +20,7 @@ from core.attention.basics import (
 )
 from core.attention.positions import enters
 from core.attention.positions.rotary import Rotary
-from core.attention.projections.multi_head import HEAD_SIZE, MOST_KV_HEADS
+from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS
 from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 # Latent attention: keys and values are maps of one small vector a token (MLA, 2024), or of several (GLA, 2025).
@@ -287,7 +287,7 @@ LATENT = Entry(
             "Groups",
             1,
             1,
-            MOST_KV_HEADS,
+            MAX_KV_HEADS,
             1,
             meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA",
         ),
@@ -468,7 +468,7 @@ GROUPED_TIED = Entry(
             "Tied heads",
             1,
             1,
-            MOST_KV_HEADS,
+            MAX_KV_HEADS,
             1,
             meaning="number G of tied states; it divides the number of query heads",
         ),

@@ -98,7 +98,7 @@ MULTI_HEAD = Entry(
 # Fewer key and value heads than query heads: grouped-query (Ainslie 2023) and multi-query (Shazeer 2019).
 
 
-MOST_KV_HEADS = 256
+MAX_KV_HEADS = 256
 
 
 class GroupedQuery(Projection):
@@ -195,7 +195,7 @@ GROUPED_QUERY = Entry(
             "Key/value heads",
             2,
             1,
-            MOST_KV_HEADS,
+            MAX_KV_HEADS,
             1,
             meaning="number G of heads of keys and values; it divides the number of query heads",
         ),
@@ -303,7 +303,7 @@ KEYS_AS_VALUES = Entry(
             "Key/value heads",
             1,
             1,
-            MOST_KV_HEADS,
+            MAX_KV_HEADS,
             1,
             meaning="number G of heads of keys and values; it divides the number of query heads",
         ),

@@ -37,7 +37,7 @@ HELP = {
     "mask": "A formula over i (query), j (key), h, T and S; true where a query may attend.",
     "score": "A formula over score, i (query), j (key), h, T and S: the new score.",
 }
-MOST_OPTIONS, MOST_RIGHT, MOST_NUMBERS, MOST_ANSWER, MOST_TEXT, MOST_HINT = (
+MAX_OPTIONS, MAX_RIGHT, MAX_NUMBERS, MAX_ANSWER, MAX_TEXT, MAX_HINT = (
     6,
     40,
     64,
@@ -70,17 +70,17 @@ class Question:
     def __post_init__(self) -> None:
         fits = (
             self.type in TYPES
-            and 0 < len(self.text) <= MOST_TEXT
-            and len(self.hint) <= MOST_HINT
-            and 0 < len(self.right) <= MOST_RIGHT
+            and 0 < len(self.text) <= MAX_TEXT
+            and len(self.hint) <= MAX_HINT
+            and 0 < len(self.right) <= MAX_RIGHT
             and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right)
         )
         if self.type == "choice":
-            fits = fits and 2 <= len(set(self.options)) == len(self.options) <= MOST_OPTIONS
+            fits = fits and 2 <= len(set(self.options)) == len(self.options) <= MAX_OPTIONS
         if self.type == "numbers":
             fits = (
                 fits
-                and 0 < len(self.offsets) <= MOST_NUMBERS
+                and 0 < len(self.offsets) <= MAX_NUMBERS
                 and 0 < self.width < LARGEST
                 and all(abs(offset) < LARGEST for offset in self.offsets)
             )
@@ -92,8 +92,8 @@ class Question:
         return _digest(self._value(answer), self.text) in self.right
 
     def _value(self, answer: str) -> str:
-        answer = text_of(answer, MOST_ANSWER + 1)
-        if not answer.strip() or len(answer) > MOST_ANSWER:
+        answer = text_of(answer, MAX_ANSWER + 1)
+        if not answer.strip() or len(answer) > MAX_ANSWER:
             raise LessonError(
                 "Give an answer first." if not answer.strip() else "This answer is too long."
             )
@@ -133,9 +133,9 @@ def make_question(
     if not answer.strip():
         raise LessonError("it has no right answer.")
     if type_ == "choice":
-        if not 2 <= len(set(options)) == len(options) <= MOST_OPTIONS:
+        if not 2 <= len(set(options)) == len(options) <= MAX_OPTIONS:
             raise LessonError(
-                f"a choice has 2 to {MOST_OPTIONS} different options, one on each line."
+                f"a choice has 2 to {MAX_OPTIONS} different options, one on each line."
             )
         if answer.strip() not in options:
             raise LessonError("its right answer is none of the options.")
@@ -175,11 +175,9 @@ def parse_numbers(text: str) -> list[float]:
     numbers = [
         float(part) for part in re.findall(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", text)
     ]
-    if not 0 < len(numbers) <= MOST_NUMBERS or not all(
-        abs(number) <= LARGEST for number in numbers
-    ):
+    if not 0 < len(numbers) <= MAX_NUMBERS or not all(abs(number) <= LARGEST for number in numbers):
         raise LessonError(
-            f"Expected a number such as 0.25, or at most {MOST_NUMBERS} numbers of a matrix."
+            f"Expected a number such as 0.25, or at most {MAX_NUMBERS} numbers of a matrix."
         )
     return numbers
 
@@ -242,11 +240,11 @@ def _digest(value: str, text: str) -> str:
 FORMAT = "attention-lab-lesson-1"
 FOLDER = Path(__file__).parent  # of the lessons that ship, each under its key
 KEYS = ("attention", "patterns", "variants", "positions", "efficient")
-MOST_LINK, MOST_FILE = (
+MAX_LINK, MAX_FILE = (
     8_000,
     100_000,
 )  # characters of the link's parameter, and of the lesson's JSON
-MOST_TITLE, MOST_LESSON_TEXT, MOST_QUESTIONS, MOST_HIDE, MOST_QUERY = 80, 3_000, 10, 60, 4_000
+MAX_TITLE, MAX_LESSON_TEXT, MAX_QUESTIONS, MAX_HIDE, MAX_QUERY = 80, 3_000, 10, 60, 4_000
 PARAMETERS = (
     "lesson",
     "lesson-code",
@@ -273,11 +271,11 @@ class Lesson:
     hide_guide: bool = False
 
     def __post_init__(self) -> None:
-        if not self.title.strip() or len(self.title) > MOST_TITLE:
-            raise LessonError(f"A lesson has a title of at most {MOST_TITLE} characters.")
-        if len(self.text) > MOST_LESSON_TEXT or len(self.questions) > MOST_QUESTIONS:
+        if not self.title.strip() or len(self.title) > MAX_TITLE:
+            raise LessonError(f"A lesson has a title of at most {MAX_TITLE} characters.")
+        if len(self.text) > MAX_LESSON_TEXT or len(self.questions) > MAX_QUESTIONS:
             raise LessonError(
-                f"A lesson has a text of at most {MOST_LESSON_TEXT:,} characters and at most {MOST_QUESTIONS} "
+                f"A lesson has a text of at most {MAX_LESSON_TEXT:,} characters and at most {MAX_QUESTIONS} "
                 "questions."
             )
         if self.page not in PAGES:
@@ -287,11 +285,11 @@ class Lesson:
             )
         if any(name in PARAMETERS for name, _ in self.query):
             raise LessonError(f"No control of a page is called {', '.join(PARAMETERS)}.")
-        if sum(len(name) + len(value) for name, value in self.query) > MOST_QUERY:
-            raise LessonError(f"The page's link has more than {MOST_QUERY:,} characters.")
-        if len(self.hide) > MOST_HIDE or not all(CONTROL.fullmatch(name) for name in self.hide):
+        if sum(len(name) + len(value) for name, value in self.query) > MAX_QUERY:
+            raise LessonError(f"The page's link has more than {MAX_QUERY:,} characters.")
+        if len(self.hide) > MAX_HIDE or not all(CONTROL.fullmatch(name) for name in self.hide):
             raise LessonError(
-                f"A lesson hides at most {MOST_HIDE} controls, each by its name in the link."
+                f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link."
             )
 
     @cached_property
@@ -327,8 +325,8 @@ def to_json(lesson: Lesson, indent: int | None = None) -> str:
 
 def from_json(text: str) -> Lesson:
     """The lesson of a file; LessonError for any other text."""
-    if len(text) > MOST_FILE:
-        raise LessonError(f"A lesson has at most {MOST_FILE:,} characters.")
+    if len(text) > MAX_FILE:
+        raise LessonError(f"A lesson has at most {MAX_FILE:,} characters.")
     try:
         whole = json.loads(text)
         if whole["format"] != FORMAT:
@@ -384,12 +382,12 @@ def decode(text: str) -> Lesson:
     """The lesson of a link's parameter, or of the key of one that ships; LessonError for any other text."""
     if text in KEYS:
         return from_json((FOLDER / f"{text}.json").read_text("utf-8"))
-    if len(text) > MOST_FILE:
+    if len(text) > MAX_FILE:
         raise LessonError("This link is too long for a lesson.")
     try:
         unpack = zlib.decompressobj()
         data = unpack.decompress(
-            urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)), MOST_FILE
+            urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)), MAX_FILE
         )
         if not unpack.eof:
             raise ValueError
@@ -439,8 +437,8 @@ CODE = re.compile(
 )  # id, day, results, checksum
 SAME = str.maketrans("oil", "011")  # letters that are taken for digits
 START = datetime.date(2025, 1, 1)
-MOST_TRIES = 7
-MOST_NAME = 60
+MAX_TRIES = 7
+MAX_NAME = 60
 
 
 class Result(NamedTuple):
@@ -464,7 +462,7 @@ def make_code(code: Code) -> str:
     """The code without the name, in groups of four hexadecimal digits."""
     days = min(max((code.day - START).days, 0), 0xFFFF)
     digits = f"{code.lesson}{days:04x}" + "".join(
-        f"{8 * right + min(tries, MOST_TRIES):x}" for right, tries in code.results
+        f"{8 * right + min(tries, MAX_TRIES):x}" for right, tries in code.results
     )
     return "-".join(re.findall(".{1,4}", (digits + _checksum(digits, code.name)).upper()))
 
@@ -489,7 +487,7 @@ def read_code(line: str) -> Code:
 
 def clean_name(name: str) -> str:
     """The name with single spaces, without signs around it, and of bounded length."""
-    return " ".join(unicodedata.normalize("NFKC", name).split())[:MOST_NAME].strip(" :;,|")
+    return " ".join(unicodedata.normalize("NFKC", name).split())[:MAX_NAME].strip(" :;,|")
 
 
 def _checksum(digits: str, name: str) -> str:

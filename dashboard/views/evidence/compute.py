@@ -34,9 +34,9 @@ WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of 
 WHOLE_FLOW = (
     48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
 )
-MOST_FLOW = 160
+MAX_FLOW = 160
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
-MOST_ANSWERS, MOST_OTHERS = (
+MAX_ANSWERS, MAX_OTHERS = (
     4,
     2,
 )  # likeliest answers of the whole model, and of the model without some heads
@@ -82,7 +82,7 @@ def flow_map(
     """Flow up to and with a layer (T, S), and which cells were computed (None: all); None when the text is too long."""
     item, inputs = controls.maps[row], controls.question.inputs
     longest = max(len(item.queries), len(item.keys))
-    if longest > MOST_FLOW:
+    if longest > MAX_FLOW:
         return None
     if longest <= WHOLE_FLOW:
         return shared(_flow, controls.ref, inputs, row, None), None
@@ -235,8 +235,8 @@ def _answers_without(baseline: Baseline, off: HeadSet) -> dict[str, dict[str, fl
             }
         }
     candidates = [
-        *top_candidates(baseline.pretrained, baseline.answer, MOST_ANSWERS),
-        *top_candidates(baseline.pretrained, answers["off"], MOST_OTHERS),
+        *top_candidates(baseline.pretrained, baseline.answer, MAX_ANSWERS),
+        *top_candidates(baseline.pretrained, answers["off"], MAX_OTHERS),
     ]
     ids = list(
         dict.fromkeys(

@@ -37,7 +37,7 @@ FINISHED, NAMES = (
     "generate:finished",
     "generate:names",
 )  # of all sessions: searches that are over, names of tokens
-MOST_SHARED = 2000  # candidates of a search that other sessions get
+MAX_SHARED = 2000  # candidates of a search that other sessions get
 
 
 @dataclass(eq=False)
@@ -77,7 +77,7 @@ class Search:
 
     def share(self) -> None:
         """Give a finished search to all sessions."""
-        if self.done and len(self.tree.candidates) <= MOST_SHARED:
+        if self.done and len(self.tree.candidates) <= MAX_SHARED:
             measurements(FINISHED, self.controls).setdefault("search", (self.start, self.tree))
 
     @property

@@ -27,7 +27,7 @@ from dashboard.ui.presentation import room
 
 VIEWS = {"when": "When it decides", "who": "Who wrote it"}
 DECISIVE = "where it is decided"
-MOST_TOKENS = 4  # that a reader adds
+MAX_TOKENS = 4  # that a reader adds
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
         key=f"lens:tokens:{controls.ref.name}",
         width=room(360),
         accept_new_options=True,
-        max_selections=MOST_TOKENS,
+        max_selections=MAX_TOKENS,
         placeholder="pick or type",
         help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
         "such as #17.",
