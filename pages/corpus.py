@@ -66,6 +66,7 @@ from dashboard.draw.vega import (
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.ui import run_controls
+from dashboard.ui.fields import HERE, Fields, Segmented
 from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
 from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of
@@ -389,14 +390,27 @@ SOURCES = {
     "texts": "Your own texts",
 }
 SPLITS = {"lines": "One a line", "paragraphs": "One a paragraph"}
-VIEWS = {
-    "strongest": "Strongest",
-    "typical": "Typical",
-    "weakest": "Weakest",
-    "map": "Queries and keys",
-}
+FIELDS = Fields(
+    "corpus",
+    view=Segmented(
+        "Show",
+        {
+            "strongest": "Strongest",
+            "typical": "Typical",
+            "weakest": "Weakest",
+            "map": "Queries and keys",
+        },
+        help="Texts with the largest values, at each tenth of all, or with the smallest, where a role fails; or the "
+        "head's queries and keys.",
+        also={"wrap": True},
+    ),
+    colour=Segmented(
+        "Colour",
+        {"token": "Token", "position": "Position"},
+        help="Points of the most frequent tokens, or by their position in their text.",
+    ),
+)
 KINDS_OF_TEXT: list[Kind] = ["self", "causal"]
-COLOURS = {"token": "Token", "position": "Position"}
 ROLE = "role"  # of the measure: that of the head's own role
 X, Y = "distance", "entropy"
 LAST = "corpus:last"  # in the session
@@ -644,21 +658,9 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
         ),
         format_func=lambda one: own if one == ROLE else BY_KEY[one].name,
     )
-    view = row[2].segmented_control(
-        "Show",
-        list(VIEWS),
-        default="strongest",
-        key=key("view"),
-        required=True,
-        **BOUND,
-        format_func=VIEWS.__getitem__,
-        wrap=True,
-        help="Texts with the largest values, "
-        "at each tenth of all, or with the smallest, where a role fails; or the head's "
-        "queries and keys.",
-    )
+    view = FIELDS.draw("view", into=row[2]).view
     measure = measurement.role_measure(head) if chosen == ROLE else BY_KEY[chosen]
-    return HeadControls(head, measure, view or "strongest")
+    return HeadControls(head, measure, view)
 
 
 def _take_head(measurement: Measurement, ref: ModelRef) -> None:
@@ -1319,19 +1321,7 @@ def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls)
     ) is None:
         return
     points = joint_map(*vectors.head(*chosen.head))
-    colour = (
-        st.segmented_control(
-            "Colour",
-            list(COLOURS),
-            default="token",
-            key=key("colour"),
-            required=True,
-            **BOUND,
-            format_func=COLOURS.__getitem__,
-            help="Points of the most frequent tokens, or by their position in their text.",
-        )
-        or "token"
-    )
+    colour = FIELDS.draw("colour", into=HERE).colour
     name = measurement.scores.name(chosen.head)
     chart_title(f"Queries ● and keys ▲ of {name} in the plane of most variance")
     draw_chart(

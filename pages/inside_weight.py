@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -26,6 +26,7 @@ from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
+from dashboard.ui.fields import HERE, Fields, Segmented
 from dashboard.ui.heads import KIND
 from dashboard.ui.links import BOUND, fragment, read_pair, write_pair
 from dashboard.ui.model_picker import (
@@ -46,8 +47,15 @@ from dashboard.ui.presentation import draw_chart
 MAP = "inside_weight:map"
 CELL, OF, SENT, WRITTEN = (f"inside_weight:{name}" for name in ("cell", "of", "told", "written"))
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
-Order = Literal["own", "largest"]
-ORDERS: dict[Order, str] = {"own": "By dimension", "largest": "Largest first"}
+FIELDS = Fields(
+    "inside_weight",
+    order=Segmented(
+        "Order of dimensions",
+        {"own": "By dimension", "largest": "Largest first"},
+        help="The order of the dimensions: as in the vectors, or by the size of the product.",
+        also={"label_visibility": "collapsed"},
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,20 +502,7 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
 def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     """q and k dimension by dimension, before and after rotation where the family rotates."""
     st.markdown("## Where the query and the key agree")
-    by_size = (
-        st.segmented_control(
-            "Order of dimensions",
-            list(ORDERS),
-            default="own",
-            required=True,
-            format_func=ORDERS.__getitem__,
-            key="inside_weight:order",
-            label_visibility="collapsed",
-            **BOUND,
-            help="The order of the dimensions: as in the vectors, or by the size of the product.",
-        )
-        or "own"
-    ) == "largest"
+    by_size = FIELDS.draw("order", into=HERE).order == "largest"
     dimensions = (
         np.argsort(-np.abs(one.products), kind="stable") if by_size else np.arange(len(one.q))
     )

@@ -23,6 +23,7 @@ KINDS = (
     "multiselect",
     "text_input",
     "text_area",
+    "button_group",
 )
 STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
 ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
