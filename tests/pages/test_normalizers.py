@@ -156,8 +156,10 @@ def test_the_snippet_runs_and_makes_the_same_weights(key):
 
 def test_the_sources_open():
     at = open_page()
+    closed = len(at.code)
     at.session_state["normalizers:sources"] = True
     at.run()
+    assert len(at.code) > closed, "the code that ran"
 
 
 def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():

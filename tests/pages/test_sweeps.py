@@ -190,4 +190,5 @@ def test_a_link_brings_back_what_was_chosen():
     ids=lambda query: next(iter(query)),
 )
 def test_a_link_that_says_what_cannot_be_leaves_the_page_whole(query):
-    open_page(**query)
+    app = open_page(**query)
+    assert not app.exception and app.button(key="sweeps:start").label == "Start sweep"
