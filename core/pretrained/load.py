@@ -9,6 +9,7 @@ import math
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -375,6 +376,9 @@ warnings.filterwarnings(
 VOCABULARY = re.compile(
     r"tokenizer\.json|vocab\.(json|txt)|bpe\.codes|\S+\.(model|spm|tiktoken)|tekken\.json"
 )
+# While it loads a model, transformers replaces `tie_weights` of every model, and then puts back what it found: two
+# threads at once would leave all later models of the process without their tied weights.
+BUILDING = threading.RLock()
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -433,7 +437,7 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
     transformers = import_module("transformers")
     refuse_config(read_config(folder / "config.json", name), name)
     folder_weights(folder, name)
-    with wrap_errors(f"{name} cannot be loaded"):
+    with BUILDING, wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
         check_sizes(config, kind, folder, name)
@@ -470,7 +474,7 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
     """
     config = deepcopy(pretrained.model.config)
     config._attn_implementation = "eager"
-    with seeded_rng(seed):
+    with BUILDING, seeded_rng(seed):
         model = type(pretrained.model)(config)
     return prepare_model(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")
 

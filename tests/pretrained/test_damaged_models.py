@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import transformers
 from safetensors import safe_open
 
 from core.models.decoding import SearchSettings
@@ -22,6 +24,18 @@ from tests.tiny_models import given, save
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     return {family: save(family, tmp_path_factory.mktemp(family)) for family in ("bert", "gpt2")}
+
+
+def test_models_that_load_at_once_are_whole_and_leave_the_library_as_it_was(folders):
+    """transformers replaces `tie_weights` of all models while it loads one, and puts back what it found."""
+    tie_weights = transformers.PreTrainedModel.tie_weights
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            models = list(pool.map(load_folder, [*folders.values()] * 8, [*folders] * 8))
+        assert transformers.PreTrainedModel.tie_weights is tie_weights
+    finally:
+        transformers.PreTrainedModel.tie_weights = tie_weights
+    assert len(models) == 8 * len(folders)
 
 
 PATTERN = {
