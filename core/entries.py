@@ -26,7 +26,29 @@ LONGEST_QUOTE = 60  # characters of an outside value that a message repeats
 
 
 class ConfigError(ValueError):
-    """A choice, or a pair of choices, that cannot be built; the message says what was given and what would fit."""
+    """A choice, or a pair of choices, that cannot be built; the message says what was given and what would fit.
+
+    `axes` are those whose choices do not fit, the one at fault first; `take` are the alternatives that the message
+    names: values of an axis, or of a parameter. `words` are further ones, which only a person can take.
+    """
+
+    def __init__(
+        self, why: str, *words: str, axes: Sequence[str] = (), **take: Value | Sequence[Value]
+    ) -> None:
+        self.why, self.words, self.axes = why, words, axes
+        self.take: dict[str, Sequence[Value]] = {
+            name: (values,) if isinstance(values, Value) else values
+            for name, values in take.items()
+        }
+        named = [f"{name} = {_alternatives(values)}" for name, values in self.take.items()]
+        text = f"{why}; take {', or '.join([*words, *named])}." if words or named else why
+        super().__init__(text)
+
+
+def _alternatives(values: Sequence[Value]) -> str:
+    """One or two values as "a or b", more as "one of a, b, c"."""
+    texts = [str(value) for value in values]
+    return " or ".join(texts) if len(texts) < 3 else f"one of {', '.join(texts)}"
 
 
 _WORD = re.compile(rf"[\w.-]{{1,{LONGEST_QUOTE}}}")
@@ -196,9 +218,10 @@ class Entry:
     """One choice on an axis: all that controls, equations, tests and benchmarks need.
 
     `build` makes the module or function; its signature is given at the end of each axis file. `refuse(config)` returns
-    the reason why this choice cannot go with the others of the config, or None. `short` is the rule in plain signs, for
-    a column head; {name} stands for a parameter. `enters` is where a position acts: "x" (added before projecting),
-    "q, k" (rotated) or "scores". `traits` are listed in the axis file. `sizes(config)` are a projection's heads.
+    the error, or its sentence, where this choice cannot go with the others of the config, else None. `short` is the
+    rule in plain signs, for a column head; {name} stands for a parameter. `enters` is where a position acts: "x" (added
+    before projecting), "q, k" (rotated) or "scores". `traits` are listed in the axis file. `sizes(config)` are a
+    projection's heads.
     `cost(config, area)` is for one sequence: of a kernel with all that it calls, of any other choice alone; `tables` is
     the cost of what a position computes once a call.
     """
@@ -218,7 +241,7 @@ class Entry:
     sizes: Callable[[LayerConfig], HeadSizes] | None = None
     cost: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
     tables: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
-    refuse: Callable[[LayerConfig], str | None] = field(default=lambda config: None)
+    refuse: Callable[[LayerConfig], ConfigError | str | None] = field(default=lambda config: None)
     parts: tuple[Choice, ...] = ()  # what a composed choice joins where it names no parts
     source: str = ""  # the file that registered it; empty for the lab's own
 

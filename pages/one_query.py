@@ -346,25 +346,6 @@ def map_count(config: AttentionConfig | None) -> int:
     return config.score_heads // config.num_heads if config else 1
 
 
-def nearest_fit(fields: Fields, error: str) -> list[tuple[str, Choice]]:
-    """The axis and choice with the nearest number of those that an error says to take (kv_heads = one of 1, 2)."""
-    match = re.search(r"take (\w+) = (?:one of )?((?:\d+(?:, | or )?)+)", error)
-    if match is None:
-        return []
-    name, numbers = match.group(1), [int(text) for text in re.findall(r"\d+", match.group(2))]
-    for axis in AXES:
-        choice: Choice = fields[axis]
-        current = dict(choice.params).get(name)
-        if isinstance(current, int):
-            for number in sorted(numbers, key=lambda value: abs(value - current)):
-                other = Choice.of(
-                    choice.key, *choice.parts, **{**dict(choice.params), name: number}
-                )
-                if refusal({**fields, axis: other}) is None:
-                    return [(axis, other)]
-    return []
-
-
 # The widgets: what the formula is made of, and which query, head and stage are drawn.
 
 
@@ -1676,15 +1657,16 @@ def show_error(controls: Controls) -> None:
     if controls.source is None:
         st.warning(controls.error)
         return
-    st.error(plain(controls.error))
     fields = {**controls.fields, "dropout": 0.0}
-    for axis, choice in nearest_fit(fields, controls.error) or repairs(fields, controls.error):
-        st.button(
-            f"Use {axis} = {choice_text(choice, axis)}",
-            on_click=write_choice,
-            args=(axis, choice),
-            key=key(f"repair:{axis}"),
-        )
+    if error := refusal(fields):
+        st.error(plain(str(error)))
+        for axis, choice in repairs(fields, error):
+            st.button(
+                f"Use {axis} = {choice_text(choice, axis)}",
+                on_click=write_choice,
+                args=(axis, choice),
+                key=key(f"repair:{axis}:{choice_text(choice, axis)}"),
+            )
 
 
 def picture(controls: Controls) -> Reading | None:

@@ -82,12 +82,16 @@ class AttentionConfig:
         for axis in AXES:
             choice = getattr(self, axis)
             if axis != "mask" and choice.parts and not entry(axis, choice.key).parts:
-                raise ConfigError(f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.")
+                raise ConfigError(
+                    f"{axis} = {choice.key} takes no parts; got {len(choice.parts)}.", axes=(axis,)
+                )
             for part in (
                 choice.walk() if axis == "mask" else (choice,)
             ):  # a joined position asks its parts itself
-                if reason := entry(axis, part.key).refuse(self):
-                    raise ConfigError(reason)
+                if refusal := entry(axis, part.key).refuse(self):
+                    if isinstance(refusal, str):  # as a plug-in may say it
+                        raise ConfigError(refusal, axes=(axis,))
+                    raise refusal
 
     @property
     def head_dim(self) -> int:
@@ -148,9 +152,9 @@ def check_sizes(d_model: int, num_heads: int) -> None:
                 f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}."
             )
     if d_model % num_heads:
-        fits = ", ".join(str(heads) for heads in heads_that_divide(d_model)[:12])
         raise ConfigError(
-            f"num_heads = {num_heads} does not divide d_model = {d_model}; take one of {fits}."
+            f"num_heads = {num_heads} does not divide d_model = {d_model}",
+            num_heads=heads_that_divide(d_model)[:12],
         )
 
 

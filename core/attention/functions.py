@@ -119,13 +119,13 @@ def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, A
         pieces[axis] = adapt(axis, piece)
         if (chosen := getattr(config, axis)) != getattr(usual, axis):
             raise ConfigError(
-                f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}; take "
-                "one of the two."
+                f"{axis} = {_written(piece)} is given, and the config has {axis} = {chosen.key}",
+                "one of the two",
             )
     if pieces and config.kernel != usual.kernel:
         raise ConfigError(
-            f"kernel = {config.kernel.key} knows no {next(iter(pieces))} from outside the lab; take "
-            "kernel = exact."
+            f"kernel = {config.kernel.key} knows no {next(iter(pieces))} from outside the lab",
+            kernel="exact",
         )
     return pieces
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -13,7 +14,6 @@ from torch import Tensor, nn
 from core.attention.basics import Cache, Dot, Normalizer, Projection, Softmax, append, repeat_heads
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
-from core.attention.kernels import KERNELS
 from core.attention.kernels.exact import (
     AttentionInputs,
     LayerSteps,
@@ -31,7 +31,7 @@ from core.attention.masks.content import LightningIndexer, indexer_loss
 from core.attention.masks.patterns import Mask, causal
 from core.attention.positions import enters
 from core.attention.score_block import ScoreBlock, dot_product_scale
-from core.entries import ConfigError, find
+from core.entries import ConfigError
 
 # Checks of the inputs of `attend` and `Attention`: shapes, the mask's dtype, and padding that holds no numbers.
 
@@ -615,21 +615,15 @@ def attend(
     score, softmax = _score_and_softmax(
         dot_product_scale(q.shape[-1]) if scale is None else scale, temperature
     )
+    run = _kernel_of_heads(kernel, dropout)
     if normalizer is not None and kernel != "exact":
         raise ConfigError(
-            f"kernel = {kernel} computes only softmax; take kernel = exact, or no normalizer."
+            f"kernel = {kernel} computes only softmax", "no normalizer", kernel="exact"
         )
     if normalizer is not None and temperature != 1.0:
         raise ConfigError(
             f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead."
         )
-    item = find(KERNELS, "kernel", kernel)
-    if dropout and "implied" in item.traits:
-        raise ConfigError(
-            f"kernel = {kernel} computes no weights for dropout = {dropout:g}; take dropout = 0, or "
-            "kernel = exact."
-        )
-    run = item.build(None)
     k, v = clear_hidden_heads(k, mask), clear_hidden_heads(v, mask)
     k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
     block = ScoreBlock.whole(
@@ -646,6 +640,19 @@ def attend(
         record=kernel == "exact",
     )
     return empty_steps(inputs) if inputs.empty else run(inputs)
+
+
+@lru_cache(maxsize=64)
+def _kernel_of_heads(kernel: str, dropout: float) -> Callable[[AttentionInputs], Steps]:
+    """The kernel of the default config; ConfigError for one that a layer alone can have."""
+    config = AttentionConfig(kernel=kernel, dropout=dropout)
+    if config.has("kernel", "layer only"):
+        raise ConfigError(
+            f"kernel = {kernel} has weights or sizes of its own",
+            "Attention(config)",
+            kernel="linear",
+        )
+    return entry("kernel", kernel).build(config)
 
 
 @lru_cache(maxsize=64)

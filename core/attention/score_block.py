@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from core.entries import ConfigError
+
 # A cache of tensors that no trace of torch.compile or torch.export fills.
 
 
@@ -96,6 +98,15 @@ class ScoreBlock:
         return (self.real * torch.arange(1, self.num_keys + 1, device=self.real.device)).amax(-1)[
             :, None, None
         ]
+
+    def require(self, name: str, owner: str, **take: str) -> Tensor:
+        """The tensor of that name; ConfigError where the caller has none, as `owner` reads it and what to `take` not."""
+        tensor = getattr(self, name)
+        if tensor is None:
+            raise ConfigError(
+                f"{owner} reads {name}, which is not given here", "Attention(config)", **take
+            )
+        return tensor
 
     @classmethod
     def whole(

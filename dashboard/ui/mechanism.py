@@ -495,28 +495,36 @@ def _state(key: str, choice: Choice) -> dict[str, Any]:
     return values
 
 
-def repairs(fields: Fields, error: str) -> list[tuple[str, Choice]]:
-    """Up to three choices that make the fields fit: those that the error names, else the plainest of another axis."""
-    named = re.findall(r"(\w+) = (\w+)", error.partition("take ")[2])
-    suggested = [(axis, Choice(name)) for axis, name in named if axis in AXES]
-    plainest = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
-    result: list[tuple[str, Choice]] = []
-    for axis, choice in suggested or plainest:
-        if (
-            (axis, choice) not in result
-            and choice != fields[axis]
-            and refusal({**fields, axis: choice}) is None
-        ):
-            result.append((axis, choice))
-    return result[:MAX_REPAIRS]
+def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
+    """Up to three choices that make the fields fit: those that the error names, else the plainest of another axis.
+
+    Of the numbers that it names for a parameter only the one nearest to the parameter's.
+    """
+    offers: list[tuple[str, Choice]] = []
+    for name, values in error.take.items():
+        if name in AXES:
+            offers += [(name, Choice(str(value))) for value in values]
+        for axis in AXES:
+            if isinstance(now := fields[axis].kwargs.get(name), int):
+                nearest = min(values, key=lambda value: abs(int(value) - now))
+                params = fields[axis].kwargs | {name: nearest}
+                offers.append((axis, Choice.of(fields[axis].key, *fields[axis].parts, **params)))
+    if not offers:
+        offers = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
+    fits = [
+        (axis, choice)
+        for axis, choice in dict.fromkeys(offers)
+        if choice != fields[axis] and refusal({**fields, axis: choice}) is None
+    ]
+    return fits[:MAX_REPAIRS]
 
 
-def refusal(fields: Fields) -> str | None:
+def refusal(fields: Fields) -> ConfigError | None:
     """Why these fields cannot go together, or None."""
     try:
         AttentionConfig(**fields)
     except ConfigError as error:
-        return str(error)
+        return error
     return None
 
 
@@ -534,7 +542,7 @@ def clashes(
         for item in AXES[axis]
         if item.key not in COMPOSITIONS
     ]
-    return [(axis, item, error) for axis, item, error in pairs if error]
+    return [(axis, item, str(error)) for axis, item, error in pairs if error]
 
 
 def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
@@ -586,9 +594,9 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
     error = refusal(fields)
     if error is None:
         return AttentionConfig(**fields)
-    named = [axis for axis, _ in re.findall(r"(\w+) = (\w+)", error) if axis in cells]
-    with cells[named[0]] if named else st.container():
-        st.error(plain(error))
+    named = [cells[axis] for axis in error.axes if axis in cells]
+    with named[0] if named else st.container():
+        st.error(plain(str(error)))
         for axis, choice in repairs(fields, error):
             st.button(
                 f"Use {axis} = {choice_text(choice, axis)}",

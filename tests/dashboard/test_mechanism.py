@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, preset
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, preset
 from dashboard.draw.formats import plain
 from dashboard.ui.mechanism import (
     adopt_mask,
@@ -144,9 +144,8 @@ def test_a_repair_is_offered_only_where_it_mends():
         a: getattr(AttentionConfig(), a) for a in AXES
     }
     fields |= {"score": Choice("additive"), "kernel": Choice("fused")}
-    assert repairs(fields, "no; take kernel = fused, or score = concat, or kernel = exact.") == [
-        ("kernel", Choice("exact"))
-    ]
+    error = ConfigError("no", kernel=("fused", "exact"), score="concat")
+    assert repairs(fields, error) == [("kernel", Choice("exact"))]
 
 
 def test_split_and_adopt_agree():

@@ -228,7 +228,7 @@ def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
 def test_local_p_without_queries_or_sizes_is_refused():
     with pytest.raises(ConfigError, match="take Attention"):
         build_mask(Choice("local_p"), 3, 3)
-    with pytest.raises(ConfigError, match="computed from the queries"):
+    with pytest.raises(ConfigError, match="mask = local_p reads q"):
         make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1))(ScoreBlock.whole(3, 3))
 
 

@@ -139,7 +139,7 @@ def test_folded_heads_show_either_map_and_the_weights_they_make():
 def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projection, becomes):
     at = open_page(projection=projection, position="none")
     assert "take " in at.error[0].value
-    at = at.button(key="one:repair:projection").click().run()
+    at = at.button(key=f"one:repair:projection:{becomes}").click().run()
     assert not at.error
     assert at.query_params["one:projection"] == becomes
 
@@ -200,7 +200,7 @@ def test_heads_follow_d_model():
 def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
     at = put(put(open_layer(), "select_slider", "d_model", 9), "selectbox", "position", "rope")
     assert "odd size, 3" in at.error[0].value
-    at = at.button(key="one:repair:position").click().run()
+    at = at.button(key="one:repair:position:alibi").click().run()
     assert not at.error
     assert at.selectbox(key="one:position").value == "alibi"
 
@@ -233,7 +233,7 @@ def test_any_text_gives_a_picture(text):
     [
         (
             {"d_model": "64", "heads": "7"},
-            "num_heads = 7 does not divide d_model = 64; take one of 1, 2, 4",
+            "num_heads = 7 does not divide d_model = 64; take num_heads = one of 1, 2, 4",
         ),
         ({"d_model": "700"}, "d_model = 700"),
         ({"heads": "abc"}, "heads = abc"),

@@ -23,10 +23,11 @@ EXACT = Entry(
     cost=exact_cost,
 )
 
-# build(config or None) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
+# build(config) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
 # kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
 # recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
-# to skip hidden ones; "state" where a decoder can carry one state in place of keys (why_no_state).
+# to skip hidden ones; "state" where a decoder can carry one state in place of keys (why_no_state);
+# "layer only" where a layer alone knows its sizes or weights, so that `attend` refuses it.
 KERNELS = Axis(
     EXACT,
     FUSED,

@@ -83,11 +83,6 @@ class Performer(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        if config is None:
-            raise ConfigError(
-                "kernel = performer needs random features of the head size; take Attention(config), or "
-                "kernel = linear."
-            )
         self.features = Features(config)
         directions = orthogonal_gaussian(
             int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"])
@@ -131,7 +126,7 @@ PERFORMER = Entry(
         CHUNK,
     ),
     short="{features} random features",
-    traits=IMPLIED | STATE,
+    traits=IMPLIED | STATE | {"layer only"},
     cost=performer_cost,
     refuse=needs_plain_rows("performer", *CAUSAL),
 )
@@ -145,10 +140,6 @@ class Linformer(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        if config is None:
-            raise ConfigError(
-                "kernel = linformer has weights; take Attention(config), or kernel = linear."
-            )
         self.max_len, rank = int(config.kernel["max_len"]), int(config.kernel["rank"])
         self.to_key, self.to_value = (
             nn.Parameter(torch.empty(self.max_len, rank).uniform_(-(rank**-0.5), rank**-0.5))
@@ -160,8 +151,9 @@ class Linformer(nn.Module):
         length = inputs.k.shape[2]
         if length > self.max_len:
             raise ConfigError(
-                f"kernel = linformer has max_len = {self.max_len}, but there are {length} keys; take "
-                f"max_len ≥ {length}, or kernel = nystrom."
+                f"kernel = linformer has max_len = {self.max_len}, but there are {length} keys",
+                f"max_len ≥ {length}",
+                kernel="nystrom",
             )
         real = real_keys(inputs, "linformer")
         q, k, scale = scaled_qk(inputs)
@@ -227,10 +219,7 @@ class Nystrom:
     """
 
     def __init__(self, config: LayerConfig) -> None:
-        choice = None if config is None else config.kernel
-        self.landmarks, self.rounds = (
-            int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS)
-        )
+        self.landmarks, self.rounds = (int(config.kernel[name]) for name in ("landmarks", "rounds"))
 
     @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
@@ -299,27 +288,9 @@ LINFORMER = Entry(
         ),
     ),
     short="{rank} projected keys",
-    traits=POSITIONAL,
+    traits=POSITIONAL | {"layer only"},
     cost=linformer_cost,
     refuse=needs_plain_rows("linformer", *PADDING_ONLY),
-)
-LANDMARKS = Param(
-    "landmarks",
-    "Landmarks",
-    32,
-    1,
-    1024,
-    1,
-    meaning="number m of landmarks, each the mean of neighbouring queries or keys",
-)
-ROUNDS = Param(
-    "rounds",
-    "Rounds",
-    6,
-    1,
-    50,
-    1,
-    meaning="iterations that compute the inverse of the landmarks' weights",
 )
 NYSTROM = Entry(
     "nystrom",
@@ -330,7 +301,26 @@ NYSTROM = Entry(
     "Xiong et al.",
     2021,
     "https://arxiv.org/abs/2102.03902",
-    (LANDMARKS, ROUNDS),
+    (
+        Param(
+            "landmarks",
+            "Landmarks",
+            32,
+            1,
+            1024,
+            1,
+            meaning="number m of landmarks, each the mean of neighbouring queries or keys",
+        ),
+        Param(
+            "rounds",
+            "Rounds",
+            6,
+            1,
+            50,
+            1,
+            meaning="iterations that compute the inverse of the landmarks' weights",
+        ),
+    ),
     short="{landmarks} landmarks",
     traits=POSITIONAL,
     cost=nystrom_cost,
@@ -352,10 +342,6 @@ class NativeSparse(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        if config is None:
-            raise ConfigError(
-                "kernel = nsa has learned gates; take Attention(config), or kernel = exact."
-            )
         self.size, self.blocks, self.window = (
             int(config.kernel[name]) for name in ("size", "blocks", "window")
         )
@@ -368,7 +354,7 @@ class NativeSparse(nn.Module):
         q, k, scale = scaled_qk(inputs)
         v, gates, rows = (
             to_float32(inputs.v),
-            self.gates(block.x),
+            self.gates(block.require("x", "kernel = nsa", kernel="exact")),
             None if real is None else real[:, 0, 0],
         )
         (keys, counts), (values, _) = (
@@ -424,13 +410,8 @@ class NativeSparse(nn.Module):
         fine = fine + slide * masked_softmax(scores, visible & (block.j > block.i - self.window))
         return compress * coarse, fine
 
-    def gates(self, x: Tensor | None) -> Tensor:
+    def gates(self, x: Tensor) -> Tensor:
         """The three gates of each query and head, (B, H, T, 3), between 0 and 1."""
-        if x is None:
-            raise ConfigError(
-                "kernel = nsa computes its gates from the queries' x, which is not given here; give it, "
-                "or take kernel = exact."
-            )
         return (
             to_float32(self.gate(x.to(self.gate.weight.dtype)))
             .sigmoid()
@@ -514,7 +495,7 @@ NSA = Entry(
         ),
     ),
     short="means + best blocks + window",
-    traits=IMPLIED | {"own positions"},
+    traits=IMPLIED | {"own positions", "layer only"},
     cost=_cost,
     refuse=needs_plain_rows("nsa", *CAUSAL),
 )

@@ -30,7 +30,7 @@ from core.attention.kernels.implied import (
     softplus_decay,
     states_before,
 )
-from core.entries import ConfigError, Entry, LayerConfig, Param
+from core.entries import Entry, LayerConfig, Param
 
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
 
@@ -177,7 +177,7 @@ DELTA = Entry(
     "https://arxiv.org/abs/2102.11174",
     (CHUNK,),
     short="S(I − βkkᵀ) + βvkᵀ",
-    traits=IMPLIED | STATE | {"own positions"},
+    traits=IMPLIED | STATE | {"own positions", "layer only"},
     cost=delta_cost,
     refuse=needs_plain_rows("delta", *CAUSAL),
 )
@@ -194,7 +194,7 @@ GATED_DELTA = Entry(
     "https://arxiv.org/abs/2412.06464",
     (CHUNK,),
     short="αS(I − βkkᵀ) + βvkᵀ",
-    traits=IMPLIED | STATE | {"own positions"},
+    traits=IMPLIED | STATE | {"own positions", "layer only"},
     cost=delta_cost,
     refuse=needs_plain_rows("gated_delta", *CAUSAL),
 )
@@ -263,7 +263,7 @@ SSD = Entry(
     "https://arxiv.org/abs/2405.21060",
     (CHUNK,),
     short="aS + Δkvᵀ",
-    traits=IMPLIED | STATE | {"own positions"},
+    traits=IMPLIED | STATE | {"own positions", "layer only"},
     cost=ssd_cost,
     refuse=needs_plain_rows("ssd", *CAUSAL),
 )
@@ -367,11 +367,6 @@ class LogLinear(StateSpace):
 
     def query_gates(self, x: Tensor | None) -> tuple[Tensor, ...]:
         """λ, (B, H, T, L)."""
-        if x is None:
-            raise ConfigError(
-                "kernel = log_linear weighs its levels by the queries' x, which is not given here; give "
-                "it, or take kernel = retention."
-            )
         return (
             F.softplus(
                 to_float32(self.level_rate) * to_float32(split_heads(self.level(x), self.heads))
@@ -405,7 +400,7 @@ LOG_LINEAR = Entry(
         LOG_LINEAR_CHUNK,
     ),
     short="Σ λ·S of {levels} levels",
-    traits=IMPLIED | {"own positions"},
+    traits=IMPLIED | {"own positions", "layer only"},
     cost=log_linear_cost,
     refuse=needs_plain_rows("log_linear", *CAUSAL),
 )

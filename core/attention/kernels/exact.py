@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -16,7 +16,7 @@ from torch import Tensor
 from core.attention.basics import Cache, Product
 from core.attention.positions import enters
 from core.attention.score_block import ALL, ScoreBlock
-from core.entries import Choice, LayerConfig
+from core.entries import Choice, ConfigError, LayerConfig
 
 if TYPE_CHECKING:
     from core.attention.basics import Normalizer, Score
@@ -281,99 +281,109 @@ def to_float32(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-# Why a kernel cannot compute some choices: sentences that name both and what to take instead.
+# Why a kernel cannot compute some choices: errors that name both and what to take instead.
 
 
-Reason = Callable[[LayerConfig], str | None]
+@dataclass(frozen=True)
+class Clash:
+    """What a kernel does not go with: a choice on an axis (or a dropout) for which `applies` holds.
+
+    In `why`, {} is that choice's key; `take` would fit, and so would the exact kernel.
+    """
+
+    axis: str
+    why: str
+    take: Mapping[str, str]
+    applies: Callable[[LayerConfig], bool]
 
 
-def refuse_when(kernel: str, *reasons: Reason) -> Reason:
-    """The `refuse` of a kernel's entry: the sentence of the first reason that applies."""
+def refuse_when(kernel: str, *clashes: Clash) -> Callable[[LayerConfig], ConfigError | None]:
+    """The `refuse` of a kernel's entry: the error of the first clash that applies."""
 
-    def refuse(config: LayerConfig) -> str | None:
-        text = next((text for reason in reasons if (text := reason(config))), None)
-        return text and f"kernel = {kernel} {text}, or kernel = exact."
+    def refuse(config: LayerConfig) -> ConfigError | None:
+        for clash in clashes:
+            if clash.applies(config):
+                value = getattr(config, clash.axis)
+                why = clash.why.format(value.key if isinstance(value, Choice) else value)
+                return ConfigError(
+                    f"kernel = {kernel} {why}",
+                    axes=("kernel", clash.axis),
+                    **{**clash.take, "kernel": (*clash.take.get("kernel", "").split(), "exact")},
+                )
+        return None
 
     return refuse
 
 
-def without(axis: str, trait: str, text: str) -> Reason:
-    """The reason, whose {} is the choice's key, against a choice on that axis that lacks the trait."""
-    return lambda config: (
-        None if config.has(axis, trait) else text.format(getattr(config, axis).key)
-    )
-
-
-def with_trait(axis: str, trait: str, text: str) -> Reason:
-    """The reason, whose {} is the choice's key, against a choice on that axis that has the trait."""
-    return lambda config: (
-        text.format(getattr(config, axis).key) if config.has(axis, trait) else None
-    )
-
-
-not_product = without(
-    "score", "product", "computes only dot products, not score = {}; take score = scaled_dot"
+not_product = Clash(
+    "score",
+    "computes only dot products, not score = {}",
+    {"score": "scaled_dot"},
+    lambda config: not config.has("score", "product"),
 )
-not_softmax = without(
-    "normalizer", "softmax", "computes only softmax, not normalizer = {}; take normalizer = softmax"
+not_softmax = Clash(
+    "normalizer",
+    "computes only softmax, not normalizer = {}",
+    {"normalizer": "softmax"},
+    lambda config: not config.has("normalizer", "softmax"),
 )
-more_than_a_bias = with_trait(
+more_than_a_bias = Clash(
     "position",
-    "adjusts",
-    "supports only positions that add a bias, and position = {} does more; take position = alibi",
+    "supports only positions that add a bias, and position = {} does more",
+    {"position": "alibi"},
+    lambda config: config.has("position", "adjusts"),
 )
-adds_values = with_trait(
+adds_values = Clash(
     "position",
-    "values",
-    "does not store the weights that position = {} needs; take position = alibi",
+    "does not store the weights that position = {} needs",
+    {"position": "alibi"},
+    lambda config: config.has("position", "values"),
 )
-whole_rows = with_trait(
+whole_rows = Clash(
     "position",
-    "whole rows",
-    "computes one block of keys at a time, and position = {} needs all keys; take position = alibi",
+    "computes one block of keys at a time, and position = {} needs all keys",
+    {"position": "alibi"},
+    lambda config: config.has("position", "whole rows"),
 )
-ranks_keys = with_trait(
+ranks_keys = Clash(
     "mask",
-    "whole rows",
-    "computes some of the keys at a time, and mask = {} compares all of them; take mask = "
-    "causal, kernel = block_sparse",
+    "computes some of the keys at a time, and mask = {} compares all of them",
+    {"mask": "causal", "kernel": "block_sparse"},
+    lambda config: config.has("mask", "whole rows"),
 )
-multiplies_weights = with_trait(
+multiplies_weights = Clash(
     "mask",
-    "reweighs",
-    "cannot change the weights of softmax, which mask = {} multiplies; take mask = local",
+    "cannot change the weights of softmax, which mask = {} multiplies",
+    {"mask": "local"},
+    lambda config: config.has("mask", "reweighs"),
 )
-combines_heads = with_trait(
+combines_heads = Clash(
     "projection",
-    "folds",
-    "computes one softmax for each head, and projection = {} subtracts two; take projection = multi_head",
+    "computes one softmax for each head, and projection = {} subtracts two",
+    {"projection": "multi_head"},
+    lambda config: config.has("projection", "folds"),
+)
+enters_scores = Clash(
+    "position",
+    "computes no scores that position = {} could change",
+    {"position": "rope"},
+    lambda config: "scores" in enters(config.position),
+)
+drops_weights = Clash(
+    "dropout",
+    "computes no weights for dropout = {:g}",
+    {"dropout": "0"},
+    lambda config: config.dropout > 0,
 )
 
 
-def enters_scores(config: LayerConfig) -> str | None:
-    return (
-        None
-        if "scores" not in enters(config.position)
-        else (
-            f"computes no scores that position = {config.position.key} could change; take position = rope"
-        )
-    )
-
-
-def drops_weights(config: LayerConfig) -> str | None:
-    return (
-        None
-        if not config.dropout
-        else (f"computes no weights for dropout = {config.dropout:g}; take dropout = 0")
-    )
-
-
-def mask_beyond(*keys: str) -> Reason:
-    """The reason against a mask other than these and their conjunctions."""
-    return lambda config: (
-        None
-        if {part.key for part in and_parts(config.mask)} <= {*keys}
-        else (f"computes no scores that mask = {config.mask.key} could hide; take mask = {keys[0]}")
+def mask_beyond(*keys: str) -> Clash:
+    """A mask other than these and their conjunctions."""
+    return Clash(
+        "mask",
+        "computes no scores that mask = {} could hide",
+        {"mask": keys[0]},
+        lambda config: not {part.key for part in and_parts(config.mask)} <= {*keys},
     )
 
 

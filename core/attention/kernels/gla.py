@@ -178,7 +178,7 @@ GLA = Entry(
         CHUNK,
     ),
     short="Diag(α)S + kvᵀ",
-    traits=IMPLIED | STATE | {"own positions"},
+    traits=IMPLIED | STATE | {"own positions", "layer only"},
     cost=gla_cost,
     refuse=needs_plain_rows("gla", *CAUSAL),
 )
@@ -273,7 +273,7 @@ KDA = Entry(
     "https://arxiv.org/abs/2510.26692",
     (CHUNK,),
     short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
-    traits=IMPLIED | STATE | {"own positions"},
+    traits=IMPLIED | STATE | {"own positions", "layer only"},
     cost=kda_cost,
     refuse=needs_plain_rows("kda", *CAUSAL),
 )

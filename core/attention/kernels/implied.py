@@ -15,7 +15,6 @@ from core.attention.basics import split_heads
 from core.attention.kernels.costs import linear_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
-    Reason,
     Steps,
     and_parts,
     combines_heads,
@@ -40,7 +39,7 @@ PADDING_ONLY = ("none", "padding")
 CAUSAL = ("none", "causal", "padding")
 
 
-def needs_plain_rows(kernel: str, *masks: str) -> Reason:
+def needs_plain_rows(kernel: str, *masks: str) -> Callable[[LayerConfig], ConfigError | None]:
     """The `refuse` of a kernel that replaces the softmax over dot products, under these masks alone."""
     return refuse_when(
         kernel,
@@ -89,14 +88,15 @@ def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
     """Which keys are real, (B, 1, 1, S); ConfigError for a bias, or a mask that differs between queries or heads."""
     if inputs.call_bias is not None:
         raise ConfigError(
-            f"kernel = {kernel} computes no scores that a bias could be added to; take kernel = exact."
+            f"kernel = {kernel} computes no scores that a bias could be added to", kernel="exact"
         )
     mask, real = inputs.call_mask, inputs.block.key_mask
     if mask is not None:
         if mask.dim() > 1 and mask.shape[-2] > 1 or mask.dim() > 2 and mask.shape[-3] > 1:
             raise ConfigError(
-                f"kernel = {kernel} computes no scores that a mask of {tuple(mask.shape)} could hide; "
-                "take a mask of keys alone, (B, 1, 1, S), or kernel = exact."
+                f"kernel = {kernel} computes no scores that a mask of {tuple(mask.shape)} could hide",
+                "a mask of keys alone, (B, 1, 1, S)",
+                kernel="exact",
             )
         mask = mask.reshape(-1, 1, 1, mask.shape[-1])
         real = mask if real is None else real & mask
@@ -186,10 +186,6 @@ class StateKernel(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        if config is None:
-            raise ConfigError(
-                f"kernel = {self.key} has learned gates; take Attention(config), or kernel = linear."
-            )
         self.chunk = int(config.kernel["chunk"])
 
     def gates(self, context: Tensor) -> tuple[Tensor, ...]:
@@ -213,14 +209,9 @@ class StateKernel(nn.Module):
 
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
-        block = inputs.block
-        if block.context is None:
-            raise ConfigError(
-                f"kernel = {self.key} computes its gates from the keys' x, which is not given here; "
-                "give it, or take kernel = retention."
-            )
-        dtype = next(self.parameters()).dtype  # autocast may give x in half precision
-        x, context = None if block.x is None else block.x.to(dtype), block.context.to(dtype)
+        block, dtype = inputs.block, next(self.parameters()).dtype
+        context = block.require("context", f"kernel = {self.key}", kernel="retention").to(dtype)
+        x = None if block.x is None else block.x.to(dtype)  # autocast may give it in half precision
         real, offset = real_keys(inputs, self.key), block.offset
         q, k, scale = scaled_qk(inputs)
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
@@ -346,10 +337,8 @@ class Features:
     """A kernel of feature maps φ(q) and φ(k); causal sums are computed in chunks."""
 
     def __init__(self, config: LayerConfig) -> None:
-        self.causal = config is not None and any(
-            part.key == "causal" for part in and_parts(config.mask)
-        )
-        self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
+        self.causal = any(part.key == "causal" for part in and_parts(config.mask))
+        self.chunk = int(config.kernel["chunk"])
 
     @full_precision
     def __call__(self, inputs: AttentionInputs) -> Steps:
@@ -457,11 +446,6 @@ def decay(slopes: Tensor, distance: Tensor) -> Tensor:
 
 class Retention:
     def __init__(self, config: LayerConfig) -> None:
-        if config is None:
-            raise ConfigError(
-                "kernel = retention needs a decay for each head; take Attention(config), or kernel = "
-                "linear."
-            )
         self.chunk, self.rule, self.heads = (
             int(config.kernel["chunk"]),
             str(config.kernel["decay"]),
@@ -512,7 +496,7 @@ RETENTION = Entry(
         CHUNK,
     ),
     short="γ^(i−j)·s",
-    traits=IMPLIED | STATE | {"own positions"},
+    traits=IMPLIED | STATE | {"own positions", "layer only"},
     cost=retention_cost,
     refuse=needs_plain_rows("retention", *CAUSAL),
 )

@@ -112,9 +112,8 @@ def fused_token(
     )
 
 
-def why_not_fused(config: LayerConfig) -> str | None:
-    """The reason why F.scaled_dot_product_attention cannot compute these choices, or None when it can."""
-    return refuse_when("fused", *PLAIN)(config)
+# Why F.scaled_dot_product_attention cannot compute some choices, or None when it can.
+why_not_fused = refuse_when("fused", *PLAIN)
 
 
 FUSED = Entry(
@@ -574,14 +573,10 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
-def _build(config: LayerConfig) -> Callable[[AttentionInputs], Steps]:
-    return partial(chunked, size=int(config.kernel["block"] if config else BLOCK.default))
-
-
 CHUNKED = Entry(
     "chunked",
     "Chunked",
-    _build,
+    lambda config: partial(chunked, size=int(config.kernel["block"])),
     r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
     r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
     "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
@@ -667,15 +662,15 @@ def restrict(
 
 
 class PlannedKernel:
-    """A kernel that follows a plan. Without a config, as in attend, the fused kernel can do all choices.
+    """A kernel that follows a plan.
 
     A mask that reads content is computed once, for the plan and for the attention.
     """
 
     def __init__(self, config: LayerConfig, plan: Plan) -> None:
-        self.size, self.plan = int(config.kernel["block"] if config else SPARSE_BLOCK.default), plan
-        self.solve: Solve = exact if config and why_not_fused(config) else fused
-        self.mask_once = config is not None and computes_mask_once(config)
+        self.size, self.plan = int(config.kernel["block"]), plan
+        self.solve: Solve = exact if why_not_fused(config) else fused
+        self.mask_once = computes_mask_once(config)
 
     def __call__(self, inputs: AttentionInputs) -> Steps:
         if self.mask_once:
@@ -687,12 +682,6 @@ class PlannedKernel:
 def computes_mask_once(config: LayerConfig) -> bool:
     """Whether the mask reads content, and does no more than hide keys."""
     return config.has("mask", "reads content") and not config.has("mask", "reweighs")
-
-
-def _local(config: LayerConfig) -> PlannedKernel:
-    """The whole row is in reach where the mask has no band, and in attend, whose mask is any matrix."""
-    before, after = reach(config.mask) if config else EVERYTHING
-    return PlannedKernel(config, Band(before, after))
 
 
 @lru_cache(maxsize=256)
@@ -719,7 +708,7 @@ def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
 LOCAL = Entry(
     "local",
     "Local band",
-    _local,
+    lambda config: PlannedKernel(config, Band(*reach(config.mask))),
     r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
     "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
     "Beltagy et al.",

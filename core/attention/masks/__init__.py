@@ -80,13 +80,16 @@ def check_parts(choice: Choice) -> None:
     least, takes = _TAKES.get(choice.key, (0, "no parts"))
     count = len(choice.parts)
     if count < least or (count > least and choice.key not in ("and", "or")):
-        raise ConfigError(f"mask = {choice.key} takes {takes}; got {count}.")
+        raise ConfigError(f"mask = {choice.key} takes {takes}; got {count}.", axes=("mask",))
     for part in choice.parts:
         check_parts(part)
         if choice.key != "and" and (bad := _weight_factor_mask(part)):
             raise ConfigError(
                 f"mask = {choice.key} only combines allowed cells, and its part {bad} also multiplies "
-                f"the weights; take mask = and with {bad}, or mask = local instead."
+                "the weights",
+                f"mask = and with {bad}",
+                axes=("mask",),
+                mask="local",
             )
 
 
@@ -100,8 +103,16 @@ def _weight_factor_mask(choice: Choice) -> str | None:
 def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:
     """The mask of a choice; one with weights needs the config for its sizes."""
     check_parts(choice)
-    parts = tuple(make_mask(part, config) for part in choice.parts)
-    return find(MASKS, "mask", choice.key).build(config, parts, **choice.kwargs)
+    item = find(MASKS, "mask", choice.key)
+    if config is None and "learned" in item.traits:
+        raise ConfigError(
+            f"mask = {choice.key} has weights, whose sizes come from an AttentionConfig",
+            "Attention(config)",
+            mask="causal_local",
+        )
+    return item.build(
+        config, tuple(make_mask(part, config) for part in choice.parts), **choice.kwargs
+    )
 
 
 def build_mask(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from core.attention.masks.patterns import LONGEST, Mask, causal
 from core.attention.positions.rotary import plain_frequencies, rotate_pairs, tables_of_pairs
 from core.attention.score_block import ScoreBlock
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 # What a mask that reads content has chosen, and the loss by which DeepSeek trains its indexer.
 
@@ -122,17 +122,13 @@ class BlockTop(Mask):
         self.size, self.blocks = size, blocks
 
     def forward(self, block: ScoreBlock) -> Tensor:
-        if block.q is None or block.keys is None:
-            raise ConfigError(
-                "mask = moba is computed from the queries and keys; take Attention(config), or mask = "
-                "chunked."
-            )
+        q, keys = (block.require(name, "mask = moba", mask="chunked") for name in ("q", "keys"))
         with torch.no_grad():
-            keys = block.keys.to(torch.promote_types(block.keys.dtype, torch.float32))
+            keys = keys.to(torch.promote_types(keys.dtype, torch.float32))
             means, counts = block_means(keys, block.real, self.size)
             own, numbers = block.i // self.size, torch.arange(means.shape[2], device=block.i.device)
             earlier = (numbers < own) & (counts > 0)  # (…, T, N)
-            scores = block.q.to(means.dtype) @ means.mT  # (B, H, T, N)
+            scores = q.to(means.dtype) @ means.mT  # (B, H, T, N)
             selected = top_cells(scores, earlier, self.blocks - 1) | (numbers == own)
         return selected[..., block.j[0] // self.size] & causal(block)
 
@@ -167,15 +163,14 @@ class LightningIndexer(Mask):
 
     def index_scores(self, block: ScoreBlock) -> Tensor:
         """I of this rectangle's queries and of all keys, (B, T, S); with a gradient, for `indexer_loss`."""
-        if block.x is None or block.context is None:
-            raise ConfigError(
-                "mask = lightning reads the layer's inputs, which are not given here; take "
-                "Attention(config), or mask = causal_local."
-            )
-        x = block.x[:, block.i[:, 0] - block.offset]
+        x, context = (
+            block.require(name, "mask = lightning", mask="causal_local")
+            for name in ("x", "context")
+        )
+        x = x[:, block.i[:, 0] - block.offset]
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, h, T, d)
         q = self.rotate(q, block.i[:, 0]).transpose(1, 2)  # (B, T, h, d)
-        k = self.norm(self.key(block.context))
+        k = self.norm(self.key(context))
         k = self.rotate(k, torch.arange(k.shape[1], device=k.device))  # (B, S, d)
         scores = (q.flatten(1, 2) @ k.mT).unflatten(1, (-1, self.heads)).relu()  # (B, T, h, S)
         return (self.weight(x)[:, :, None] * self.scale @ scores).squeeze(2)
@@ -191,26 +186,6 @@ class LightningIndexer(Mask):
         tables = tables_of_pairs(angles.cos().to(x.dtype), angles.sin().to(x.dtype), "halves")
         turned = rotate_pairs(x[..., : self.rotated], *tables, "halves")
         return torch.cat((turned, x[..., self.rotated :]), dim=-1)
-
-
-def moba(config: LayerConfig | None, parts: tuple[Mask, ...], size: int, blocks: int) -> Mask:
-    return BlockTop(size, blocks)
-
-
-def lightning(
-    config: LayerConfig | None,
-    parts: tuple[Mask, ...],
-    heads: int,
-    size: int,
-    share: float,
-    keys: int,
-) -> Mask:
-    if config is None:
-        raise ConfigError(
-            "mask = lightning has weights, whose sizes come from an AttentionConfig; take "
-            "Attention(config), or mask = causal_local."
-        )
-    return LightningIndexer(config.d_model, heads, size, share, keys)
 
 
 def _moba_cost(config: LayerConfig, area: Area) -> Cost:
@@ -239,7 +214,7 @@ CONTENT: tuple[Entry, ...] = (
     Entry(
         "moba",
         "MoBA",
-        moba,
+        lambda config, parts, **params: BlockTop(**params),
         r"j \le i,\quad B_j = B_i\ \vee\ B_j \in \text{top}_{k - 1}\big(q_i^\top \bar{k}_B : B < B_i\big)",
         "Keys are cut into blocks. Each query attends to its own block and to the earlier blocks whose mean key has "
         "the largest dot product with it. The choice itself has no gradient and no weights: q and k learn through "
@@ -266,7 +241,7 @@ CONTENT: tuple[Entry, ...] = (
     Entry(
         "lightning",
         "Lightning indexer (DSA)",
-        lightning,
+        lambda config, parts, **params: LightningIndexer(config.d_model, **params),
         r"j \in \text{top}_k\big(I_{ij} : j \le i\big),\quad I_{ij} = \sum_h w_{ih}\,"
         r"\mathrm{ReLU}(q^I_{ih} \cdot k^I_j)",
         "A small indexer scores all earlier keys, and each query attends to the k best. The choice has no gradient: "
@@ -365,28 +340,14 @@ class Predictive(Window):
         self.vector = nn.Parameter(torch.empty(num_heads, dim).uniform_(-bound, bound))
 
     def centre(self, block: ScoreBlock) -> Tensor:
-        if block.q is None:
-            raise ConfigError(
-                "mask = local_p is computed from the queries; take Attention(config), or mask = local_m."
-            )
-        precise = torch.promote_types(
-            block.q.dtype, torch.float32
-        )  # S times a share in half precision is off by keys
-        hidden = torch.tanh(block.q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
+        q = block.require("q", "mask = local_p", mask="local_m")
+        precise = torch.promote_types(q.dtype, torch.float32)  # S · share in fp16 is off by keys
+        hidden = torch.tanh(q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
         share = torch.sigmoid(
             (hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True)
         )  # (B, H, T, 1)
         ends = block.ends if isinstance(block.ends, int) else block.ends[:, None]
         return ends * share
-
-
-def local_p(config: LayerConfig, parts: tuple[Mask, ...], window: int) -> Mask:
-    if config is None:
-        raise ConfigError(
-            "mask = local_p has weights, whose sizes come from an AttentionConfig; take "
-            "Attention(config), or mask = local_m."
-        )
-    return Predictive(window, config.score_heads, config.qk_dim)
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
@@ -432,7 +393,7 @@ LUONG: tuple[Entry, ...] = (
     Entry(
         "local_p",
         "Luong local-p",
-        local_p,
+        lambda config, parts, window: Predictive(window, config.score_heads, config.qk_dim),
         r"|j - p_i| \le D,\quad p_i = S\,\sigma(v^\top \tanh(W q_i)),\quad "
         r"w_{ij} \leftarrow w_{ij}\, e^{-(j - p_i)^2 / 2\sigma^2},\ \sigma = D / 2",
         "A learned function of the query predicts a position p. The query attends to a window around p, in which "

@@ -101,21 +101,24 @@ def _build(config: LayerConfig) -> Position:
     )
 
 
-def _refuse(config: LayerConfig) -> str | None:
+def _refuse(config: LayerConfig) -> ConfigError | str | None:
     if len(config.position.parts) < 2:
         return f"position = and joins two or more positions; got {len(config.position.parts)}; take two, or one alone."
     for part in config.position.parts:
         if part.parts:
             return "position = and joins single positions; take the parts of the inner one instead of it."
         if "x" in enters(part):
-            return (
+            return ConfigError(
                 f"position = and joins what rotates queries and keys or changes scores, and position = {part.key} "
-                "is added to x; take position = rope in its place."
+                "is added to x",
+                axes=("position",),
+                position="rope",
             )
         try:
             config.with_(position=part)
         except ConfigError as error:
-            return f"position = and has the part {part.key}. {error}"
+            why = f"position = and has the part {part.key}. {error.why}"
+            return ConfigError(why, *error.words, axes=("position", *error.axes), **error.take)
     return None
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention.formula import Formula, parse
-from core.attention.positions.relative import bias_cost, require
+from core.attention.positions.relative import bias_cost
 from core.attention.positions.rotary import Position
 from core.attention.score_block import ScoreBlock
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
@@ -29,7 +29,7 @@ class Cope(Position):
     def adjust(
         self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
     ) -> Float[Tensor, "B H T S"]:
-        q = require(block, "q", "cope")
+        q = block.require("q", "position = cope", position="alibi")
         counted = block.j <= block.i
         if block.key_mask is not None:
             counted = counted & block.key_mask
@@ -67,7 +67,7 @@ class Forgetting(Position):
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """The cumulative log of the forget gates up to each key, (B, H, Sx)."""
-        gates = self.gate(require(block, "context", "forgetting")).mT
+        gates = self.gate(block.require("context", "position = forgetting", position="alibi")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
         logs = F.logsigmoid(gates.to(precise))
         return (
@@ -77,7 +77,7 @@ class Forgetting(Position):
         )
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        context = require(block, "context", "forgetting")
+        context = block.require("context", "position = forgetting", position="alibi")
         (total,) = block.tables or self.tables(block)
         at_query = total[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
         between = at_query[..., :, None] - total[..., block.j.flatten()][..., None, :]
@@ -189,8 +189,9 @@ def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
     """ConfigError unless the scores are of all queries, from the first on."""
     if scores.shape[2] != block.num_queries:
         raise ConfigError(
-            f"position = {owner} reads the scores of all earlier queries, which are not given here; "
-            "give the whole text, or take position = forgetting."
+            f"position = {owner} reads the scores of all earlier queries, which are not given here",
+            "the whole text",
+            position="forgetting",
         )
 
 
@@ -199,15 +200,16 @@ def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"] | None:
     return block.real[:, block.i] if block.real is not None and block.owns_queries else None
 
 
-def needs_all_rows(config: LayerConfig) -> str | None:
+def needs_all_rows(config: LayerConfig) -> ConfigError | None:
     """The `refuse` of a position that reads earlier rows: only the exact kernel holds them together."""
-    return (
-        None
-        if config.kernel.key == "exact"
-        else (
-            f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
-            f"{config.kernel.key} never holds them together; take kernel = exact, or position = forgetting."
-        )
+    if config.kernel.key == "exact":
+        return None
+    return ConfigError(
+        f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
+        f"{config.kernel.key} never holds them together",
+        axes=("position", "kernel"),
+        kernel="exact",
+        position="forgetting",
     )
 
 
@@ -279,11 +281,12 @@ class MultiToken(Position):
         return cells if (rows := real_rows(block)) is None else cells & rows[:, None]
 
 
-def _refuse(config: LayerConfig) -> str | None:
+def _refuse(config: LayerConfig) -> ConfigError | None:
     if (keys := int(config.position["keys"])) % 2 == 0:
-        return (
-            f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even; take "
-            f"keys = {keys - 1} or {keys + 1}."
+        return ConfigError(
+            f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even",
+            axes=("position",),
+            keys=(keys - 1, keys + 1),
         )
     return needs_all_rows(config)
 

@@ -15,18 +15,7 @@ from core.attention.positions.rotary import Position
 from core.attention.score_block import ScoreBlock, dot_product_scale, eager_cache
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
-# What position entries share: checked access to a block, and products with a table of vectors by distance.
-
-
-def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
-    """A tensor of the block (q, k, x or context); ConfigError names the position that needs it when it is None."""
-    tensor = getattr(block, name)
-    if tensor is None:
-        raise ConfigError(
-            f"position = {owner} reads {name}, which is not given here; give it, or take a position "
-            "that needs only distances (alibi, t5)."
-        )
-    return tensor
+# What position entries share: products with a table of vectors by distance.
 
 
 def clipped_rows(block: ScoreBlock, most: int) -> tuple[Int[Tensor, "T S"], slice]:
@@ -158,15 +147,18 @@ class T5(Position):
         return self.table[rows].permute(2, 0, 1).to(block.dtype)
 
 
-def _refuse_t5(config: LayerConfig) -> str | None:
+def _refuse_t5(config: LayerConfig) -> ConfigError | None:
     buckets, farthest = int(config.position["buckets"]), int(config.position["max_distance"])
     exact = buckets // 4 if config.position["bidirectional"] else buckets // 2
-    if farthest <= exact:
-        return (
-            f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
-            f"none up to max_distance = {farthest}; take max_distance ≥ {exact + 1}, or fewer buckets."
-        )
-    return None
+    if farthest > exact:
+        return None
+    return ConfigError(
+        f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
+        f"none up to max_distance = {farthest}",
+        f"max_distance ≥ {exact + 1}",
+        "fewer buckets",
+        axes=("position",),
+    )
 
 
 T5_BUCKETS = Entry(
@@ -342,7 +334,7 @@ class Shaw(Position):
         )
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        q = require(block, "q", "shaw")
+        q = block.require("q", "position = shaw", position="alibi")
         row, read = clipped_rows(block, self.distance)
         return gather_by_distance(q * self.scale, self.key[None, read], row)
 
@@ -375,13 +367,13 @@ class TransformerXL(Position):
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """W r of every distance i − j, (H, T + S − 1, D), the least first."""
-        q = require(block, "q", "transformer_xl")
+        q = block.require("q", "position = transformer_xl", position="alibi")
         distances = torch.arange(least(block), block.num_queries, dtype=torch.float64)
         waves = sinusoids(distances, self.d_model, self.base).to(q)
         return (rearrange(self.project(waves), "n (h d) -> h n d", h=len(self.place)),)
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        q, k = require(block, "q", "transformer_xl"), require(block, "k", "transformer_xl")
+        q, k = (block.require(name, "position = transformer_xl", position="alibi") for name in "qk")
         (table,) = block.tables or self.tables(block)
         first = least(block)
         by_distance = gather_by_distance(
@@ -417,7 +409,10 @@ class Deberta(Position):
         )
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
-        q, k = require(block, "q", "deberta"), require(block, "k", "deberta")
+        q, k = (
+            block.require("q", "position = deberta", position="alibi"),
+            block.require("k", "position = deberta", position="alibi"),
+        )
         read = table_rows(block.low, block.high, self.distance, 2 * self.distance)
         row = (block.i - block.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
         keys, queries = (table[:, read] for table in block.tables or self.tables(block))

@@ -154,17 +154,21 @@ def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor,
         return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *table)
 
 
-def refuse_odd(config: LayerConfig) -> str | None:
-    """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone."""
-    if config.qk_dim % 2 and (
-        config.qk_dim == 1 or config.position.kwargs.get("share", 1.0) == 1.0
-    ):
-        return (
-            f"position = {config.position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
-            f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
-            f"size, {config.qk_dim}; take an even one, or position = alibi."
-        )
-    return None
+def refuse_odd(config: LayerConfig) -> ConfigError | None:
+    """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone, but in p-RoPE,
+    whose share is one of all pairs."""
+    position, size = config.position, config.qk_dim
+    all_pairs = position.key == "p_rope" or position.kwargs.get("share", 1.0) == 1.0
+    if size % 2 == 0 or (size > 1 and not all_pairs):
+        return None
+    return ConfigError(
+        f"position = {position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
+        f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
+        f"size, {size}",
+        "an even one",
+        axes=("position", "projection"),
+        position="alibi",
+    )
 
 
 ROTARY_PARAMS = (
@@ -598,16 +602,6 @@ def spread_factors(factors: tuple[float, ...], pairs: int) -> tuple[float, ...]:
     )
 
 
-def _refuse_partial(config: LayerConfig) -> str | None:
-    if config.qk_dim % 2:
-        return (
-            f"position = p_rope divides the dimensions into pairs, but d_model = {config.d_model} with num_heads = "
-            f"{config.num_heads} and projection = {config.projection.key} gives queries of an odd size, "
-            f"{config.qk_dim}; take an even one, or position = alibi."
-        )
-    return None
-
-
 _BASE, _LAYOUT, _SHARE = ROTARY_PARAMS
 
 
@@ -643,7 +637,7 @@ P_ROPE = Entry(
     ),
     short="R[i] of the fast pairs",
     enters="q, k",
-    refuse=_refuse_partial,
+    refuse=refuse_odd,
 )
 LONG_ROPE = Entry(
     "longrope",

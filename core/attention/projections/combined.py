@@ -107,7 +107,7 @@ GATED = Entry(
     "q = x W_q, σ(x W_g) ⊙ out",
     traits=SHARES_KEYS,
     sizes=_sizes,
-    refuse=lambda config: refuse_uneven(config, "key head", "0"),
+    refuse=lambda config: refuse_uneven(config, "key head", (0,)),
 )
 
 
@@ -145,8 +145,9 @@ class Convolved(MultiHead):
         """ConfigError for another sequence."""
         if context is not x and 0 not in (x.shape[0], x.shape[1], context.shape[1]):
             raise ConfigError(
-                "projection = short_conv mixes neighbouring tokens of one sequence; take self-attention, "
-                "or projection = multi_head."
+                "projection = short_conv mixes neighbouring tokens of one sequence",
+                "self-attention",
+                projection="multi_head",
             )
         queries, keys = x.shape[1], context.shape[1]
         q, k, v, _ = self.carry(context if keys else x, (), offset, key_mask if keys else None)
@@ -293,14 +294,16 @@ class Differential(Projection):
         return self.output(merge_heads(normed * (1 - self.start)))
 
 
-def _differential_refuse(config: LayerConfig) -> str | None:
-    if config.head_dim % 2:
-        return (
-            f"projection = differential halves each head for its two queries, but d_model = {config.d_model} with "
-            f"num_heads = {config.num_heads} gives an odd head size = {config.head_dim}; take an even one, or "
-            "projection = multi_head."
-        )
-    return None
+def _differential_refuse(config: LayerConfig) -> ConfigError | None:
+    if config.head_dim % 2 == 0:
+        return None
+    return ConfigError(
+        f"projection = differential halves each head for its two queries, but d_model = {config.d_model} with "
+        f"num_heads = {config.num_heads} gives an odd head size = {config.head_dim}",
+        "an even one",
+        axes=("projection",),
+        projection="multi_head",
+    )
 
 
 DIFFERENTIAL = Entry(

@@ -20,8 +20,8 @@ from core.attention.basics import (
 )
 from core.attention.positions import enters
 from core.attention.positions.rotary import Rotary
-from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS
-from core.entries import Entry, HeadSizes, LayerConfig, Param
+from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS, refuse_uneven
+from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
 
 # Latent attention: keys and values are maps of one small vector a token (MLA, 2024), or of several (GLA, 2025).
 
@@ -200,29 +200,40 @@ def _sizes(config: LayerConfig) -> HeadSizes:
     return HeadSizes(heads, size + rope, size, heads, cached=latent + rope)
 
 
-def _refuse(config: LayerConfig) -> str | None:
-    rope, position = int(config.projection["rope"]), config.position.key
-    groups = int(config.projection["groups"])
+def _refuse(config: LayerConfig) -> ConfigError | None:
+    rope, groups = int(config.projection["rope"]), int(config.projection["groups"])
     for name, number in (
         ("num_heads", config.num_heads),
         ("latent", int(config.projection["latent"])),
     ):
         if number % groups:
-            return (
+            return ConfigError(
                 f"projection = latent cuts heads and latent into groups, but groups = {groups} does not divide "
-                f"{name} = {number}; take groups = 1, or projection = multi_query."
+                f"{name} = {number}",
+                axes=("projection",),
+                groups=1,
+                projection="multi_query",
             )
     if rope % 2:
-        return (
-            f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} "
-            f"or {rope + 1}, or rope = 0 for no rotation."
+        return ConfigError(
+            f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd",
+            axes=("projection",),
+            rope=(rope - 1, rope + 1),
         )
-    if "q, k" in enters(config.position):
-        return (
-            f"projection = latent has rotary positions already, and position = {position} would be a second "
-            "position; take position = none, or projection = grouped_query."
-        )
-    return None
+    return refuse_second_rotation(config)
+
+
+def refuse_second_rotation(config: LayerConfig) -> ConfigError | None:
+    """The `refuse` of a projection that rotates q and k itself."""
+    if "q, k" not in enters(config.position):
+        return None
+    return ConfigError(
+        f"projection = {config.projection.key} has rotary positions already, and position = "
+        f"{config.position.key} would be a second position",
+        axes=("projection", "position"),
+        position="none",
+        projection="grouped_query",
+    )
 
 
 _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for queries
@@ -410,21 +421,6 @@ def _tied_sizes(config: LayerConfig) -> HeadSizes:
     )
 
 
-def _refuse_tied(config: LayerConfig) -> str | None:
-    heads, shared, position = config.num_heads, config.kv_heads, config.position.key
-    if heads % shared:
-        return (
-            f"projection = grouped_tied shares each tied state among the same number of query heads, but kv_heads "
-            f"= {shared} does not divide num_heads = {heads}; take kv_heads = 1, or projection = multi_query."
-        )
-    if "q, k" in enters(config.position):
-        return (
-            f"projection = grouped_tied has rotary positions already, and position = {position} would be a second "
-            "position; take position = none, or projection = grouped_query."
-        )
-    return None
-
-
 TENSOR_PRODUCT = Entry(
     "tensor_product",
     "Tensor product (TPA)",
@@ -492,5 +488,7 @@ GROUPED_TIED = Entry(
     "v and half of k tied",
     traits=frozenset({"own positions"}),
     sizes=_tied_sizes,
-    refuse=_refuse_tied,
+    refuse=lambda config: (
+        refuse_uneven(config, "tied state", (1,)) or refuse_second_rotation(config)
+    ),
 )

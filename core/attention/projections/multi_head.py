@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -165,18 +166,18 @@ def _sizes(config: LayerConfig) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
-def refuse_uneven(config: LayerConfig, shared: str, take: str = "") -> str | None:
-    """Why the query heads cannot be divided evenly among the key heads, and which number to take (any that divides
+def refuse_uneven(config: LayerConfig, shared: str, take: Sequence[int] = ()) -> ConfigError | None:
+    """Why the query heads cannot be divided evenly among the key heads, and which numbers to take (all that divide
     them, unless given); None if they can."""
     heads = config.num_heads
     if heads % config.kv_heads == 0:
         return None
-    fits = [str(number) for number in range(1, heads + 1) if heads % number == 0]
-    take = take or (f"one of {', '.join(fits)}" if len(fits) > 1 else fits[0])
-    return (
+    return ConfigError(
         f"projection = {config.projection.key} shares each {shared} among the same number of query heads, but "
-        f"kv_heads = {config.kv_heads} does not divide num_heads = {heads}; take kv_heads = {take}, or projection "
-        "= multi_query."
+        f"kv_heads = {config.kv_heads} does not divide num_heads = {heads}",
+        axes=("projection",),
+        kv_heads=take or [number for number in range(1, heads + 1) if heads % number == 0],
+        projection="multi_query",
     )
 
 
@@ -275,8 +276,9 @@ class Exclusive(MultiHead):
         if context is not x and 0 not in (x.shape[0], queries, keys) and offset + queries != keys:
             raise ConfigError(
                 f"projection = exclusive leaves out each token's own value, and {queries} queries from "
-                f"position {offset} have none among the {keys} keys of another sequence; take "
-                "self-attention, or projection = multi_head."
+                f"position {offset} have none among the {keys} keys of another sequence",
+                "self-attention",
+                projection="multi_head",
             )
         return super().forward(x, context, offset)
 
@@ -314,7 +316,7 @@ KEYS_AS_VALUES = Entry(
     sizes=lambda config: replace(
         _sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
     ),
-    refuse=lambda config: refuse_uneven(config, "head of keys", "1"),
+    refuse=lambda config: refuse_uneven(config, "head of keys", (1,)),
 )
 EXCLUSIVE = Entry(
     "exclusive",
