@@ -149,7 +149,7 @@ claims: $(VENV)/.installed
 	  $(BIN)/python -m core.claims run $$name --ship || exit 1; \
 	done
 
-CORPORA := dashboard/views/corpus/saved
+CORPORA := core/studies/data/corpora
 corpus: $(VENV)/.installed
 	rm -rf $(CORPORA)
 	$(BIN)/python -m core.interpret.corpus_command $(CORPORA)/minilm --ablation

@@ -34,17 +34,42 @@ from core.interpret.corpus import (
     Measure,
     RunningMean,
     Split,
+    TextVectors,
+    copying,
     join_vectors,
     joint_map,
     measure_texts,
     nearness,
+    shorten,
+    text_vectors,
 )
-from core.interpret.corpus_run import LONGEST, has_training_data, load_inputs, split_texts
+from core.interpret.corpus_run import (
+    LONGEST,
+    corpora_folder,
+    has_training_data,
+    load_inputs,
+    split_texts,
+)
 from core.interpret.roles import ROLES
 from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
-from core.runs.runs import Run
+from core.runs.runs import Run, list_runs
+from core.studies.corpus import (
+    EXAMPLES,
+    MAP_TEXTS,
+    MAP_TOKENS,
+    SAVED,
+    Axis,
+    Measurement,
+    TextExample,
+    fits,
+    mark_rows,
+    pick_texts,
+    read_measurement,
+    texts_of_map,
+    token_bytes,
+)
 from core.tasks import reading
 from core.tasks.reading import MAX_SIGNS
 from dashboard.draw.formats import byte_size, latex, number, percent, plain, signed
@@ -65,6 +90,7 @@ from dashboard.draw.vega import (
 )
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
+from dashboard.server.cache import measurements, remembered, shared
 from dashboard.ui import run_controls
 from dashboard.ui.fields import HERE, Fields, Segmented
 from dashboard.ui.fine_tuned import config_name
@@ -84,7 +110,15 @@ from dashboard.ui.model_picker import (
     other_panel,
     resolve_model,
 )
-from dashboard.ui.models import EMBEDDED, ModelRef, load_model, model_cell, reading_of
+from dashboard.ui.models import (
+    EMBEDDED,
+    ModelRef,
+    is_small,
+    load_model,
+    model_cell,
+    reading_of,
+    study_of,
+)
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -103,17 +137,84 @@ from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_wi
 from dashboard.ui.rendering import reruns_alone
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import path_code
+from dashboard.ui.threads import one_thread
 from dashboard.ui.uploads import data_widget, link_data
-from dashboard.views.corpus import compute
-from dashboard.views.corpus.compute import (
-    MAP_TEXTS,
-    MAP_TOKENS,
-    Axis,
-    Measurement,
-    TextExample,
-    find_measurement,
-    read_measurement,
-)
+
+# The measurement that fits the controls, and what is read of its texts, for all sessions.
+
+
+VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by their index
+VectorsKey = tuple[ModelRef, str, Kind]
+
+
+def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
+    """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
+    linked = people.find_measurement(run_id)
+    if linked is not None and fits(linked, config):
+        return linked
+    saved = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
+    finished = [
+        run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
+    ]
+    return next((run for run in (*saved, *finished) if fits(run, config)), None)
+
+
+def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
+    """A measure of every head for an axis of the scatter; OV copying is read from the weights."""
+    corpus = measurement.corpus
+    if measure == COPYING:
+        shape = measurement.scores.score.shape[1:]
+        scores = study_of(copying, ref, measurement.config.kind, shape)
+        return Axis(measure, scores, np.zeros_like(scores))
+    return Axis(measure, corpus.mean(measure.key), corpus.interval(measure.key))
+
+
+def text_examples(
+    measurement: Measurement, ref: ModelRef, measure: Measure, head: Head, view: str
+) -> list[TextExample]:
+    """The texts that show a head most or least, each with its largest or smallest row, or a text at each decile."""
+    values, folder = measurement.values(measure, head), measurement.run.path
+    texts = pick_texts(values, view)
+    picks = tuple((text, float(values[text])) for text, _ in texts)
+    # A saved result is found wherever the repository lies.
+    folder = folder.relative_to(SAVED) if folder.is_relative_to(SAVED) else folder
+    arguments = str(folder), measurement.config.kind, measure.key, head, picks, view
+    # A measurement under way has other texts each second: they would push all else out of the cache.
+    rows = (
+        mark_rows(load_model(ref), *arguments)
+        if measurement.live
+        else study_of(mark_rows, ref, *arguments)
+    )
+    return [
+        TextExample(text, value, marked, decile)
+        for (text, value), (_, decile), marked in zip(picks, texts, rows, strict=True)
+        if marked is not None
+    ]
+
+
+def vectors_key(measurement: Measurement, ref: ModelRef) -> VectorsKey:
+    return ref, str(measurement.run.path), measurement.config.kind
+
+
+def read_vectors(key: VectorsKey, text: int) -> TextVectors:
+    """The queries and keys of every head on one text. PretrainedError where the model does not expose them."""
+    pretrained, texts = shorten(load_model(key[0])), study_of(texts_of_map, *key[:2])
+    with one_thread(is_small(pretrained)):
+        return text_vectors(pretrained, texts[text], key[2])
+
+
+def _all_vectors(*key: Any) -> HeadVectors:
+    """Those on all these texts; what was not read yet is read now."""
+    parts, texts = measurements(VECTORS, key), study_of(texts_of_map, *key[:2])
+    vectors = join_vectors(
+        [
+            parts[text] if text in parts else read_vectors(key, text)  # type: ignore[arg-type]
+            for text in range(len(texts))
+        ]
+    )
+    parts.clear()  # which are as large once more
+    return vectors
+
 
 # Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.
 
@@ -729,7 +830,7 @@ print(corpus.texts, "texts,", corpus.cut, "cut")
     imports = "from core.interpret.corpus import copying\n" if COPYING in axes.values() else ""
     results: dict[str, np.ndarray] = {}
     for name, measure in axes.items():
-        axis = compute.axis_of(measurement, controls.ref, measure)
+        axis = axis_of(measurement, controls.ref, measure)
         results |= {name: axis.mean} | ({} if measure == COPYING else {f"{name}_half": axis.half})
     more, shown = (
         _map(measurement, controls, chosen)
@@ -779,11 +880,7 @@ def _texts(
     """The texts that show the head, with one row of each map."""
     kind, measure = measurement.config.kind, chosen.measure
     choose, texts, function, row = CHOICES[chosen.view]
-    examples = {
-        "strongest": compute.strongest,
-        "weakest": compute.weakest,
-        "typical": compute.typical,
-    }[chosen.view](measurement, controls.ref, measure, chosen.head)
+    examples = text_examples(measurement, controls.ref, measure, chosen.head, chosen.view)
     code = f"""
 from core.interpret.corpus import {", ".join(sorted((choose, function, "marked_row")))}
 from core.interpret.corpus import BY_KEY
@@ -792,7 +889,7 @@ from core.interpret.corpus import read_text, shorten
 
 inputs, short = load_inputs(run), shorten(model)  # which reads at most 128 tokens of a text
 rows = {{int(text): marked_row(read_text(short, inputs[text], {kind!r}), {kind!r}, BY_KEY[{measure.key!r}], head,
-                             {row}) for text in {texts.format(count=compute.EXAMPLES)}}}
+                             {row}) for text in {texts.format(count=EXAMPLES)}}}
 for text, row in rows.items():
     print(f"{{values[text]:.3f}} {{inputs[text].text}}: {{row.line.tokens[row.query]}} -> {{row.line.tokens[row.key]}}")
 """
@@ -821,10 +918,10 @@ points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), a
 near = nearness(points, vectors, {layer}, {head})  # correlation of the distance in the plane with q·k
 print(points.share, near)
 """
-    key = compute.vectors_key(measurement, controls.ref)
-    if measurement.live or not compute.has_vectors(key):
+    key = vectors_key(measurement, controls.ref)
+    if measurement.live or not remembered(_all_vectors, *key):
         return Cell(PLANE, code), {}
-    vectors = compute.vectors_of(key)
+    vectors = shared(_all_vectors, *key)
     points = joint_map(*vectors.head(layer, head))
     return Cell(PLANE, code, _PLANE, "corpus:map"), {
         "points.q": points.q,
@@ -1034,7 +1131,6 @@ def to_csv(measurement: Measurement) -> bytes:
 MAX_SHOWN = 48  # tokens of a text, around its query
 
 PAGE, RUN = "corpus", "corpus:run"
-EXAMPLES = {"strongest": compute.strongest, "typical": compute.typical, "weakest": compute.weakest}
 
 
 @dataclass(frozen=True)
@@ -1220,7 +1316,9 @@ def _heads(
         draw_map(measurement, controls, chosen)
     else:
         # Draw the texts that show the head, with a row of each map
-        examples = EXAMPLES[chosen.view](measurement, controls.ref, chosen.measure, chosen.head)
+        examples = text_examples(
+            measurement, controls.ref, chosen.measure, chosen.head, chosen.view
+        )
         expected = (
             ", and the keys that the role expects are underlined"
             if chosen.measure.role and chosen.measure.role.targets
@@ -1250,7 +1348,8 @@ def _heads(
     caption(
         plain(
             about(
-                caption_text(measurement, load_model(ref), compute.token_bytes(ref)), controls.noun
+                caption_text(measurement, load_model(ref), study_of(token_bytes, ref)),
+                controls.noun,
             )
         )
     )
@@ -1274,7 +1373,7 @@ def _scatter_and_roles(measurement: Measurement, controls: Controls, head: Head)
 
 
 def _scatter(measurement: Measurement, controls: Controls, head: Head) -> None:
-    x, y = (compute.axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
+    x, y = (axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(not_measured(missing[0], measurement), icon=":material/edit:")
         return
@@ -1316,9 +1415,7 @@ def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls)
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
         return
-    if (
-        vectors := _vectors(compute.vectors_key(measurement, controls.ref), f"{controls.noun}s")
-    ) is None:
+    if (vectors := _vectors(vectors_key(measurement, controls.ref), f"{controls.noun}s")) is None:
         return
     points = joint_map(*vectors.head(*chosen.head))
     colour = FIELDS.draw("colour", into=HERE).colour
@@ -1345,17 +1442,15 @@ def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls)
     )
 
 
-def _vectors(of: compute.VectorsKey, nouns: str) -> HeadVectors | None:
+def _vectors(of: VectorsKey, nouns: str) -> HeadVectors | None:
     """The queries and keys of the texts that were read so far; None without any."""
-    if not compute.has_vectors(of):
+    if not remembered(_all_vectors, *of):
         with st.spinner("Reading queries and keys"):
-            texts = range(len(compute.texts_of_map(of)))
-        read = measure_with_progress(
-            compute.VECTORS, of, texts, partial(compute.read_vectors, of), nouns, UNASKED
-        )
-        if len(read) < len(texts) and not compute.has_vectors(of):
+            texts = range(len(study_of(texts_of_map, *of[:2])))
+        read = measure_with_progress(VECTORS, of, texts, partial(read_vectors, of), nouns, UNASKED)
+        if len(read) < len(texts) and not remembered(_all_vectors, *of):
             return join_vectors(list(read.values())) if read else None
-    return compute.vectors_of(of)
+    return shared(_all_vectors, *of)
 
 
 # Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.

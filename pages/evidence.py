@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 import streamlit as st
@@ -11,26 +13,35 @@ import streamlit as st
 from core.interpret import evidence, trace as flow
 from core.interpret.evidence import (
     Baseline,
+    Contributions,
     Effect,
+    Quantity,
+    Question,
     ablate_heads,
     head_sets,
     hide_token,
+    make_heads_uniform,
+    measure_contributions,
     single_heads,
+    token_scores,
 )
-from core.interpret.trace import AttentionMap, AttentionTrace
-from core.pretrained import PretrainedError
+from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
+from core.pretrained import Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
+from core.pretrained.maps import with_sink
 from core.ranks import kendall
+from core.studies import evidence as study
+from core.studies.evidence import MAX_ANSWERS, WAYS, HeadMaps, key_agreement, sharpness
 from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
-from dashboard.draw.formats import number, percent, plain, signed
+from dashboard.draw.formats import distinct, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure
-from dashboard.server.cache import measurements
+from dashboard.server.cache import measurements, shared
 from dashboard.ui.links import BOUND, read_linked, read_pair, write_linked, write_pair
 from dashboard.ui.model_picker import (
     ModelChoice,
@@ -39,8 +50,18 @@ from dashboard.ui.model_picker import (
     current_head,
     head_field as draw_head_field,
     input_errors,
+    masked_inputs,
+    output_field,
+    position_field,
 )
-from dashboard.ui.models import model_cell, question_code
+from dashboard.ui.models import (
+    ModelRef,
+    answer_study,
+    baseline_of,
+    model_cell,
+    question_code,
+    reading_of,
+)
 from dashboard.ui.panels import (
     caption,
     details,
@@ -51,27 +72,214 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
-from dashboard.views.evidence import compute
-from dashboard.views.evidence.compute import (
-    MAX_ANSWERS,
-    SHORT,
-    WAYS,
-    WITHOUT_TOKENS,
-    HeadMaps,
-    answers_without,
-    contributions_of,
-    default_cell,
-    gradient_estimates,
-    head_maps,
-    key_agreement,
-    scores,
-    sharpness,
+
+# The controls: the position that answers, the masked word, and which output is followed, as what quantity.
+
+
+T = TypeVar("T")
+WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
+WHOLE_FLOW = (
+    48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
 )
-from dashboard.views.evidence.controls import Controls, Head, draw_controls
+MAX_FLOW = 160
+SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
+AGAINST = "The exhausted creature stayed on its side of the road."
+KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
+QUANTITIES: dict[str, Quantity | None] = {
+    "automatic": None,
+    "probability": "probability",
+    "logit": "logit",
+    "logit difference": "difference",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """The model, its reading, the question, and the answer to it; None for arrays without a model."""
+
+    ref: ModelRef
+    reading: Reading
+    question: Question
+    baseline: Baseline | None
+
+    @cached_property
+    def maps(self) -> tuple[AttentionMap, ...]:
+        """The maps, with a column for a learned sink."""
+        return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there is more than one kind of attention, so that a layer's number alone does not name it."""
+        return len(self.reading.trace.kinds) > 1
+
+    @property
+    def recordable(self) -> bool:
+        """Whether heads can be switched off."""
+        return self.baseline is not None and self.baseline.pretrained.recordable
+
+    def name(self, head: Head) -> str:
+        return f"{self.layer_name(head[0])}·H{head[1]}"
+
+    def layer_name(self, row: int) -> str:
+        item = self.maps[row]
+        return f"{KINDS[item.kind]} {item.layer_name}" if self.mixed else item.layer_name
+
+    def head_id(self, head: Head) -> tuple[Kind, int, int]:
+        item = self.maps[head[0]]
+        return item.kind, item.layer, head[1]
+
+    def heads(self) -> Iterator[Head]:
+        return (
+            (row, head) for row, item in enumerate(self.maps) for head in range(len(item.weights))
+        )
+
+    def row_of(self, kind: str, layer: int) -> int:
+        """The index of a layer among the trace's maps."""
+        return next(
+            row for row, item in enumerate(self.maps) if (item.kind, item.layer) == (kind, layer)
+        )
+
+    def lines(self, row: int) -> tuple[Line, Line]:
+        return self.reading.lines(self.maps[row].kind)
+
+    @property
+    def key(self) -> tuple[ModelRef, Question]:
+        return self.ref, self.question
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the controls and answer the question; PretrainedError if this model cannot answer it."""
+    model = choice.pretrained
+    if model is None:
+        return Controls(choice.ref, choice.reading, Question(choice.inputs), None)
+    if model.head == "none":
+        against = (
+            st.text_input(
+                "Compared with the embedding of",
+                AGAINST,
+                key="evidence:against",
+                **BOUND,
+                help=(
+                    "The page measures the cosine of both embeddings. Left empty, it measures the cosine with the text's own "
+                    "embedding, which is 1 until a head or a token is removed."
+                ),
+            )
+            if model.reads == "text"
+            else ""
+        )
+        question = Question(choice.inputs, against=(against or "").strip())
+    else:
+        with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
+            question = _output_fields(choice.ref, _question(model, choice))
+    reading = (
+        choice.reading
+        if question.inputs == choice.inputs
+        else reading_of(choice.ref, question.inputs)
+    )
+    return Controls(choice.ref, reading, question, baseline_of(choice.ref, question))
+
+
+def _question(model: Pretrained, choice: ModelChoice) -> Question:
+    """The question by the model's head: a class, a masked word, or the next token at a position."""
+    if model.head == "masked":
+        return Question(masked_inputs("evidence", choice))
+    return (
+        Question(choice.inputs)
+        if model.head == "classify"
+        else Question(choice.inputs, position_field("evidence", choice.reading))
+    )
+
+
+def _output_fields(ref: ModelRef, question: Question) -> Question:
+    """Draw the fields of the output and its quantity; returns the question with both."""
+    baseline = baseline_of(ref, question)
+    noun = "Class" if baseline.answer.kind == "class" else "Token"
+    output = output_field("evidence", ref, baseline, f"{noun} to measure")
+    if output is not None and output != baseline.id:
+        baseline = baseline_of(ref, replace(question, output=output))
+    name = st.selectbox(
+        "Measured as",
+        list(QUANTITIES),
+        key="evidence:quantity",
+        width=room(170),
+        **BOUND,
+        help=(
+            "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
+            "difference of two logits leaves out what changes all of them. Automatic: the probability, or the logit where "
+            "the most likely has more than 0.95."
+        ),
+    )
+    quantity = QUANTITIES[str(name)]
+    contrast = None
+    if quantity == "difference":
+        contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
+    return replace(question, output=output, quantity=quantity, contrast=contrast)
+
+
+# What is measured of the answer, for all sessions.
+
+
+def contributions_of(controls: Controls) -> Contributions:
+    """Norms and gradients of the question; shared by all sessions."""
+    if controls.baseline is None:
+        return Contributions({}, {})
+    return answer_study(measure_contributions, controls.ref, controls.question)
+
+
+def scores(controls: Controls) -> dict[str, np.ndarray]:
+    """The score of each token of the source by each measure."""
+    return shared(_scores, controls.ref, controls.question)
+
+
+def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
+    contributions = answer_study(measure_contributions, ref, question)
+    trace = reading_of(ref, question.inputs).trace
+    return token_scores(baseline_of(ref, question), trace, contributions)
+
+
+def head_maps(controls: Controls, head: Head, query: int) -> HeadMaps:
+    """Every measure of one head; the flow of a long text to one query alone, or not at all."""
+    item, trace = controls.maps[head[0]], controls.reading.trace
+    longest, flowing = max(len(item.queries), len(item.keys)), None
+    if longest <= MAX_FLOW:
+        to = None if longest <= WHOLE_FLOW else query
+        flowing = shared(_flow, controls.ref, controls.question.inputs, head[0], to)
+    return study.head_maps(trace, item, head[1], contributions_of(controls), flowing)
+
+
+def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> study.Flow:
+    return study.flow_map(reading_of(ref, inputs).trace, row, query)
+
+
+def default_cell(controls: Controls, head: Head) -> tuple[int, int]:
+    item, contributions = controls.maps[head[0]], contributions_of(controls)
+    return study.default_cell(item, head[1], contributions, controls.baseline)
+
+
+def gradient_estimates(controls: Controls) -> dict[Head, float]:
+    return study.gradient_estimates(controls.maps, contributions_of(controls))
+
+
+def answers_without(
+    controls: Controls, baseline: Baseline, off: HeadSet
+) -> dict[str, dict[str, float]]:
+    """The value of each of the likeliest answers by WAYS; of an embedding, its similarity. Never change it."""
+    answers = _once("without", controls, off, lambda: study.answers_without(baseline, off))
+    ids = [id for id in answers if id is not None]
+    names = distinct(display_names(baseline.pretrained, baseline.answer, ids)) or ["similarity"]
+    return dict(zip(names, answers.values(), strict=True))
+
+
+def _once(name: str, controls: Controls, heads: HeadSet, measure: Callable[[], T]) -> T:
+    values: dict[HeadSet, T] = measurements(f"evidence:{name}", controls.key)
+    if heads not in values:
+        values[heads] = measure()
+    return values[heads]
+
 
 # The page's Vega-Lite figure of an answer with heads on and off.
 
@@ -293,7 +501,7 @@ def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, co
 
 def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
     """A line a head: the answer without it, the gradient's estimate, and its mean largest weight."""
-    estimates, sharp = gradient_estimates(controls), sharpness(controls)
+    estimates, sharp = gradient_estimates(controls), sharpness(controls.maps)
     lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
     for head, effect in changes.items():
         kind, layer, index = controls.head_id(head)
@@ -427,9 +635,9 @@ TABLE_ROWS = 6
 def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, HeadSet]:
     """Draw the section; returns the picked head, its effects with uniform weights and off, and all heads that are off."""
     todo = head_sets(controls.reading.trace)
-    with one_thread(len(baseline.source) <= compute.SHORT):
+    with one_thread(len(baseline.source) <= SHORT):
         effects = measure_with_progress(
-            compute.WITHOUT_HEADS,
+            WITHOUT_HEADS,
             controls.key,
             todo,
             lambda off: ablate_heads(baseline, off),
@@ -457,7 +665,7 @@ def _grid_and_answer(
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         _grid(controls, baseline, effects, ranked, picked)
-    with right, one_thread(len(baseline.source) <= compute.SHORT):
+    with right, one_thread(len(baseline.source) <= SHORT):
         return _without(controls, baseline, picked, effects)
 
 
@@ -473,7 +681,7 @@ def _fact(
     if len(alone) < len(list(controls.heads())):
         return
     names = [(controls.name(head), alone[head]) for head in ranked]
-    sharp = compute.sharpness(controls)
+    sharp = sharpness(controls.maps)
     sharpest = max(sharp, key=lambda head: sharp[head])
     whole = [
         (controls.layer_name(controls.row_of(kind, layer)), effect)
@@ -488,7 +696,7 @@ def _fact(
             controls.name(picked),
             max(whole, key=lambda pair: abs(pair[1].change), default=None),
             (controls.name(sharpest), sharp[sharpest]),
-            compute.rank_agreement(controls, alone),
+            study.rank_agreement(alone, sharp, gradient_estimates(controls)),
         )
     )
 
@@ -639,7 +847,7 @@ def _without(
     alone: HeadSet = frozenset({controls.head_id(picked)})
     off: HeadSet = alone.union(*(options[name] for name in others))
     effect = effects.get(off) or ablate_heads(baseline, off)
-    values = compute.answers_without(controls, baseline, off)
+    values = answers_without(controls, baseline, off)
     rows = [
         {"word": word, "of": way, "p": value, "text": number(value)}
         for word, by_way in values.items()
@@ -658,7 +866,7 @@ def _without(
         "values, but no longer chooses among them.",
     )
     pair = (
-        compute.uniform_effect(controls, baseline, alone),
+        _once("uniform", controls, alone, lambda: make_heads_uniform(baseline, alone)),
         effects.get(alone) or ablate_heads(baseline, alone),
     )
     if others:
@@ -678,7 +886,7 @@ def _ranking(
     controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect], ranked: list[Head]
 ) -> None:
     """Draw the heads that the answer needs most, with other measures of them."""
-    estimates, sharp = compute.gradient_estimates(controls), compute.sharpness(controls)
+    estimates, sharp = gradient_estimates(controls), sharpness(controls.maps)
     has_outputs = baseline.id is not None
     columns = [
         "head",
@@ -837,7 +1045,7 @@ def _tile(
     )
     if known is not None:
         wide = np.pad(known, ((0, 0), (0, values.shape[1] - known.shape[1])))
-        visible = wide if visible is None else visible & known
+        visible = wide if visible is None else visible & wide
     note = f"{NOTES[name]}; this row only" if known is not None else NOTES[name]
     if name == "gradient":
         return Tile(
@@ -1013,7 +1221,10 @@ def _tokens(controls: Controls, head_code: str) -> Part:
 import numpy as np
 
 from core.interpret.evidence import hide_token, {"" if known else "measure_contributions, "}token_scores
+from core.pretrained.maps import with_sink
 from core.ranks import kendall
+from core.studies import evidence as study
+from core.studies.evidence import MAX_ANSWERS, WAYS, HeadMaps, key_agreement, sharpness
 
 {"" if known else "contributions = measure_contributions(baseline)"}
 """.replace("\n\n\n", "\n\n")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from typing import Literal
@@ -12,10 +15,27 @@ import streamlit as st
 from torch import Tensor
 
 from core.interpret import trace as induction_scores
-from core.interpret.trace import AttentionMap, Head, Kind, most_informative_head, to_numpy
+from core.interpret.trace import (
+    AttentionMap,
+    AttentionTrace,
+    Head,
+    Kind,
+    most_informative_head,
+    to_numpy,
+)
 from core.models.decoding import Hypothesis, SearchSettings, Tree
-from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.generate import score_continuation, step_probabilities
+from core.pretrained import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.generate import (
+    Continuation,
+    GenerationStart,
+    decode_text,
+    generate_steps,
+    prepare_generation,
+    score_continuation,
+    step_probabilities,
+    token_names,
+)
+from core.studies import generate as study
 from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, plain, shorten
@@ -24,7 +44,15 @@ from dashboard.draw.page_pictures import add_script, begin_fragment
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.draw.scripts import Cell, Script, source_of
-from dashboard.ui.decoding import outputs_table, sources, step_equation
+from dashboard.server.cache import measurements
+from dashboard.ui.decoding import (
+    STRATEGIES,
+    outputs_table,
+    sample_count,
+    sources,
+    step_equation,
+    strategy_settings,
+)
 from dashboard.ui.links import (
     BOUND,
     Pair,
@@ -34,23 +62,230 @@ from dashboard.ui.links import (
     write_linked,
     write_pair,
 )
-from dashboard.ui.model_picker import choose_head, choose_model, current_head_of, input_errors
-from dashboard.ui.models import is_small, model_cell
+from dashboard.ui.model_picker import (
+    ModelChoice,
+    choose_head,
+    choose_model,
+    current_head_of,
+    input_errors,
+)
+from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, study_of
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.threads import one_thread
-from dashboard.views.generate.compute import (
-    LIKELIEST,
-    Search,
-    StepView,
-    outputs,
-    run,
-    score_path,
-    search_probabilities,
-    step_view,
-    text_of,
+
+# The settings of the search, the search of this session, and one step of it with its attention.
+
+
+MAX_TOKENS = 128  # new tokens at most
+STRATEGY_HELP = (
+    "Greedy takes the most likely token at each step, Beam continues several outputs at once, Sampling "
+    "draws each token at random."
 )
-from dashboard.views.generate.controls import Controls, draw_controls
+SHARES = {
+    "Greedy": [1.0],
+    "Beam": [1.0, 1.0, 1.8],
+    "Sampling": [1.0, 1.0, 1.0, 0.8],
+}  # widths: settings, then More
+PENALTY = (
+    "Length penalty",
+    1.0,
+    "Outputs are ranked by log-probability / length^penalty: 0 favours short outputs, "
+    "larger values favour long ones.",
+)
+
+
+_key = "generate:{}".format  # a widget's key, which is also its name in the link
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The model, its inputs, and the settings of the search."""
+
+    ref: ModelRef
+    inputs: ModelInputs
+    settings: SearchSettings
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the settings of the search in a row."""
+    way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
+    strategy = way.segmented_control(
+        "Strategy",
+        list(STRATEGIES),
+        default="Greedy",
+        required=True,
+        key=_key("strategy"),
+        **BOUND,
+        help=STRATEGY_HELP,
+    )
+    *cells, rest = others.columns(SHARES[strategy], vertical_alignment="bottom")
+    settings = strategy_settings(strategy, cells, _key, max_width=8, penalty=PENALTY)
+    with rest.popover("More", icon=":material/tune:"):
+        settings["longest"] = st.slider(
+            "New tokens at most",
+            1,
+            MAX_TOKENS,
+            20,
+            key=_key("longest"),
+            **BOUND,
+            help="The model stops here, or earlier where it ends its text.",
+        )
+        settings["no_repeat"] = st.number_input(
+            "No n-gram twice, n",
+            0,
+            5,
+            0,
+            key=_key("no_repeat"),
+            **BOUND,
+            help="The same n tokens in a row are not written again, including those of the prompt; 0 allows "
+            "everything.",
+        )
+        if strategy == "Sampling":
+            settings |= sample_count(20, 5, _key)
+    return Controls(choice.ref, choice.inputs, SearchSettings(STRATEGIES[strategy], **settings))
+
+
+PATIENCE, BETWEEN = (
+    0.35,
+    0.2,
+)  # seconds until an unfinished search is drawn, and at least between two drawings
+SHARE = 4  # the time between two drawings is at least this many times that of one drawing
+LIKELIEST = 10  # tokens that are named at a step
+NO_TOKEN = -1  # the id of a sink
+FINISHED, NAMES = (
+    "generate:finished",
+    "generate:names",
+)  # of all sessions: searches that are over, names of tokens
+MAX_SHARED = 2000  # candidates of a search that other sessions get
+
+
+@dataclass(eq=False)
+class Search:
+    """A search of this session: its tree so far, and the steps that are left (None once there are none)."""
+
+    controls: Controls
+    start: GenerationStart
+    steps: Iterator[Tree] | None
+    tree: Tree = field(default_factory=Tree)
+    seconds: float = 0.0
+    stopped: bool = False
+    read: bool = False  # whether the pick in the link was read
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def advance(self) -> bool:
+        """One step more; False when there is none left. ValueError for a setting out of bounds."""
+        with self.lock:
+            if self.steps is None:
+                return False
+            started = time.monotonic()
+            try:
+                self.tree = next(self.steps)
+            except StopIteration:
+                self.steps = None
+            finally:
+                self.seconds += time.monotonic() - started
+            return self.steps is not None
+
+    @classmethod
+    def of(cls, controls: Controls, pretrained: Pretrained, read: bool) -> Search:
+        """The finished search of any session, else a new one. PretrainedError as in `prepare_generation`."""
+        if (finished := measurements(FINISHED, controls).get("search")) is not None:
+            return cls(controls, finished[0], None, finished[1], read=read)
+        start = prepare_generation(pretrained, controls.inputs)
+        return cls(controls, start, generate_steps(pretrained, start, controls.settings), read=read)
+
+    def share(self) -> None:
+        """Give a finished search to all sessions."""
+        if self.done and len(self.tree.candidates) <= MAX_SHARED:
+            measurements(FINISHED, self.controls).setdefault("search", (self.start, self.tree))
+
+    @property
+    def done(self) -> bool:
+        return self.steps is None
+
+    @property
+    def length(self) -> int:
+        """The number of tokens of the longest output so far."""
+        return study.length(self.tree)
+
+    def outputs(self) -> list[Hypothesis]:
+        return study.outputs(self.tree, self.done)
+
+
+def run(search: Search, draw: Callable[[Search], None]) -> None:
+    """Take the remaining steps, and `draw` the search from time to time once it takes longer than PATIENCE.
+
+    A widget that is used meanwhile stops this between two steps; the next run of the page continues from there.
+    """
+    due = time.monotonic() + PATIENCE
+    while not search.stopped and search.advance():
+        if (start := time.monotonic()) >= due:
+            draw(search)
+            end = time.monotonic()
+            due = end + max(BETWEEN, SHARE * (end - start))
+
+
+@dataclass(frozen=True, eq=False)
+class StepView:
+    """One step of a path: its tokens and their names, the model's logits, and the maps of one kind."""
+
+    search: Search
+    pretrained: Pretrained
+    path: Sequence[int]
+    step: int
+    tokens: Sequence[int]
+    names: Mapping[int, str]
+    continuation: Continuation
+    trace: AttentionTrace
+
+    @property
+    def kind(self) -> Kind:
+        return self.trace.maps[0].kind
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The ids of the maps' columns."""
+        start = self.search.start
+        ids = (
+            start.read.ids
+            if self.kind == "cross"
+            else (*start.prompt.prefix_tokens, *self.tokens[:-1])
+        )
+        return (*ids, NO_TOKEN) if self.continuation.sink else ids
+
+
+def step_view(
+    search: Search,
+    pretrained: Pretrained,
+    path: Sequence[int],
+    step: int,
+    continuation: Continuation,
+    kind: Kind,
+) -> StepView:
+    """One step of a path, with the names of all tokens that may be drawn."""
+    tokens = search.tree.tokens(path[-1])
+    top = (
+        continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1]))
+        .indices.flatten()
+        .tolist()
+    )
+    candidates = (one.token for one in search.tree.candidates)
+    names = _names(
+        search.controls.ref, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates]
+    )
+    return StepView(
+        search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind)
+    )
+
+
+def _names(ref: ModelRef, ids: Sequence[int]) -> Mapping[int, str]:
+    """The display names of tokens, among those of all tokens that any session has seen."""
+    names = measurements(NAMES, ref)
+    if missing := [one for one in ids if one not in names]:
+        names |= token_names(load_model(ref), missing)
+    return names
+
 
 # What the page computes as Python.
 
@@ -337,12 +572,14 @@ def _results(search: Search, pretrained: Pretrained) -> None:
 
 
 def _outputs(search: Search, pretrained: Pretrained) -> None:
-    hypotheses = outputs(search)
+    hypotheses = search.outputs()
     if not hypotheses:
         return
-    texts = [text_of(search.controls.ref, one.tokens) for one in hypotheses]
+    texts = [study_of(decode_text, search.controls.ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
-    result = score_path(search.controls.ref, search.controls.inputs, search.tree.tokens(path[-1]))
+    result = study_of(
+        study.score_path, search.controls.ref, search.controls.inputs, search.tree.tokens(path[-1])
+    )
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = result.trace.kinds
@@ -380,7 +617,9 @@ def _outputs_and_tree(
     outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(
-            text_of(search.controls.ref, view.tokens) or "nothing", language=None, wrap_lines=True
+            study_of(decode_text, search.controls.ref, tuple(view.tokens)) or "nothing",
+            language=None,
+            wrap_lines=True,
         )
     if sentence := outputs_fact(settings, hypotheses, texts):
         fact(sentence)
@@ -407,7 +646,7 @@ def _progress(
     search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
 ) -> None:
     """Draw the best output so far: its newest token with the attention, and the likeliest tokens."""
-    best = outputs(search)[0]
+    best = search.outputs()[0]
     most = min(search.controls.settings.longest, search.start.room)
     result = score_continuation(pretrained, search.start, best.tokens)
     view = step_view(
@@ -487,7 +726,9 @@ def _likeliest(view: StepView) -> None:
     logits, settings = view.continuation.logits[view.step], view.search.controls.settings
     model = logits.softmax(-1)
     shares, label = {"model": model}, "drawn from" if settings.strategy == "sampling" else "allowed"
-    search = search_probabilities(view)
+    search = step_probabilities(
+        view.pretrained, view.search.start, settings, view.tokens[: view.step], logits
+    )
     if float((search - model).abs().max()) > 1e-6:
         shares[label] = search
     st.markdown(f"**Most likely tokens at step {view.step + 1}**")

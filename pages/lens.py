@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import streamlit as st
 
 from core.interpret import attribution, lens
-from core.interpret.attribution import PASSES, Attribution, Part
+from core.interpret.attribution import PASSES, Attribution, Part, attribute_passes
+from core.interpret.evidence import Baseline, Question
+from core.interpret.lens import (
+    LogitLens,
+    Part as LensPart,
+    Stream,
+    Trajectories,
+    count_parts,
+    follow_tokens,
+    join_parts,
+    read_part,
+    read_stream,
+)
 from core.interpret.trace import AttentionMap, Kind, to_numpy
+from core.pretrained import Line, PretrainedError, Reading
+from core.pretrained.answers import mask_position, output_id
+from core.pretrained.generate import token_names
+from core.studies import lens as study
+from core.studies.lens import (
+    EMBEDDING,
+    WINDOW,
+    Decision,
+    answering_maps,
+    layer_names,
+    window_start,
+)
 from dashboard.draw import vega
 from dashboard.draw.formats import distinct, latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
@@ -28,24 +53,41 @@ from dashboard.draw.vega import (
     picking_grid,
     series_encoding,
 )
+from dashboard.server.cache import measurements, shared
 from dashboard.ui.heads import weight_link
-from dashboard.ui.links import read_linked, write_pair
+from dashboard.ui.links import BOUND, read_linked, write_pair
 from dashboard.ui.model_picker import (
     KINDS,
+    NOTHING,
     ModelChoice,
     choose_head,
     choose_model,
     current_head,
     head_field,
     input_errors,
+    masked_inputs,
+    output_field,
+    output_names,
+    position_field,
+    position_key,
 )
-from dashboard.ui.models import model_cell, question_code
+from dashboard.ui.models import (
+    ModelRef,
+    answer_study,
+    baseline_of,
+    is_small,
+    load_model,
+    model_cell,
+    question_code,
+    study_of,
+)
 from dashboard.ui.panels import (
     Move,
     caption,
     chart_title,
     details,
     fact,
+    field_error,
     next_page,
     paragraph,
     picture,
@@ -54,18 +96,145 @@ from dashboard.ui.panels import (
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point
+from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.ui.tables import table
-from dashboard.views.lens import compute
-from dashboard.views.lens.compute import EMBEDDING, WINDOW, Decision, layer_names, maps_of_layer
-from dashboard.views.lens.controls import (
-    Controls,
-    draw_controls,
-    draw_layer,
-    draw_tokens,
-    layer_key,
-)
+from dashboard.ui.threads import one_thread
+
+# The controls: the view, the position that answers, the token that is followed, and what it is compared with.
+
+
+LENS_PARTS, ATTRIBUTED = (
+    "lens:read",
+    "lens:attributed",
+)  # parts read and passes run, for all sessions
+VIEWS = {"when": "When it decides", "who": "Who wrote it"}
+DECISIVE = "where it is decided"
+MAX_ADDED = 4  # that a reader adds
+
+
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """The model, its reading, and the question with its answer; `contrast` is a token whose logit is subtracted."""
+
+    choice: ModelChoice
+    view: str
+    question: Question
+    baseline: Baseline
+    contrast: int | None
+
+    @property
+    def ref(self) -> ModelRef:
+        return self.choice.ref
+
+    @property
+    def reading(self) -> Reading:
+        return self.choice.reading
+
+    @property
+    def line(self) -> Line:
+        """The tokens of the sequence that answers."""
+        return self.reading.target or self.reading.source
+
+    @property
+    def position(self) -> int:
+        return self.baseline.answer.position
+
+    @property
+    def position_key(self) -> str:
+        return position_key("lens", self.reading)
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the fields above both views; PretrainedError where this model cannot answer."""
+    view = (
+        st.segmented_control(
+            "View",
+            list(VIEWS),
+            default="when",
+            required=True,
+            format_func=VIEWS.__getitem__,
+            key="lens:view",
+            label_visibility="collapsed",
+            **BOUND,
+            help="The answer layer by layer, or the parts that it is the sum of.",
+        )
+        or "when"
+    )
+    pretrained = choice.pretrained
+    assert pretrained is not None
+    with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
+        masked = None
+        if pretrained.head == "masked":
+            inputs = masked_inputs("lens", choice, "word")
+            choice = replace(choice, inputs=inputs)
+            masked = mask_position(
+                pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"]
+            )
+        question = Question(choice.inputs, position_field("lens", choice.reading, masked))
+        baseline = baseline_of(choice.ref, question)
+        output = output_field("lens", choice.ref, baseline, "Token to follow")
+        if output is not None:
+            question = replace(question, output=output)
+            baseline = baseline_of(choice.ref, question)
+        contrast = (
+            None
+            if view == "when"
+            else output_field(
+                "lens", choice.ref, baseline, "Minus the logit of", "contrast", NOTHING
+            )
+        )
+    return Controls(choice, view, question, baseline, contrast)
+
+
+def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
+    """Draw the field of further tokens, which offers those that lead in some layer; returns their ids."""
+    baseline = controls.baseline
+    names = output_names(controls.ref, baseline.question, tuple(leaders))
+    typed = st.multiselect(
+        "More tokens",
+        list(names),
+        key=f"lens:tokens:{controls.ref.name}",
+        width=room(360),
+        accept_new_options=True,
+        max_selections=MAX_ADDED,
+        placeholder="pick or type",
+        help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
+        "such as #17.",
+        **BOUND,
+    )
+    tokens = []
+    for text in typed:
+        try:
+            tokens.append(
+                names[text]
+                if text in names
+                else output_id(baseline.pretrained, baseline.answer, text)
+            )
+        except PretrainedError as error:
+            field_error(error)
+    return tokens
+
+
+def layer_key(ref: ModelRef) -> str:
+    return f"lens:layer:{ref.name}"
+
+
+def draw_layer(controls: Controls, names: list[str]) -> str | None:
+    """Draw the field of the layer whose attention is shown; None for the one that decides."""
+    key = layer_key(controls.ref)
+    if st.session_state.get(key) not in (None, DECISIVE, *names):
+        del st.session_state[key]
+    name = st.selectbox(
+        "Layer",
+        [DECISIVE, *names],
+        key=key,
+        width=room(240),
+        **BOUND,
+        help="The layer whose attention is shown. A click in the picture of the layers picks one, too.",
+    )
+    return None if name == DECISIVE else str(name)
+
 
 # The page's Vega-Lite figures: the likeliest token after each layer, curves along the layers, and parts of a logit.
 
@@ -304,7 +473,9 @@ def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
 
 def attention(controls: Controls, state: str, only: tuple[str, int] | None = None) -> None:
     """Draw what each head of a layer attends to most; `only` is one head, as (kind, head)."""
-    maps = [item for item in maps_of_layer(controls, state) if only is None or item.kind == only[0]]
+    maps = [
+        item for item in answering_maps(controls.reading) if only is None or item.kind == only[0]
+    ]
     if not maps:
         caption(f"{plain(state)} has no attention.")
         return
@@ -312,7 +483,7 @@ def attention(controls: Controls, state: str, only: tuple[str, int] | None = Non
     name = (
         state
         if only is None
-        else f"{layer_names(controls)[maps[0].kind, maps[0].layer]}·H{only[1]}"
+        else f"{layer_names(controls.reading)[maps[0].kind, maps[0].layer]}·H{only[1]}"
     )
     paragraph(f"**Where {plain(name)} attends to from {token}**")
     rows = [
@@ -671,22 +842,25 @@ MARGIN = 80  # pixels for the names of the layers
 
 def section(controls: Controls) -> None:
     """Draw the view."""
-    key = compute.lens_key(controls)
+    ref, baseline = controls.ref, controls.baseline
+    start = window_start(controls.position, len(controls.line))
+    key = ref, Question(controls.question.inputs, 0), start
     with st.spinner("Running the model"):
-        parts = range(compute.parts_of(key))
+        parts = range(count_parts(baseline, _stream(*key)))
     read = measure_with_progress(
-        compute.LENS, key, parts, partial(compute.read_lens_part, key), "parts", UNASKED
+        LENS_PARTS, key, parts, partial(_read_part, *key), "parts", UNASKED
     )
     if len(read) < len(parts):
         return
-    lens = compute.lens_of(key)
+    lens = shared(_lens, *key)
     fact_place = st.container()
     grid_place = st.container()
     with st.container(horizontal=True, vertical_alignment="top"):
-        tokens = draw_tokens(controls, compute.leaders(controls, lens))
-        name = draw_layer(controls, list(compute.state_names(lens))[1:])
-    decision = compute.decide(controls, lens, tokens)
-    words = compute.words_of(controls.ref, [*decision.tokens, *lens.top.flatten().tolist()])
+        tokens = draw_tokens(controls, study.leaders(baseline, lens))
+        name = draw_layer(controls, list(study.state_names(lens))[1:])
+    chosen = study.followed(baseline, lens, tokens)
+    decision = Decision(lens, chosen, shared(_trajectories, ref, controls.question, start, chosen))
+    words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
     state = name or decision.states[max(1, decision.decisive)]
     add_script(partial(when_script, controls, decision, words))
     with fact_place:
@@ -707,6 +881,44 @@ def section(controls: Controls) -> None:
     )
     attention(controls, state)
     st.latex(TEXT_LENS)
+
+
+def _stream(ref: ModelRef, question: Question, start: int) -> Stream:
+    return answer_study(read_stream, ref, question, start, start + WINDOW)
+
+
+def _read_part(ref: ModelRef, question: Question, start: int, part: int) -> LensPart:
+    """The states that one pass reads, by its index."""
+    baseline = baseline_of(ref, question)
+    with one_thread(is_small(baseline.pretrained)):
+        return read_part(baseline, _stream(ref, question, start), part)
+
+
+def _lens(ref: ModelRef, question: Question, start: int) -> LogitLens:
+    """The lens; parts that were not read yet, or no longer are in memory, are read now."""
+    stream, values = _stream(ref, question, start), measurements(LENS_PARTS, (ref, question, start))
+    parts = range(count_parts(baseline_of(ref, question), stream))
+    return join_parts(
+        load_model(ref),
+        stream,
+        [values.get(part) or _read_part(ref, question, start, part) for part in parts],
+    )
+
+
+def _trajectories(
+    ref: ModelRef, question: Question, start: int, tokens: tuple[int, ...]
+) -> Trajectories:
+    baseline, lens = (
+        baseline_of(ref, question),
+        shared(_lens, ref, Question(question.inputs, 0), start),
+    )
+    with one_thread(is_small(baseline.pretrained)):
+        return follow_tokens(baseline, lens, baseline.answer.position, tokens)
+
+
+def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
+    """The display text of tokens by their ids."""
+    return study_of(token_names, ref, tuple(dict.fromkeys(tokens)))
 
 
 def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
@@ -768,7 +980,7 @@ def _pick(controls: Controls) -> None:
     """The pressed cell's position becomes the one that answers, its layer the one whose attention is shown."""
     if point := pressed_point(GRID):
         st.session_state[controls.position_key] = int(point["index"])
-        if point["state"] != compute.EMBEDDING:
+        if point["state"] != EMBEDDING:
             st.session_state[layer_key(controls.ref)] = point["state"]
 
 
@@ -835,17 +1047,17 @@ Head = tuple[Kind, int, int]
 
 def who_section(controls: Controls) -> None:
     """Draw the view; PretrainedError where the logit is no such sum."""
-    key = compute.attribution_key(controls)
+    key = controls.ref, controls.question, controls.contrast
     passes = measure_with_progress(
-        compute.ATTRIBUTED, key, range(PASSES), compute.attributor(key), "passes", UNASKED
+        ATTRIBUTED, key, range(PASSES), _attributor(controls), "passes", UNASKED
     )
     attribution = passes.get(PASSES - 1)
     if attribution is None:
         return
     add_script(partial(who_script, controls, attribution))
-    parts = compute.named_parts(controls, attribution)
+    parts = study.named_parts(controls.reading, attribution)
     ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
-    words = list(compute.words_of(controls.ref, ids).values())
+    words = list(_words(controls.ref, ids).values())
     fact(wrote(controls, attribution, parts, words[0], words[1] if len(words) > 1 else None))
     picked = _picked(controls, attribution)
     left, right = st.columns([0.56, 0.44], gap="medium")
@@ -857,7 +1069,7 @@ def who_section(controls: Controls) -> None:
         _head_field(controls, attribution, picked)
         _who_grid(controls, attribution, picked)
         caption(share_of_heads(parts))
-    groups = compute.grouped(controls, attribution)
+    groups = study.grouped(controls.reading, attribution)
     with right:
         paragraph("**The sum, in the order of the model**")
         draw_chart(
@@ -879,6 +1091,23 @@ def who_section(controls: Controls) -> None:
     st.latex(equation(attribution))
 
 
+def _attributor(controls: Controls) -> Callable[[int], Attribution | None]:
+    """A function that runs the passes up to one, by its index; the last one gives the parts of the answer's logit.
+
+    PretrainedError where they do not add up.
+    """
+    baseline, run = controls.baseline, list[Attribution | None]()
+    assert baseline.id is not None
+    passes = attribute_passes(baseline, baseline.id, controls.contrast)
+
+    def attribute(index: int) -> Attribution | None:
+        with one_thread(is_small(baseline.pretrained)):
+            run.extend(islice(passes, index + 1 - len(run)))
+        return run[index]
+
+    return attribute
+
+
 def _picked(controls: Controls, attribution: Attribution) -> Head | None:
     """The head of the link, else the one that was picked on another page, else the one with the largest part."""
     values = {
@@ -886,7 +1115,7 @@ def _picked(controls: Controls, attribution: Attribution) -> Head | None:
         for part in attribution.parts
         if part.role == "head" and part.key is not None and part.head is not None
     }
-    keys = list(layer_names(controls))
+    keys = list(layer_names(controls.reading))
     linked = read_linked(
         "lens", "head", (len(keys), max((head for *_, head in values), default=0) + 1), controls.ref
     )
@@ -900,7 +1129,7 @@ def _picked(controls: Controls, attribution: Attribution) -> Head | None:
 
 def _who_grid(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
     """Draw layers × heads and the feed-forward networks, each cell what it adds."""
-    names, rows = layer_names(controls), list[Spec]()
+    names, rows = layer_names(controls.reading), list[Spec]()
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
             column = str(part.head) if part.role == "head" else INNER
@@ -940,7 +1169,7 @@ def _who_grid(controls: Controls, attribution: Attribution, picked: Head | None)
 
 
 def _head_field(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
-    names = layer_names(controls)
+    names = layer_names(controls.reading)
     heads = {
         f"{names[part.key]}·H{part.head}": (*part.key, part.head)
         for part in attribution.parts
@@ -954,7 +1183,7 @@ def _head_field(controls: Controls, attribution: Attribution, picked: Head | Non
 def _who_pick(controls: Controls) -> None:
     point = pressed_point(WHO_GRID)
     if point and str(point["head"]).isdecimal():
-        keys = {name: key for key, name in layer_names(controls).items()}
+        keys = {name: key for key, name in layer_names(controls.reading).items()}
         _choose(controls, (*keys[point["layer"]], int(point["head"])))
 
 
@@ -962,7 +1191,7 @@ def _choose(controls: Controls, head: Head) -> None:
     """The picked head becomes the one whose attention is shown, here and on other pages."""
     kind, layer, index = head
     choose_head(controls.ref, kind, (layer, index))
-    write_pair("head", (list(layer_names(controls)).index((kind, layer)), index))
+    write_pair("head", (list(layer_names(controls.reading)).index((kind, layer)), index))
 
 
 # The page When it decides.

@@ -13,7 +13,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE, DASHBOARD, PAGES, TESTS = ROOT / "core", ROOT / "dashboard", ROOT / "pages", ROOT / "tests"
-VIEWS = DASHBOARD / "views"
 
 PYTHON = (CORE, DASHBOARD, PAGES, TESTS, ROOT / "benchmarks", ROOT / "docs")
 
@@ -41,14 +40,9 @@ FORBIDDEN = {
         for name in ("folder", "index", "ray_driver", "ray_job", "ray_node", "ray_queue")
     },
     "dashboard": ("pages",),
-    "dashboard.ui": ("dashboard.views",),
-    "dashboard.ui.lessons": (
-        "dashboard.views",
-        "dashboard.draw",
-        "dashboard.server",
-    ),
-    "dashboard.draw": ("dashboard.views", "dashboard.ui"),
-    "dashboard.server": ("dashboard.views", "dashboard.ui"),
+    "dashboard.ui.lessons": ("dashboard.draw", "dashboard.server"),
+    "dashboard.draw": ("dashboard.ui",),
+    "dashboard.server": ("dashboard.ui",),
     "pages": ("pages",),
 }
 SLOW = (
@@ -76,20 +70,7 @@ NOT_INSTALLED = (
     "pytest",
     "hypothesis",
 )  # but for the tests
-OLD_VIEW_FILES = {
-    "view",
-    "sections",
-    "words",
-    "figures",
-    "settings",
-    "setup",
-    "measure",
-    "measuring",
-    "weigh",
-    "weighed",
-    "experiment",
-}
-PRETRAINED_VIEWS = (
+PRETRAINED_PAGES = (
     "inside_weight",
     "pretrained",
     "evidence",
@@ -161,26 +142,6 @@ def test_arrows_run_one_way():
     assert not wrong, "\n".join(sorted(wrong))
 
 
-def test_no_view_imports_another_view():
-    wrong = {
-        f"{path.relative_to(VIEWS).parts[0]} imports {one.split('.')[2]}"
-        for path in sources(VIEWS)
-        for one in imports(path)
-        if within(one, ("dashboard.views",)) and one.count(".") > 1
-    }
-    wrong = {pair for pair in wrong if len(set(pair.split(" imports "))) > 1}
-    assert not wrong, sorted(wrong)
-
-
-def test_results_are_computed_without_streamlit():
-    wrong = [
-        name(path)
-        for path in sources(VIEWS)
-        if path.name == "compute.py" and "streamlit" in imports(path)
-    ]
-    assert not wrong, wrong
-
-
 def test_slow_libraries_are_imported_lazily():
     wrong = [
         f"{name(path)} imports {one}"
@@ -246,7 +207,7 @@ def test_what_changes_a_run_asks_whose_it_is():
     )
     wrong = {
         f"{name(path)}: {function.name}"
-        for folder in (PAGES, VIEWS, DASHBOARD / "ui")
+        for folder in (PAGES, DASHBOARD / "ui")
         for path in sources(folder)
         for function in nodes(path)
         if isinstance(function, ast.FunctionDef)
@@ -271,14 +232,9 @@ def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
 
 
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():
-    folders = [
-        CORE / "pretrained",
-        CORE / "interpret",
-        DASHBOARD / "ui",
-        *(VIEWS / key for key in PRETRAINED_VIEWS),
-    ]
+    folders = [CORE / "pretrained", CORE / "interpret", DASHBOARD / "ui"]
     paths = {path for folder in folders for path in sources(folder)}
-    for key in PRETRAINED_VIEWS:
+    for key in PRETRAINED_PAGES:
         of_page = {ROOT / "pages" / f"{key}.py", CORE / "studies" / f"{key}.py"}
         assert any(path.exists() for path in of_page), key
         paths |= {path for path in of_page if path.exists()}

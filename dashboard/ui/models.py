@@ -262,6 +262,21 @@ def _baseline(ref: ModelRef, question: Question) -> Baseline:
         return replace(ask(pretrained, question), pretrained=None)  # type: ignore[arg-type]
 
 
+def answer_study(
+    function: Callable[..., T], ref: ModelRef, question: Question, *args: Hashable
+) -> T:
+    """function(baseline, *args) with the model's answer to a question, cached and shared; never change it."""
+    return shared(_answer_study, function, ref, question, args)
+
+
+def _answer_study(
+    function: Callable[..., T], ref: ModelRef, question: Question, args: tuple[Hashable, ...]
+) -> T:
+    baseline = baseline_of(ref, question)
+    with one_thread(is_small(baseline.pretrained)):
+        return function(baseline, *args)
+
+
 # A model and its inputs as Python.
 
 

@@ -10,10 +10,8 @@ from core.pretrained import ModelInputs
 from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.ui.models import EMBEDDED
-from dashboard.views.generate.compute import Search, outputs, run
-from dashboard.views.generate.controls import Controls
 from pages import generate
-from pages.generate import picked_path, strip
+from pages.generate import Controls, Search, picked_path, run, strip
 from tests.cases import each
 from tests.tiny_models import tiny
 
@@ -92,18 +90,18 @@ def search(**settings):
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
-    monkeypatch.setattr("dashboard.views.generate.compute.PATIENCE", -1)
-    monkeypatch.setattr("dashboard.views.generate.compute.BETWEEN", -1)
+    monkeypatch.setattr("pages.generate.PATIENCE", -1)
+    monkeypatch.setattr("pages.generate.BETWEEN", -1)
     now, seen = search(strategy="beam", width=3), []
 
     def leave(now):
-        seen.append((now.length, [one.tokens for one in outputs(now)]))
+        seen.append((now.length, [one.tokens for one in now.outputs()]))
         if now.length == 2:
             raise KeyboardInterrupt  # as a widget that is used while the page runs
 
     with pytest.raises(KeyboardInterrupt):
         run(now, leave)
-    assert now.length == 2 and not now.done and len(outputs(now)) == 3
+    assert now.length == 2 and not now.done and len(now.outputs()) == 3
     run(now, lambda now: seen.append((now.length, None)))
     assert now.done and now.seconds > 0
     assert [length for length, _ in seen] == [1, 2, 3, 4, 5, 6, 6], (
@@ -111,14 +109,14 @@ def test_a_search_goes_on_where_it_was_left(monkeypatch):
     )
     whole = search(strategy="beam", width=3)
     run(whole, lambda now: None)
-    assert [one.tokens for one in outputs(now)] == [one.tokens for one in whole.tree.hypotheses]
+    assert [one.tokens for one in now.outputs()] == [one.tokens for one in whole.tree.hypotheses]
 
 
 def test_a_stopped_search_takes_no_step():
     now = search()
     now.stopped = True
     run(now, lambda now: None)
-    assert now.length == 0 and not outputs(now)
+    assert now.length == 0 and not now.outputs()
 
 
 def test_sentences_tell_first_and_other_choices_with_their_numbers():

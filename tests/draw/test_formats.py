@@ -9,6 +9,7 @@ import pytest
 import torch
 import vl_convert
 
+from core.studies.evidence import WAYS
 from dashboard.draw.formats import (
     about_duration,
     byte_size,
@@ -23,7 +24,6 @@ from dashboard.draw.formats import (
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import enlarged, ordered
-from dashboard.views.evidence.compute import WAYS
 from pages.evidence import before_after
 from pages.inside_weight import row
 from pages.lens import part_bars

@@ -31,7 +31,7 @@ TEXTS = (
     "the old man\nthe king and the queen\nthe man and the old king\nthe queen the queen the queen"
 )
 CONFIG = CorpusConfig("lab:induction", "texts", TEXTS, kind="causal")
-SAVED = Path(__file__).resolve().parents[2] / "dashboard" / "views" / "corpus" / "saved"
+SAVED = Path(__file__).resolve().parents[2] / "core" / "studies" / "data" / "corpora"
 
 
 @pytest.fixture

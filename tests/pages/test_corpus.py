@@ -11,18 +11,12 @@ from core.interpret.corpus import COPYING, MEASURES, CorpusConfig
 from core.interpret.corpus_run import corpora_folder, create, load, work
 from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
+from core.studies.corpus import SAVED, read_measurement
 from dashboard.draw.formats import number
 from dashboard.server import jobs
 from dashboard.ui.models import EMBEDDED, ModelRef
-from dashboard.views.corpus.compute import (
-    SAVED,
-    VECTORS,
-    axis_of,
-    find_measurement,
-    read_measurement,
-)
 from pages import corpus, corpus as charts
-from pages.corpus import key
+from pages.corpus import VECTORS, axis_of, find_measurement, key
 from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
 
 TEXTS = (

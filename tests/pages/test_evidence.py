@@ -12,9 +12,8 @@ from core.pretrained import ModelInputs
 from dashboard.draw.grids import short
 from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of
-from dashboard.views.evidence.controls import Controls
 from pages import evidence
-from pages.evidence import heads_csv, moves
+from pages.evidence import Controls, heads_csv, moves
 from tests.pages.app import captions
 from tests.pages.evidence_app import evidence_app, fact_text, shown
 from tests.tiny_models import save

@@ -22,7 +22,6 @@ from core.pretrained.generate import (
     score_continuation,
 )
 from dashboard.draw.formats import number
-from dashboard.views.generate import compute
 from pages import generate as page
 from tests.pages.app import open_at, query_value, tree
 
@@ -181,10 +180,10 @@ def test_a_link_brings_settings_and_head():
 
 def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     """As a slow model does: it is drawn while it goes on, and Stop holds it between two steps."""
-    monkeypatch.setattr(compute, "PATIENCE", -1)
+    monkeypatch.setattr(page, "PATIENCE", -1)
     drawn = []
 
-    def stop_after_three(now, draw, run=compute.run):
+    def stop_after_three(now, draw, run=page.run):
         def watched(now):
             draw(now)
             drawn.append(now.length)
@@ -192,8 +191,8 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
         run(now, watched)
 
-    monkeypatch.setattr(compute, "BETWEEN", -1)
-    monkeypatch.setattr(compute, "SHARE", 0)
+    monkeypatch.setattr(page, "BETWEEN", -1)
+    monkeypatch.setattr(page, "SHARE", 0)
     monkeypatch.setattr("pages.generate.run", stop_after_three)
     at = open_page(**{"inside:text": "the young queen sees the river . the young"})
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]

@@ -10,7 +10,7 @@ from core.interpret.attribution import attribute_logit
 from core.interpret.evidence import Question, ask
 from core.pretrained import ModelInputs, load_lab_model
 from dashboard.draw.formats import number, signed
-from dashboard.views.lens.compute import ATTRIBUTED, LENS
+from pages.lens import ATTRIBUTED, LENS_PARTS
 from tests.pages.app import app_at, captions, open_at, page_text, query_value
 from tests.tiny_models import save
 
@@ -151,7 +151,10 @@ def test_a_model_without_tokens_is_refused_with_others_to_take():
 
 @pytest.mark.parametrize(
     "view, key, first",
-    [("When it decides", LENS, "1 of 3 parts"), ("Who wrote it", ATTRIBUTED, "1 of 3 passes")],
+    [
+        ("When it decides", LENS_PARTS, "1 of 3 parts"),
+        ("Who wrote it", ATTRIBUTED, "1 of 3 passes"),
+    ],
 )
 def test_a_large_model_waits_for_a_press_and_goes_on_where_it_was(view, key, first, monkeypatch):
     monkeypatch.setattr("pages.lens.UNASKED", 0)

@@ -1,1 +1,0 @@
-"""One folder a page. No view imports another view."""

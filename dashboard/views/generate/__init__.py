@@ -1,1 +1,0 @@
-"""The page Generate: a pretrained model says one token after another."""

@@ -1,1 +1,0 @@
-"""The page When it decides: the logit lens, and direct logit attribution."""
