@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import Any, TypeAlias, TypeVar
@@ -13,16 +12,15 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AttentionConfig, ConfigError, entry, heads_that_divide
+from core.attention import ConfigError, entry, heads_that_divide
 from core.attention.basics import MultiHead
 from core.attention.projections.combined import Differential
 from core.attention.projections.low_rank import Latent
 from core.attention.projections.multi_head import GroupedQuery
 from core.interpret import trace as analysis
-from core.interpret.trace import overlap
 from core.pretrained import PretrainedError
 from core.studies import heads
-from core.studies.heads import CacheSize, Split, TwoMaps
+from core.studies.heads import QKV, CacheSize, Split, TwoMaps
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
 from dashboard.draw.formats import MINUS, byte_size, number, plain
@@ -32,17 +30,8 @@ from dashboard.draw.palette import CATEGORIES, Theme, colour_scale
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, shared as shared_result
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.links import (
-    BOUND,
-    KEEP,
-    fragment,
-    link_value,
-    one_of,
-    read_linked,
-    read_start,
-    write_linked,
-    write_start,
-)
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
+from dashboard.ui.links import fragment, read_linked, read_start, write_linked, write_start
 from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
 from dashboard.ui.models import EMBEDDED, study_of
 from dashboard.ui.panels import (
@@ -66,172 +55,18 @@ from dashboard.ui.threads import one_thread
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 
-
 T = TypeVar("T")
 IDEAS = {
     "split": "One head or many",
     "shared": "Shared keys and values",
     "subtract": "Two maps, subtracted",
 }
-FIRST = "split"
 WEIGHTS = {"minilm": "MiniLM", "random": "Random"}
 LAYER, HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
 SIZES = [size for size in D_MODELS if 4 <= size <= 256]
 LENGTHS = [128, 512, 1024, 2048, 4096, 8192, 16384]
 D_MODEL, HEADS, SEED, LENGTH, DEPTH = 64, 4, 126, 4096, 4
-MAX_HEADS, MAX_TOKENS, DEEPEST, LARGEST_SEED = 8, 32, 48, 999_999
-LARGEST_LATENT = 512
-
-
-@dataclass(frozen=True)
-class Controls:
-    """The values of the controls; `kv_heads`, `latent` and `length` belong to shared keys, `depth` to two maps.
-
-    With `layer`, that layer of MiniLM reads `text`; else weights are random and `tokens` are the words.
-    """
-
-    idea: str
-    tokens: tuple[str, ...]
-    notes: tuple[str, ...]
-    d_model: int
-    heads: int
-    seed: int
-    head: int = 0
-    kv_heads: int = 1
-    latent: int = 1
-    length: int = LENGTH
-    depth: int = DEPTH
-    layer: int | None = None
-    text: str = ""
-
-    @property
-    def head_dim(self) -> int:
-        return self.d_model // self.heads
-
-
-key = "heads:{}".format  # a widget's key, which is also its name in the link
-
-
-def _draw_sizes(idea: str) -> tuple[int, int]:
-    """Draw d_model, and the numbers of heads that divide it; returns both."""
-    d_model = st.select_slider(
-        "d_model",
-        SIZES,
-        D_MODEL,
-        key=key("d_model"),
-        **BOUND,
-        **keep_heads(
-            key("d_model"),
-            lambda width: heads_key(idea, width),
-            lambda width: heads_that_fit(idea, width),
-        ),
-        help="How many numbers each word's vector has",
-    )
-    fits = heads_that_fit(idea, d_model)
-    if len(fits) == 1:  # a slider needs two places
-        return d_model, fits[0]
-    usual = max(heads for heads in fits if heads <= HEADS)
-    link_value(heads_key(idea, d_model), usual, one_of(fits))
-    num_heads = st.select_slider(
-        "Heads",
-        fits,
-        usual,
-        key=heads_key(idea, d_model),
-        **KEEP,
-        help="Into how many heads the d_model numbers are divided",
-    )
-    note_heads(key("d_model"), d_model, num_heads)
-    return d_model, num_heads
-
-
-def _draw_idea(idea: str, num_heads: int) -> tuple[int, int, int]:
-    """Draw the controls that one idea alone has; returns the heads of keys, the cached tokens, and the layer of λ."""
-    length, depth = LENGTH, DEPTH
-    kv_heads = heads_that_divide(num_heads)[-2:][0]  # the most that are fewer than the heads
-    if idea == "shared":
-        if num_heads > 1:
-            kv_heads = st.select_slider(
-                "KV heads, G",
-                heads_that_divide(num_heads),
-                kv_heads,
-                key=key(f"kv:{num_heads}"),
-                help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
-                **BOUND,
-            )
-        length = st.select_slider(
-            "Cached tokens",
-            LENGTHS,
-            LENGTH,
-            key=key("length"),
-            **BOUND,
-            format_func="{:,}".format,
-            help="The number of tokens whose keys and values a decoder has stored",
-        )
-    elif idea == "subtract":
-        depth = st.slider(
-            "Layer for λ",
-            1,
-            DEEPEST,
-            DEPTH,
-            1,
-            key=key("depth"),
-            **BOUND,
-            help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
-            "the last",
-        )
-    return kv_heads, length, depth
-
-
-def _draw_more(
-    corner: DeltaGenerator, idea: str, real: bool, d_model: int, num_heads: int
-) -> tuple[int, int, int]:
-    """Draw the popover, where it has a control; returns the head shown, the latent size and the seed."""
-    head, latent, seed = 0, min(4 * d_model // num_heads, d_model // 2), SEED
-    if not real or idea != "split":
-        with corner.popover(
-            "More", icon=":material/tune:", help="The head shown, the latent size, the seed"
-        ):
-            if idea != "split" and num_heads > 1:
-                head = st.select_slider(
-                    "Head shown",
-                    range(num_heads),
-                    HEAD if real else 0,
-                    key=key(f"head:{num_heads}"),
-                    **BOUND,
-                    help="Heads are counted from 0",
-                )
-            if idea == "shared":
-                latent = st.number_input(
-                    "Latent size, R",
-                    1,
-                    LARGEST_LATENT,
-                    latent,
-                    1,
-                    key=key(f"latent:{d_model}:{num_heads}"),
-                    **BOUND,
-                    help="How many numbers latent attention stores for the content of a token",
-                )
-            if not real:
-                seed = st.number_input(
-                    "Seed",
-                    0,
-                    LARGEST_SEED,
-                    SEED,
-                    1,
-                    key=key("seed"),
-                    **BOUND,
-                    help="The random weights and word vectors are drawn from this number",
-                )
-    return head, latent, seed
-
-
-def first_weights() -> str:
-    """The weights of a link that does not name them."""
-    return st.session_state.get(key("start"), "minilm")
-
-
-def heads_key(idea: str, d_model: int) -> str:
-    return key(f"heads:{idea == 'subtract'}:{d_model}")
+MAX_HEADS, MAX_TOKENS = 8, 32
 
 
 def heads_that_fit(idea: str, d_model: int) -> list[int]:
@@ -241,87 +76,203 @@ def heads_that_fit(idea: str, d_model: int) -> list[int]:
     return even or fits if idea == "subtract" else fits
 
 
-def qkv_of(text: str, layer: int) -> heads.QKV:
-    """MiniLM's queries, keys and values: saved ones of its sentence, else by running the model.
+def heads_key(idea: str, d_model: int) -> str:
+    return f"heads:{idea == 'subtract'}:{d_model}"
+
+
+def is_real(values: Values) -> bool:
+    """Whether the weights are MiniLM's."""
+    return bool(values.weights == "minilm")
+
+
+def kept_heads(values: Values) -> dict[str, Any]:
+    """By which a change of d_model keeps the heads."""
+    return keep_heads(
+        "heads:d_model",
+        lambda width: f"heads:{heads_key(values.idea, width)}",
+        lambda width: heads_that_fit(values.idea, width),
+    )
+
+
+FIELDS = Fields(
+    "heads",
+    idea=Segmented(
+        "Idea",
+        IDEAS,
+        help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
+        also={"wrap": True},
+    ),
+    weights=Segmented(
+        "Weights",
+        WEIGHTS,
+        lambda _: st.session_state["heads:start"],
+        help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
+        "Random: a layer of any size before training.",
+    ),
+    text=Text(
+        "Sentence",
+        lambda _: heads.MINILM_TEXT if st.session_state["heads:start"] == "minilm" else SENTENCE,
+        key="tokens",
+        # what the other controls leave
+        span=lambda values: {
+            "split": 4,
+            "shared": 2 + is_real(values),
+            "subtract": 3 + is_real(values),
+        }[values.idea],
+        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
+    ),
+    layer=SelectSlider(
+        "MiniLM's layer",
+        range(heads.MINILM_LAYERS),
+        LAYER,
+        when=is_real,
+        help="Layers are counted from 0, the first",
+    ),
+    d_model=SelectSlider(
+        "d_model",
+        lambda values: [heads.MINILM_WIDTH] if is_real(values) else SIZES,
+        lambda values: heads.MINILM_WIDTH if is_real(values) else D_MODEL,
+        help="How many numbers each word's vector has",
+        also=kept_heads,
+    ),
+    heads=SelectSlider(
+        "Heads",
+        lambda values: (
+            [heads.MINILM_HEADS] if is_real(values) else heads_that_fit(values.idea, values.d_model)
+        ),
+        lambda values: (
+            heads.MINILM_HEADS
+            if is_real(values)
+            else max(n for n in heads_that_fit(values.idea, values.d_model) if n <= HEADS)
+        ),
+        key=lambda values: heads_key(values.idea, values.d_model),
+        hidden=True,
+        help="Into how many heads the d_model numbers are divided",
+    ),
+    kv_heads=SelectSlider(
+        "KV heads, G",
+        lambda values: heads_that_divide(values.heads),
+        lambda values: heads_that_divide(values.heads)[-2:][0],  # the most below the heads
+        key=lambda values: f"kv:{values.heads}",
+        when=lambda values: values.idea == "shared",
+        help="Heads of keys and values in grouped-query attention; each serves H / G query heads",
+    ),
+    length=SelectSlider(
+        "Cached tokens",
+        LENGTHS,
+        LENGTH,
+        text="{:,}".format,
+        when=lambda values: values.idea == "shared",
+        help="The number of tokens whose keys and values a decoder has stored",
+    ),
+    depth=Number(
+        "Layer for λ",
+        DEPTH,
+        1,
+        48,
+        slider=True,
+        when=lambda values: values.idea == "subtract",
+        help="λ at the start of training depends on the layer, counted from 1: 0.2 in the first, near 0.8 in "
+        "the last",
+    ),
+    head=SelectSlider(
+        "Head shown",
+        lambda values: range(values.heads),
+        lambda values: HEAD if is_real(values) else 0,
+        key=lambda values: f"head:{values.heads}",
+        when=lambda values: values.idea != "split",
+        help="Heads are counted from 0",
+    ),
+    latent=Number(
+        "Latent size, R",
+        lambda values: min(4 * values.d_model // values.heads, values.d_model // 2),
+        1,
+        512,
+        key=lambda values: f"latent:{values.d_model}:{values.heads}",
+        when=lambda values: values.idea == "shared",
+        help="How many numbers latent attention stores for the content of a token",
+    ),
+    seed=Number(
+        "Seed",
+        SEED,
+        0,
+        999_999,
+        when=lambda values: not is_real(values),
+        help="The random weights and word vectors are drawn from this number",
+    ),
+)
+
+
+def draw_controls() -> Values:
+    """Draw the controls; returns their values, the tokens with notes about them, and what the layer is read from."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        values = FIELDS.draw("idea", "weights", into=HERE)
+        corner = st.container(width="content")
+    values = FIELDS.draw(
+        "text", "layer", "d_model", "heads", "kv_heads", "length", "depth", **values
+    )
+    real = is_real(values)
+    if not real:
+        note_heads("heads:d_model", values.d_model, values.heads)
+    if not real or values.idea != "split":
+        with corner.popover(
+            "More", icon=":material/tune:", help="The head shown, the latent size, the seed"
+        ):
+            values = FIELDS.draw("head", "latent", "seed", into=HERE, **values)
+    cut = tokenize(values.text, MAX_TOKENS)
+    tokens, text = labels(cut.tokens), " ".join(cut.tokens) if cut.notes else values.text
+    values.setdefault("seed", None)
+    source = (text, values.layer) if real else (tokens, values.d_model, values.heads, values.seed)
+    return Values(**values, tokens=tokens, notes=cut.notes, source=source)
+
+
+# The studies of the layer that the controls choose.
+
+
+def qkv_of(source: tuple[Any, ...]) -> QKV:
+    """The queries, keys and values of a random layer, or of MiniLM's: saved ones of its sentence, else by running it.
 
     PretrainedError when the model cannot be loaded or read the text.
     """
+    if len(source) == 4:
+        return heads.random_qkv(*source)
+    text, layer = source
     if text == heads.MINILM_TEXT:
         return shared_result(heads.saved_qkv, layer)
     return study_of(heads.read_qkv, EMBEDDED, text, layer)
 
 
-def of_trained(study: Callable[..., T], text: str, layer: int, *args: Any) -> T:
-    """A study of MiniLM's queries, keys and values."""
-    return study(qkv_of(text, layer), *args)
+def _of_source(study: Callable[..., T], source: tuple[Any, ...], *args: Any) -> T:
+    return study(qkv_of(source), *args)
 
 
-def split_of(controls: Controls, num_heads: int) -> Split:
+def split_of(values: Values, num_heads: int) -> Split:
     """The layer as that many heads."""
-    if controls.layer is not None:
-        return cached(of_trained, heads.split_trained, controls.text, controls.layer, num_heads)
-    return cached(heads.split, controls.tokens, controls.d_model, num_heads, controls.seed)
+    return cached(_of_source, heads.split, values.source, num_heads)
 
 
-def lengths_of(controls: Controls) -> np.ndarray:
-    """The length of what each head adds to each word's new vector, (H, T)."""
-    if controls.layer is None:
-        return cached(
-            heads.lengths, controls.tokens, controls.d_model, controls.heads, controls.seed
-        )
-    return qkv_of(controls.text, controls.layer).lengths
+def caches_of(values: Values, length: int) -> list[CacheSize]:
+    """The maps and the cache of each way to store keys and values."""
+    seed = SEED if values.seed is None else values.seed
+    return [
+        cached(_of_source, heads.share, values.source, config, seed, length)
+        for config in configs_of(values)
+    ]
 
 
-def cache_of(controls: Controls, config: AttentionConfig) -> CacheSize:
-    """The maps and the cache of one way to store keys and values."""
-    if controls.layer is None:
-        return cached(heads.cache_size, config, controls.tokens, controls.seed, controls.length)
-    return cached(
-        of_trained,
-        heads.share_trained,
-        controls.text,
-        controls.layer,
-        config,
-        controls.seed,
-        controls.length,
-    )
+def configs_of(values: Values) -> tuple[Any, ...]:
+    return heads.projections(values.d_model, values.heads, values.kv_heads, values.latent)
 
 
-def two_maps_of(controls: Controls) -> TwoMaps:
+def two_maps_of(values: Values) -> TwoMaps:
     """The two maps of the head that is shown."""
-    if controls.layer is not None:
-        return cached(
-            of_trained,
-            heads.two_maps_trained,
-            controls.text,
-            controls.layer,
-            controls.head,
-            controls.depth,
-        )
-    return cached(
-        heads.two_maps,
-        controls.tokens,
-        controls.d_model,
-        controls.heads,
-        controls.seed,
-        controls.head,
-        controls.depth,
-    )
+    return cached(_of_source, heads.two_maps, values.source, values.head, values.depth, values.seed)
 
 
 # Sentences, numbers in equations, and tables of the page Heads.
 
 
 BYTES = 4  # of a number, fp32
-SPLIT_HEAD = ["heads", "size of each", "parameters", "entropy", "distance", "overlap"]
-HEAD_HEAD = ["head", "entropy", "distance"]
-SHARED_HEAD = [
-    "keys and values",
-    "numbers per token",
-    "bytes in the cache",
-    "parameters",
-    "overlap",
-]
 RANDOM = (
     "Weights and word vectors are random (seed {}). Every number is computed, but which word gets more weight "
     "has no meaning before training."
@@ -341,24 +292,13 @@ ABOUT_MINILM = (
 TextCell = tuple[int, int]
 
 
-def head_rows(split: Split) -> list[list[str]]:
-    """One row for each head, in the order of HEAD_HEAD."""
-    entropy, distance = (
-        analysis.entropy(split.weights).mean(1),
-        analysis.mean_distance(split.weights),
-    )
-    return [
-        [str(head), number(entropy[head]), number(distance[head])] for head in range(split.heads)
-    ]
-
-
-def conditions(controls: Controls) -> str:
+def conditions(values: Values) -> str:
     """Where the weights come from."""
-    if controls.layer is None:
-        return RANDOM.format(controls.seed)
-    saved = f", saved on {heads.saved_on()}" if controls.text == heads.MINILM_TEXT else ""
+    if values.layer is None:
+        return RANDOM.format(values.seed)
+    saved = f", saved on {heads.saved_on()}" if values.source[0] == heads.MINILM_TEXT else ""
     return (
-        f"Queries, keys and values are those of layer {controls.layer} of all-MiniLM-L6-v2, a trained model with "
+        f"Queries, keys and values are those of layer {values.layer} of all-MiniLM-L6-v2, a trained model with "
         f"{heads.MINILM_HEADS} heads{saved}."
     )
 
@@ -375,22 +315,18 @@ def joined(lengths: np.ndarray, word: str) -> str:
     )
 
 
-def split_fact(controls: Controls, one: Split, many: Split, cell: TextCell) -> str:
+def split_fact(values: Values, one: Split, many: Split, cell: TextCell) -> str:
     row, column = cell
-    words = f":primary[{plain(controls.tokens[row])}]", f"“{plain(controls.tokens[column])}”"
+    words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
     single = number(one.weights[0, row, column])
-    trained = (
-        ""
-        if controls.layer is None
-        else f" (MiniLM was trained with {heads.MINILM_HEADS} heads, not with one)"
-    )
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
+    trained = f" (MiniLM was trained with {heads.MINILM_HEADS} heads, not with one)"
     weights = many.weights[:, row, column]
     return (
         f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
         f"**{number(weights.min())}** in head {int(weights.argmin())}. One head "
-        f"gives it {single}{trained}."
+        f"gives it {single}{'' if values.layer is None else trained}."
     )
 
 
@@ -411,12 +347,12 @@ def jobs(many: Split, tokens: Sequence[str]) -> str:
     return " ".join([ABOUT_MINILM, *sentences])
 
 
-def split_rows(controls: Controls, splits: Sequence[Split]) -> list[list[str]]:
-    """One row for each number of heads, in the order of SPLIT_HEAD."""
+def split_rows(splits: Sequence[Split], d_model: int) -> list[list[str]]:
+    """One row for each number of heads: size of each, parameters, entropy, distance and overlap."""
     return [
         [
             str(each.heads),
-            str(controls.d_model // each.heads),
+            str(d_model // each.heads),
             f"{each.parameters:,}",
             number(each.entropy),
             number(each.distance),
@@ -430,21 +366,11 @@ def projection_name(cache: CacheSize) -> str:
     return entry("projection", cache.config.projection.key).name
 
 
-def cache_note(cache: CacheSize, real: bool) -> str:
-    """The numbers cached for each token; a trained model has no weights for latent attention."""
-    random = real and cache.config.projection.key == "latent"
-    return (
-        f"{cache.numbers} per token, random weights"
-        if random
-        else f"{cache.numbers} numbers per token"
-    )
-
-
-def shared_fact(controls: Controls, caches: Sequence[CacheSize]) -> str:
+def shared_fact(values: Values, caches: Sequence[CacheSize]) -> str:
     many, grouped, one, _ = caches
-    heads = "1 shared KV head" if controls.kv_heads == 1 else f"{controls.kv_heads} shared KV heads"
+    heads = "1 shared KV head" if values.kv_heads == 1 else f"{values.kv_heads} shared KV heads"
     sizes = (
-        f"For {controls.length:,} tokens multi-head attention caches **{byte_size(many.bytes)}** in each layer, "
+        f"For {values.length:,} tokens multi-head attention caches **{byte_size(many.bytes)}** in each layer, "
         f"{heads} {byte_size(grouped.bytes)}, and a single one {byte_size(one.bytes)}."
     )
     if many.overlap is None or one.overlap is None:
@@ -456,23 +382,17 @@ def shared_fact(controls: Controls, caches: Sequence[CacheSize]) -> str:
     )
 
 
-def subtract_fact(controls: Controls, maps: TwoMaps, cell: TextCell) -> str:
+def subtract_fact(tokens: Sequence[str], maps: TwoMaps, cell: TextCell) -> str:
     row, column = cell
     first, second = maps.first[row, column], maps.weight * maps.second[row, column]
-    negative, cells = int((maps.difference < 0).sum()), maps.difference.size
     least = int(maps.difference[row].argmin())
     lowest = maps.difference[row, least]
-    other = (
-        f"and its lowest weight, **{number(lowest)}**, to “{plain(controls.tokens[least])}”"
-        if lowest < 0
-        else f"and its lowest weight, {number(lowest)}, to “{plain(controls.tokens[least])}”"
-    )
-    result = number(first - second)
-    query, token = plain(controls.tokens[row]), plain(controls.tokens[column])
+    bold = "**" if lowest < 0 else ""
     return (
-        f":primary[{query}] gives “{token}” {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
-        f"two maps have {number(maps.common)} of their weight on the same keys, and {negative} of {cells} weights "
-        "are below 0."
+        f":primary[{plain(tokens[row])}] gives “{plain(tokens[column])}” {number(first)} {MINUS} {number(second)} = "
+        f"**{number(first - second)}** and its lowest weight, {bold}{number(lowest)}{bold}, to "
+        f"“{plain(tokens[least])}”. The two maps have {number(maps.common)} of their weight on the same keys, and "
+        f"{int((maps.difference < 0).sum())} of {maps.difference.size} weights are below 0."
     )
 
 
@@ -484,50 +404,47 @@ def _optional(value: float | None) -> str:
 
 
 SMALL, LARGE = 260, 360  # pixels of a map: of one of many heads, and of three maps in a row
-ONE = len(MARKS) - 1  # the marker of a map that is no single head of many
 NO_MARK = -1
 # On a phone the map that the sentence names comes first, before the map of one head.
 PHONE_STYLE = """<style>@media (max-width: 640px) {
 .st-key-heads-split > * > [data-testid=stHorizontalBlock] > :first-child { order: 1 }
 }</style>"""
-PIN, LINK = key("pin"), key("maps")  # the pinned cell's name in the link, and what all maps share
 
 
-def draw(tiles: Sequence[Tile], controls: Controls, name: str, **options: Any) -> TextCell | None:
+def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> TextCell | None:
     """Draw maps; returns the pinned cell."""
-    bounds = len(controls.tokens), len(controls.tokens)
-    pin = read_linked("heads", PIN, bounds, controls.tokens)
-    return write_linked(
-        "heads",
-        PIN,
-        multiples(tiles, controls.tokens, key=key(name), link=LINK, pin=pin, **options),
+    bounds = len(values.tokens), len(values.tokens)
+    pin = read_linked("heads", "heads:pin", bounds, values.tokens)
+    drawn = multiples(
+        tiles, values.tokens, key=f"heads:{name}", link="heads:maps", pin=pin, **options
     )
+    return write_linked("heads", "heads:pin", drawn)
 
 
-def draw_split(controls: Controls, one: Split, many: Split) -> tuple[TextCell, DeltaGenerator]:
+def draw_split(values: Values, one: Split, many: Split) -> tuple[TextCell, DeltaGenerator]:
     """Draw one head and several; returns the pinned cell, or else the one with the largest weight, and its place."""
-    cell = largest_word_cell((one if controls.layer is None else many).weights, controls.tokens)
+    cell = largest_word_cell((one if values.layer is None else many).weights, values.tokens)
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
-    single = Tile("One head", "", one.weights[0], marker=ONE)
-    if controls.heads == 1:
-        return draw([single], controls, "one", **options) or cell, st.container()
+    single = Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)  # no head of many
+    if many.heads == 1:
+        return draw([single], values, "one", **options) or cell, st.container()
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
     tiles = [
         Tile(f"Head {head}", "", weights, marker=head if marked else NO_MARK)
         for head, weights in enumerate(many.weights)
     ]
     options["fact"] = (
-        f"{controls.heads} heads of {controls.head_dim} numbers, "
-        f"compared with one head of {controls.d_model}"
+        f"{many.heads} heads of {values.d_model // many.heads} numbers, "
+        f"compared with one head of {values.d_model}"
     )
-    with st.container(key=key("split")):
+    with st.container(key="heads:split"):
         st.html(PHONE_STYLE)
         left, right = st.columns([1, 3], gap="small")
     with left:
-        draw([single], controls, "one", reads="query → key", legend=False, **options)
+        draw([single], values, "one", reads="query → key", legend=False, **options)
     with right:
         strongest = int(many.weights[:, cell[0], cell[1]].argmax())  # which the sentence names
-        return draw(tiles, controls, "many", first=strongest, **options) or cell, left
+        return draw(tiles, values, "many", first=strongest, **options) or cell, left
 
 
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
@@ -546,197 +463,117 @@ def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
 # What the page computes as Python: of each idea, with MiniLM's weights or with random ones.
 
 
-Part = tuple[Cell, Mapping[str, np.ndarray]]
-
 READ = {
     "minilm": "The queries, keys and values of one layer of MiniLM.",
-    "random": "The words as random vectors, for layers with seeded weights.",
+    "random": "The words as random vectors, and their queries, keys and values in a layer with seeded weights.",
 }
 TEXT = {
     "split": "One head and several with the same queries and keys, and the length of what each adds to a token.",
     "shared": "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32.",
     "subtract": "One head of differential attention: two maps, and their difference.",
 }
-MAPS = """
+CODE = {
+    "split": """
+from core.studies.heads import split
+
+one, many = split(qkv, 1).weights, split(qkv, {heads}).weights  # (H, T, T)
+lengths = qkv.lengths  # (H, T)
+print("largest weight of each head", many.max((1, 2)))
+""",
+    "shared": """
+{imports}
+from core.studies.heads import share
+
+configs, head, length = {configs}, {head}, {length}
+caches = {{config.projection.key: share(qkv, config, {seed}, length) for config in configs}}
+for name, cache in caches.items():
+    print(name, cache.bytes, "bytes of keys and values for", length, "tokens")
+""",
+    "subtract": """
+from core.studies.heads import two_maps
+
+maps = two_maps(qkv, {head}, {depth}, {λ_seed})  # λ of a layer, counted from 1
+print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.difference.max())
+""",
+}
+DRAW = """
 from core.show import show_maps
 
-show_maps({maps}, tokens, tokens)
+show_maps({}, qkv.tokens, qkv.tokens)
 """
-PICTURE = {"split": "heads:many", "shared": "heads:shared", "subtract": "heads:subtract"}
 DRAWN = {
-    "split": '{f"Head {head}": each for head, each in enumerate(many)}',
-    "shared": "{name: each[head] for name, each in weights.items()}",
-    "subtract": '{"A1": first, "λ A2": scale * second, "A1 − λ A2": difference}',
+    "one": '{"One head": one[0]}',
+    "many": '{f"Head {head}": each for head, each in enumerate(many)}',
+    "shared": "{name: cache.weights[head] for name, cache in caches.items()}",
+    "subtract": '{"A1": maps.first, "λ A2": maps.weight * maps.second, "A1 − λ A2": maps.difference}',
 }
-SPLIT = {
-    "minilm": """
-from einops import rearrange
-
-one = attend(*(rearrange(part, "b h t d -> b 1 t (h d)") for part in (q, k, v))).weights[0]  # (1, T, T)
-steps = attend(q, k, v)
-many = steps.weights[0]  # (H, T, T)
-w_o = model.model.encoder.layer[{layer}].attention.output.dense.weight.detach()  # (C, H · D)
-added = torch.einsum("htd,hcd->htc", steps.out[0], rearrange(w_o, "c (h d) -> h c d", h=len(many)))
-lengths = added.norm(dim=-1)  # (H, T)
-print("largest weight of each head", many.amax((1, 2)).tolist())
-""",
-    "random": """
-from einops import rearrange
-
-from core.attention import AttentionConfig
-from core.seeding import seeded_layer
-
-one = seeded_layer(AttentionConfig({d_model}, 1), {seed})(x).weights[0]  # (1, T, T)
-layer = seeded_layer(AttentionConfig({d_model}, {heads}), {seed})
-steps = layer(x)
-many = steps.weights[0]  # (H, T, T)
-w_o = layer.projection.output.weight  # (C, H · D)
-added = torch.einsum("htd,hcd->htc", steps.out[0], rearrange(w_o, "c (h d) -> h c d", h=len(many)))
-lengths = added.norm(dim=-1)  # (H, T)
-print("largest weight of each head", many.amax((1, 2)).tolist())
-""",
-}
-SHARED = {
-    "minilm": """
-from einops import rearrange
-
-{imports}
-from core.seeding import seeded_layer
-from core.tokens import embed
-
-configs = {configs}
-weights = {{}}
-for config in configs[:3]:  # groups of heads share the mean of their keys and values
-    shared = (rearrange(part, "b (g n) t d -> b g n t d", g=config.kv_heads).mean(2) for part in (k, v))
-    weights[config.projection.key] = attend(q, *shared).weights[0]  # (H, T, T)
-random = seeded_layer(configs[3], {seed})  # latent attention has weights of its own
-weights["latent"] = random(embed(tokens, {d_model}, seed={seed})).weights[0]
-head, length = {head}, {length}
-stored = [4 * config.sizes.cache * length for config in configs]
-print(stored, "bytes of keys and values for", length, "tokens")
-""",
-    "random": """
-{imports}
-from core.seeding import pooled_layer
-
-configs = {configs}
-weights = {{config.projection.key: pooled_layer(config, {seed})(x).weights[0] for config in configs}}  # (H, T, T)
-head, length = {head}, {length}
-stored = [4 * config.sizes.cache * length for config in configs]
-print(stored, "bytes of keys and values for", length, "tokens")
-""",
-}
-SUBTRACT = {
-    "minilm": """
-from core.attention.projections.combined import lambda_init
-
-halves = zip(q[:, {head}, None].chunk(2, -1), k[:, {head}, None].chunk(2, -1))  # of the head's query and key
-first, second = (attend(*half, v[:, {head}, None]).weights[0, 0] for half in halves)  # (T, T)
-scale = lambda_init({depth})  # as training starts it in this layer, counted from 1
-difference = first - scale * second
-print("λ", scale, "weights from", float(difference.min()), "to", float(difference.max()))
-""",
-    "random": """
-from core.attention import AttentionConfig, Choice
-from core.seeding import seeded_layer
-
-layer = seeded_layer(AttentionConfig({d_model}, {heads}, Choice.of("differential", depth={depth})), {seed})
-first, second = layer(x).normalized[0, {first}:{first} + 2]  # (T, T)
-scale = float(layer.projection.weight())  # λ
-difference = first - scale * second
-print("λ", scale, "weights from", float(difference.min()), "to", float(difference.max()))
-""",
-}
-CODE = {"split": SPLIT, "shared": SHARED, "subtract": SUBTRACT}
 
 
-def script(controls: Controls) -> Script:
+def script(values: Values) -> Script:
     """The maps of the picked idea, and its numbers."""
-    weights, idea = "random" if controls.layer is None else "minilm", controls.idea
-    configs = heads.projections(
-        controls.d_model, controls.heads, controls.kv_heads, controls.latent
-    )
-    made = source_of(list(configs))
-    code = CODE[idea][weights].format(
-        layer=controls.layer,
-        d_model=controls.d_model,
-        heads=controls.heads,
-        seed=controls.seed,
-        head=controls.head,
-        depth=controls.depth,
-        length=controls.length,
-        first=2 * controls.head,
+    idea, real = values.idea, is_real(values)
+    made = source_of(list(configs_of(values))) if idea == "shared" else ""
+    code = CODE[idea].format(
+        heads=values.heads,
+        seed=SEED if values.seed is None else values.seed,
+        head=values.get("head"),
+        depth=values.depth,
+        length=values.length,
+        λ_seed=values.seed,
         configs=made,
         imports=attention_import(made),
     )
-    one = idea == "split" and controls.heads == 1
-    draw = MAPS.format(maps='{"One head": one[0]}' if one else DRAWN[idea])
-    results = {"split": _split, "shared": _shared, "subtract": _subtract}[idea](controls)
+    if real:
+        text, layer = values.source
+        read = f"""
+from core.pretrained import load_minilm
+from core.studies.heads import read_qkv
+
+qkv = read_qkv(load_minilm(), {source_of(text)}, {layer})
+"""
+    else:
+        read = f"""
+from core.studies.heads import random_qkv
+
+qkv = random_qkv({", ".join(map(source_of, values.source))})
+"""
+    if idea == "split":
+        drawn = "one" if values.heads == 1 else "many"
+        results = {
+            "one": split_of(values, 1).weights,
+            "many": split_of(values, values.heads).weights,
+            "lengths": qkv_of(values.source).lengths,
+        }
+    elif idea == "shared":
+        drawn, caches = idea, caches_of(values, values.length)
+        results = {
+            "[each.weights for each in caches.values()]": np.stack([e.weights for e in caches]),
+            "[each.bytes for each in caches.values()]": np.array([each.bytes for each in caches]),
+        }
+    else:
+        drawn, two = idea, two_maps_of(values)
+        results = {
+            "maps.first": two.first,
+            "maps.second": two.second,
+            "maps.weight": np.array(two.weight),
+            "maps.difference": two.difference,
+            "maps.weight * maps.second": two.weight * two.second,
+        }
     return Script(
         (
-            Cell(READ[weights], _read(controls)),
-            Cell(TEXT[idea], code, draw, "heads:one" if one else PICTURE[idea]),
+            Cell(READ[values.weights], read),
+            Cell(TEXT[idea], code, DRAW.format(DRAWN[drawn]), f"heads:{drawn}"),
         ),
         results,
     )
 
 
-def _read(controls: Controls) -> str:
-    if controls.layer is None:
-        return f"""
-import torch
-
-from core.tokens import embed
-
-tokens = {source_of(controls.tokens)}
-x = embed(tokens, {controls.d_model}, seed={controls.seed})  # (1, T, C)
-"""
-    return f"""
-import torch
-
-from core.attention import attend
-from core.pretrained import layer_qkv, load_minilm
-
-model = load_minilm()
-qkv = layer_qkv(model, {source_of(controls.text)}, {controls.layer})
-tokens, q, k, v = qkv.tokens, qkv.q, qkv.k, qkv.v  # (1, H, T, D)
-"""
-
-
-def _split(controls: Controls) -> Mapping[str, np.ndarray]:
-    return {
-        "one": split_of(controls, 1).weights,
-        "many": split_of(controls, controls.heads).weights,
-        "lengths": lengths_of(controls),
-    }
-
-
-def _shared(controls: Controls) -> Mapping[str, np.ndarray]:
-    configs = heads.projections(
-        controls.d_model, controls.heads, controls.kv_heads, controls.latent
-    )
-    caches = [cache_of(controls, config) for config in configs]
-    return {
-        "torch.stack(list(weights.values()))": np.stack([each.weights for each in caches]),
-        "stored": np.array([each.bytes for each in caches]),
-    }
-
-
-def _subtract(controls: Controls) -> Mapping[str, np.ndarray]:
-    two = two_maps_of(controls)
-    return {
-        "first": two.first,
-        "second": two.second,
-        "scale": np.array(two.weight),
-        "difference": two.difference,
-        "scale * second": two.weight * two.second,
-    }
+# The page: controls, maps, question and meaning.
 
 
 CELL = 28  # pixels, which two digits fill at the smallest size
 DARK = 0.5  # from here on a cell is nearer to the text's own colour than to the page's
 LONGEST = 42  # percent of the width, which leaves room for names and amounts
-BREAK = '<div style="flex-basis:100%;height:0"></div>'
 
 MEANING = {
     "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
@@ -772,23 +609,7 @@ Shown: TypeAlias = tuple[
 def page() -> None:
     """Draw the page from top to bottom."""
     read_start("heads", "minilm", "random")
-    # Before the first widget takes its value from the link.
-    allowed = {
-        "idea": (list(IDEAS.values()), IDEAS[FIRST]),
-        "weights": (list(WEIGHTS.values()), WEIGHTS[first_weights()]),
-        "layer": (list(map(str, range(heads.MINILM_LAYERS))), str(LAYER)),
-        "d_model": (list(map(str, SIZES)), str(D_MODEL)),
-        "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}"),
-    }
-    errors = []
-    for name, (options, default) in allowed.items():
-        value = None if key(name) in st.session_state else st.query_params.get(key(name))
-        if value and value not in options:
-            errors.append(
-                f"The link says {plain(name)} = {plain(value[:40])}; expected one of "
-                f"{plain(' | '.join(options))}. {plain(default)} is shown."
-            )
-    for sentence in errors:
+    for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
     next_page("heads")
@@ -803,242 +624,182 @@ def explore() -> None:
         "You will understand why attention is divided into heads, and what heads can share.",
         first=False,
     )
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        idea = (
-            st.segmented_control(
-                "Idea",
-                list(IDEAS),
-                default=FIRST,
-                required=True,
-                format_func=IDEAS.__getitem__,
-                key=key("idea"),
-                wrap=True,
-                **BOUND,
-                help="How a layer can use heads: divide into them, share keys among them, or subtract two maps",
-            )
-            or FIRST
-        )
-        weights = st.segmented_control(
-            "Weights",
-            list(WEIGHTS),
-            default=first_weights(),
-            required=True,
-            format_func=WEIGHTS.__getitem__,
-            key=key("weights"),
-            help="MiniLM: the queries, keys and values of a trained model, all-MiniLM-L6-v2. "
-            "Random: a layer of any size before training.",
-            **BOUND,
-        )
-        corner = st.container(width="content")
-    real, row = (weights or first_weights()) == "minilm", st.grid(6, min_column_width=120)
-    span = {"split": 4, "shared": 2 + real, "subtract": 3 + real}[
-        idea
-    ]  # what the other controls leave
-    text = row.cell(column_span=span).text_input(
-        "Sentence",
-        heads.MINILM_TEXT if first_weights() == "minilm" else SENTENCE,
-        key=key("tokens"),
-        **BOUND,
-        help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
-    )
-    layer = None
-    with row:
-        if real:
-            d_model, num_heads = heads.MINILM_WIDTH, heads.MINILM_HEADS
-            layer = st.select_slider(
-                "MiniLM's layer",
-                range(heads.MINILM_LAYERS),
-                LAYER,
-                key=key("layer"),
-                **BOUND,
-                help="Layers are counted from 0, the first",
-            )
-        else:
-            d_model, num_heads = _draw_sizes(idea)
-        kv_heads, length, depth = _draw_idea(idea, num_heads)
-    head, latent, seed = _draw_more(corner, idea, real, d_model, num_heads)
-    cut = tokenize(text)
-    notes = list(cut.notes)
-    if len(cut.tokens) > MAX_TOKENS:
-        notes.append(f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.")
-        text = " ".join(cut.tokens[:MAX_TOKENS])
-    controls = Controls(
-        idea,
-        labels(cut.tokens[:MAX_TOKENS]),
-        tuple(notes),
-        d_model,
-        num_heads,
-        seed,
-        head,
-        kv_heads,
-        latent,
-        length,
-        depth,
-        layer,
-        text,
-    )
+    values = draw_controls()
     with picture("heads"):
-        shown = show(controls)
+        shown = show(values)
     if shown is not None:
         question, draw_rest = shown
         if question is not None:
-            predict(key(controls.idea), question)
-        try_this("heads", moves(controls.idea))
-        paragraph(f"## What it means\n\n{MEANING[controls.idea]}")
+            predict(f"heads:{values.idea}", question)
+        try_this("heads", moves(values.idea))
+        paragraph(f"## What it means\n\n{MEANING[values.idea]}")
         draw_rest()
-        details("Equation, paper and code", partial(sources, controls), key("source"))
+        details("Equation, paper and code", partial(sources, values.idea), "heads:source")
     write_start("heads")
 
 
-def show(controls: Controls) -> Shown | None:
+def show(values: Values) -> Shown | None:
     """Draw the maps and the sentence, or an error."""
-    if not controls.tokens:
+    if not values.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
     try:
-        if controls.layer is not None:
-            controls = replace(controls, tokens=read_tokens(controls.text, controls.layer))
+        if is_real(values):
+            with st.spinner("MiniLM (91\u00a0MB) reads the words."):
+                values["tokens"] = qkv_of(values.source).tokens
         with one_thread():
-            shown = {"split": split, "shared": shared, "subtract": subtract}[controls.idea](
-                controls
-            )
+            shown = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
     except (ConfigError, PretrainedError) as error:
         st.error(plain(str(error)))
         return None
-    add_script(partial(script, controls))
+    add_script(partial(script, values))
     return shown
 
 
-def read_tokens(words: str, layer: int) -> tuple[str, ...]:
-    """MiniLM's tokens of the words; words of the reader's own need the model."""
-    if words == heads.MINILM_TEXT:
-        return qkv_of(words, layer).tokens
-    with st.spinner("MiniLM (91\u00a0MB) reads the words."):
-        return qkv_of(words, layer).tokens
-
-
-def split(controls: Controls) -> Shown:
+def split(values: Values) -> Shown:
     """Draw one head and several side by side."""
-    one, many = (split_of(controls, heads) for heads in (1, controls.heads))
-    cell, place = draw_split(controls, one, many)
+    one, many = (split_of(values, heads) for heads in (1, values.heads))
+    cell, place = draw_split(values, one, many)
     with place:  # below the map of one head, which is the smaller picture
-        fact(split_fact(controls, one, many, cell))
-        caption(
-            RANDOM.format(controls.seed) if controls.layer is None else jobs(many, controls.tokens)
-        )
-    return split_question(controls, one, many), partial(below_split, controls, many, cell[0])
+        fact(split_fact(values, one, many, cell))
+        caption(RANDOM.format(values.seed) if values.layer is None else jobs(many, values.tokens))
+    rest = partial(below_split, values, many, cell[0])
+    if many.heads == 1:
+        return None, rest
+    counts = one.parameters, many.parameters
+    same = (
+        f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
+        f"{many.heads} heads divide the {values.d_model} columns of the first three into {many.heads} groups of "
+        f"{values.d_model // many.heads}."
+    )
+    question = Question(
+        f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
+        ("one head", "both the same", f"{many.heads} heads"),
+        1 + int(np.sign(counts[1] - counts[0])),
+        (
+            f"{same} One head is wider, not larger.",
+            same,
+            f"{same} More heads give more maps, not more parameters.",
+        ),
+    )
+    return question, rest
 
 
-def below_split(controls: Controls, many: Split, word: int) -> None:
+def below_split(values: Values, many: Split, word: int) -> None:
     """Draw the equations, and what each head adds to a word; one click further how the heads differ."""
-    equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
+    equation(SPLIT_LATEX, f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}")
     equation(JOIN_LATEX, "")
-    lengths = lengths_of(controls)[:, word]
-    # The length of what each head adds to one word's new vector, a bar for each head, (H,)
-    longest, colour = float(lengths.max()) or 1.0, CATEGORIES[theme()][0]
-    title = f"Length of what each head adds to “{controls.tokens[word]}”"
-    label = ", ".join(
-        f"head {head} {formats.number(float(each))}" for head, each in enumerate(lengths)
+    lengths = qkv_of(values.source).lengths[:, word]
+    colour, token = CATEGORIES[theme()][0], values.tokens[word]
+    bars(
+        f"Length of what each head adds to “{token}”",
+        [(f"head {head}", float(each), number(each), colour) for head, each in enumerate(lengths)],
     )
-    lines = "".join(
-        f'<div style="display:flex;gap:8px"><div style="flex:0 0 52px;text-align:right">head {head}</div>'
-        f'<div style="height:14px;margin-top:2px;border-radius:2px;background:{colour};'
-        f'width:{round(LONGEST * float(each) / longest, 1)}%"></div>'
-        f"<div>{formats.number(float(each))}</div></div>"
-        for head, each in enumerate(lengths)
-    )
-    st.html(
-        f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px;'
-        f'max-width:560px"><div style="font-size:14px;font-weight:600;margin-bottom:4px">{escape(title)}</div>'
-        f"{lines}</div>"
-    )
-    paragraph(joined(lengths, controls.tokens[word]))
+    paragraph(joined(lengths, token))
     details(
-        "How the heads differ, in numbers", partial(differences, controls, many), key("differences")
+        "How the heads differ, in numbers", partial(differences, values, many), "heads:differences"
     )
 
 
-def differences(controls: Controls, many: Split) -> None:
+def bars(
+    title: str, rows: Sequence[tuple[str, float, str, str]], label: int = 52, gap: int = 0
+) -> None:
+    """A bar for each (name, amount, its text, colour), as HTML, which a rerun draws at once."""
+    longest = max(amount for _, amount, _, _ in rows) or 1.0
+    lines = "".join(
+        f'<div style="display:flex;gap:8px;margin-bottom:{gap}px"><div style="flex:0 0 {label}px;'
+        f'text-align:right">{escape(name)}</div><div style="height:14px;margin-top:2px;border-radius:2px;'
+        f'background:{colour};width:{round(LONGEST * amount / longest, 1)}%"></div><div>{text}</div></div>'
+        for name, amount, text, colour in rows
+    )
+    spoken = ", ".join(f"{name} {text}" for name, _, text, _ in rows)
+    st.html(
+        f'<div role="img" aria-label="{escape(f"{title}: {spoken}")}" style="font-size:13px;line-height:18px;'
+        f'max-width:560px"><div style="font-size:14px;font-weight:600;margin-bottom:{4 + gap // 2}px">'
+        f"{escape(title)}</div>{lines}</div>"
+    )
+
+
+def differences(values: Values, many: Split) -> None:
     """Draw the overlap of heads, every split as a row, and every head as a row."""
     left, right = st.columns([0.44, 0.56] if many.heads > MAX_HEADS else [0.34, 0.66], gap="medium")
     with left:
-        st.html(overlap_square(overlap(many.weights), theme()))
+        st.html(overlap_square(analysis.overlap(many.weights), theme()))
     with right:
-        every = (
-            (1, 2, 4, MAX_HEADS, controls.heads) if controls.layer is None else (1, controls.heads)
-        )
-        counts = sorted({heads for heads in every if controls.d_model % heads == 0})
+        counts = {1, values.heads} | ({2, 4, MAX_HEADS} if values.layer is None else set())
+        splits = [split_of(values, n) for n in sorted(counts) if values.d_model % n == 0]
         table(
-            SPLIT_HEAD,
-            split_rows(controls, [split_of(controls, heads) for heads in counts]),
+            ["heads", "size of each", "parameters", "entropy", "distance", "overlap"],
+            split_rows(splits, values.d_model),
             markers=False,
             caption="The same layer as one head and as several",
         )
-        even = math.log(len(controls.tokens))
+        words = len(values.tokens)
         caption(
-            " ".join(
-                [
-                    "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
-                    f"nats (uniform weights on {len(controls.tokens)} words have {number(even)}), the distance from "
-                    f"query to key in words. Overlap is the weight that two heads put on the same words. "
-                    f"{conditions(controls)}",
-                    *controls.notes,
-                ]
-            )
+            "Every row of the table is the same layer, divided into another number of heads. Entropy is in "
+            f"nats (uniform weights on {words} words have {number(math.log(words))}), the distance from "
+            "query to key in words. Overlap is the weight that two heads put on the same words. "
+            f"{' '.join([conditions(values), *values.notes])}"
         )
         if many.heads > 1:
-            table(HEAD_HEAD, head_rows(many), markers=False, caption="Each head")
+            table(
+                ["head", "entropy", "distance"],
+                head_rows(many),
+                markers=False,
+                caption="Each head",
+            )
 
 
-def shared(controls: Controls) -> Shown:
+def head_rows(split: Split) -> list[list[str]]:
+    """One row for each head: its entropy and its mean distance."""
+    entropy = analysis.entropy(split.weights).mean(1)
+    distance = analysis.mean_distance(split.weights)
+    return [[str(h), number(entropy[h]), number(distance[h])] for h in range(split.heads)]
+
+
+def shared(values: Values) -> Shown:
     """Draw the same head under four projections."""
-    configs = heads.projections(
-        controls.d_model, controls.heads, controls.kv_heads, controls.latent
-    )
-    caches = [cache_of(controls, config) for config in configs]
-    real = controls.layer is not None
-    tiles = [
-        Tile(projection_name(each), cache_note(each, real), each.weights[controls.head])
-        for each in caches
-    ]
-    weights = caches[0].weights[controls.head]
-    if real:
-        query, column = largest_word_cell(weights[None], controls.tokens)
-    else:
-        query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
+    caches = caches_of(values, values.length)
+    tiles = []
+    for each in caches:
+        # a trained model has no weights for latent attention
+        random = is_real(values) and each.config.projection.key == "latent"
+        note = f"{each.numbers} {'per token, random weights' if random else 'numbers per token'}"
+        tiles.append(Tile(projection_name(each), note, each.weights[values.head]))
+    weights = caches[0].weights[values.head]
+    query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
+    if is_real(values):
+        query, column = largest_word_cell(weights[None], values.tokens)
     draw(
         tiles,
-        controls,
+        values,
         "shared",
         height=SMALL,
         query=query,
         column=column,
-        fact=f"Head {controls.head} of {controls.heads} with four ways to store keys and values",
+        fact=f"Head {values.head} of {values.heads} with four ways to store keys and values",
     )
-    fact(shared_fact(controls, caches))
-    half = cache_of(replace(controls, length=controls.length // 2), configs[0])
+    fact(shared_fact(values, caches))
     # How the cache grows when the text becomes twice as long
-    full = caches[0]
-    growth = full.bytes / half.bytes
+    half, full = caches_of(values, values.length // 2)[0].bytes, caches[0].bytes
     sizes = (
-        f"For {controls.length // 2:,} tokens the cache of multi-head attention has {byte_size(half.bytes)}, for "
-        f"{controls.length:,} tokens {byte_size(full.bytes)}: every token adds a key and a value to each head."
+        f"For {values.length // 2:,} tokens the cache of multi-head attention has {byte_size(half)}, for "
+        f"{values.length:,} tokens {byte_size(full)}: every token adds a key and a value to each head."
     )
-    return (
-        Question(
-            "The text becomes twice as long. How does the cache of each projection grow?",
-            ("it keeps its size", "to twice its size", "to four times its size"),
-            0 if growth < 1.5 else 1 if growth < 3 else 2,
-            (
-                f"{sizes} Only a model that forgets old tokens keeps its size.",
-                sizes,
-                f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
-            ),
-        )
-    ), partial(below_shared, controls, caches)
+    question = Question(
+        "The text becomes twice as long. How does the cache of each projection grow?",
+        ("it keeps its size", "to twice its size", "to four times its size"),
+        round(math.log2(full / half)),
+        (
+            f"{sizes} Only a model that forgets old tokens keeps its size.",
+            sizes,
+            f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
+        ),
+    )
+    return question, partial(below_shared, values, caches)
 
 
-def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
+def below_shared(values: Values, caches: Sequence[CacheSize]) -> None:
     """Draw the equation, and the cache of each projection as bars and as a table."""
     equation(
         SHARED_LATEX,
@@ -1046,27 +807,19 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
     )
     caption(SHARED_SYMBOLS)
     left, right = st.columns([0.36, 0.64], gap="medium")
-    # Bytes cached, a bar for each projection, with the amount at its end
-    largest = max(each.bytes for each in caches)
-    names = [entry("projection", each.config.projection.key).name for each in caches]
-    title = f"Cache of {controls.length:,} tokens, one layer"
-    label = ", ".join(
-        f"{name} {byte_size(each.bytes)}" for name, each in zip(names, caches, strict=True)
-    )
-    lines = "".join(
-        f'<div style="flex:0 0 104px;text-align:right">{escape(name)}</div><div style="height:18px;'
-        f'border-radius:2px;width:{round(LONGEST * each.bytes / largest, 1)}%;background:{colour}"></div>'
-        f"<div>{byte_size(each.bytes)}</div>{BREAK}"
-        for name, each, colour in zip(names, caches, CATEGORIES[theme()], strict=False)
-    )
-    left.html(
-        f'<div role="img" aria-label="{escape(f"{title}: {label}")}" style="font-size:13px;line-height:18px">'
-        f'<div style="font-size:14px;font-weight:600;margin-bottom:8px">{title}</div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:10px 8px;align-items:center">{lines}</div></div>'
-    )
+    with left:
+        bars(
+            f"Cache of {values.length:,} tokens, one layer",
+            [
+                (projection_name(each), each.bytes, byte_size(each.bytes), colour)
+                for each, colour in zip(caches, CATEGORIES[theme()], strict=False)
+            ],
+            label=104,
+            gap=10,
+        )
     with right:
         table(
-            SHARED_HEAD,
+            ["keys and values", "numbers per token", "bytes in the cache", "parameters", "overlap"],
             [
                 [
                     projection_name(each),
@@ -1079,31 +832,22 @@ def below_shared(controls: Controls, caches: Sequence[heads.CacheSize]) -> None:
             ],
             caption="What is stored for each token, with four ways to store keys and values",
         )
-    equal = all(each.bytes == BYTES * each.numbers * controls.length for each in caches)
-    formula = "as many as the formula says" if equal else "not as many as the formula says"
+    equal = all(each.bytes == BYTES * each.numbers * values.length for each in caches)
     caption(
-        " ".join(
-            [
-                f"Bytes are measured on the cached tensors of {controls.length:,} random tokens in one layer, fp32, "
-                f"{formula}; a number has {BYTES} bytes. Shared heads are the means of the multi-head layer's heads, as "
-                "when a grouped-query model is made from a multi-head model. Latent attention has its own random weights and "
-                "a rotated key next to the latent vector. Overlap is the weight that two heads put on the same words. "
-                f"{conditions(controls)}",
-                *controls.notes,
-            ]
-        )
+        f"Bytes are measured on the cached tensors of {values.length:,} random tokens in one layer, fp32, "
+        f"{'' if equal else 'not '}as many as the formula says; a number has {BYTES} bytes. Shared heads are the "
+        "means of the multi-head layer's heads, as when a grouped-query model is made from a multi-head model. "
+        "Latent attention has its own random weights and a rotated key next to the latent vector. Overlap is the "
+        f"weight that two heads put on the same words. {' '.join([conditions(values), *values.notes])}"
     )
 
 
-def subtract(controls: Controls) -> Shown:
+def subtract(values: Values) -> Shown:
     """Draw a differential head's two maps and their difference."""
-    two = two_maps_of(controls)
-    words = controls.layer is not None  # [CLS] and [SEP] have most weight in MiniLM
-    row, column = (
-        largest_word_cell(two.difference[None], controls.tokens)
-        if words
-        else divmod(int(two.difference.argmax()), two.difference.shape[1])
-    )
+    two = two_maps_of(values)
+    cell: TextCell = divmod(int(two.difference.argmax()), two.difference.shape[1])
+    if is_real(values):  # [CLS] and [SEP] have most weight in MiniLM
+        cell = largest_word_cell(two.difference[None], values.tokens)
     tiles = [
         Tile("A₁", "map of the first query and key", two.first),
         Tile("λA₂", f"λ = {number(two.weight)} times the second map", two.weight * two.second),
@@ -1111,59 +855,46 @@ def subtract(controls: Controls) -> Shown:
     ]
     pin = draw(
         tiles,
-        controls,
+        values,
         "subtract",
         first=len(tiles) - 1,
         height=LARGE,
-        query=row,
-        column=column,
-        fact=f"Head {controls.head} of {controls.heads}: two maps and their difference",
+        query=cell[0],
+        column=cell[1],
+        fact=f"Head {values.head} of {values.heads}: two maps and their difference",
     )
-    cell = pin or (row, column)
-    fact(subtract_fact(controls, two, cell))
+    fact(subtract_fact(values.tokens, two, pin or cell))
     # The sum of a row of the difference
-    total, weight = float(two.difference.sum(1).mean()), two.weight
-    options = (0.0, 1 - weight, 1.0)
+    total, options = float(two.difference.sum(1).mean()), (0.0, 1 - two.weight, 1.0)
     sums = (
-        f"A row of the first map has the sum 1, and a row of the second λ = {number(weight)} after the "
+        f"A row of the first map has the sum 1, and a row of the second λ = {number(two.weight)} after the "
         f"multiplication. Their difference has the sum {number(total)}."
     )
-    return (
-        Question(
-            "The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
-            ("0", "1 − λ", "1"),
-            min(range(3), key=lambda index: abs(options[index] - total)),
-            (
-                f"{sums} It would be 0 only with λ = 1.",
-                sums,
-                f"{sums} It would be 1 only with λ = 0.",
-            ),
-        )
-    ), partial(below_subtract, controls, two, cell)
+    question = Question(
+        "The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
+        ("0", "1 − λ", "1"),
+        min(range(3), key=lambda index: abs(options[index] - total)),
+        (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
+    )
+    return question, partial(below_subtract, values, two, pin or cell)
 
 
-def below_subtract(controls: Controls, maps: heads.TwoMaps, cell: TextCell) -> None:
+def below_subtract(values: Values, maps: TwoMaps, cell: TextCell) -> None:
     """Draw the picked cell as an equation, and the conditions."""
     first, second, result = (
         number(map_[cell]) for map_ in (maps.first, maps.second, maps.difference)
     )
     equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(maps.weight)} · {second} = {result}")
-    half = controls.head_dim // 2
-    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{controls.depth - 1}) = {number(maps.start)}"
+    size = values.d_model // values.heads
+    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{values.depth - 1}) = {number(maps.start)}"
+    halves = (
+        "MiniLM was not trained to subtract: its query and key are divided into two halves here. "
+    )
     caption(
-        " ".join(
-            [
-                f"Each head has two queries and two keys of {half} numbers instead of one of {controls.head_dim}, and one "
-                f"value. λ depends on the layer set above, which is counted from 1: in layer {controls.depth} it starts near "
-                f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
-                f"in each head corrects this. {conditions(controls)}",
-                *[
-                    "MiniLM was not trained to subtract: its query and key are divided into two halves here."
-                ]
-                * (controls.layer is not None),
-                *controls.notes,
-            ]
-        )
+        f"Each head has two queries and two keys of {size // 2} numbers instead of one of {size}, and one "
+        f"value. λ depends on the layer set above, which is counted from 1: in layer {values.depth} it starts near "
+        f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
+        f"in each head corrects this. {conditions(values)} {halves * is_real(values)}{' '.join(values.notes)}"
     )
 
 
@@ -1177,85 +908,63 @@ def equation(symbols: str, numbers: str) -> None:
         st.html(html, width="content")
 
 
-def sources(controls: Controls) -> None:
+def sources(idea: str) -> None:
     """Draw equation, meaning and paper, and the classes that just ran."""
-    entries_panel(entry("projection", name) for name in ENTRIES[controls.idea])
-    for built in SOURCES[controls.idea]:
+    entries_panel(entry("projection", name) for name in ENTRIES[idea])
+    for built in SOURCES[idea]:
         source_panel(built)
 
 
-# The questions and the things to try on this page; each answer is computed from what the page shows.
-
-
-def split_question(controls: Controls, one: Split, many: Split) -> Question | None:
-    """Whether several heads have more parameters than one; None for one head."""
-    if many.heads == 1:
-        return None
-    counts = one.parameters, many.parameters
-    same = (
-        f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
-        f"{many.heads} heads divide the {controls.d_model} columns of the first three into {many.heads} groups of "
-        f"{controls.head_dim}."
-    )
-    return Question(
-        f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
-        ("one head", "both the same", f"{many.heads} heads"),
-        1 if counts[0] == counts[1] else 0 if counts[0] > counts[1] else 2,
-        (
-            f"{same} One head is wider, not larger.",
-            same,
-            f"{same} More heads give more maps, not more parameters.",
-        ),
-    )
+RANDOM_MOVE = Move(
+    "Random weights",
+    {"heads:weights": "random"},
+    "The heads differ here by chance. In MiniLM, training made them different.",
+)
+FIRST_LAYER = Move(
+    "MiniLM's first layer",
+    {"heads:weights": "minilm", "heads:layer": 0},
+    "In head 2 of layer 0 nearly all weight is on the token before.",
+)
+IDEA_MOVES = {
+    "split": Move(
+        "One head or many",
+        {"heads:idea": "split"},
+        "The same numbers are shown as one head and as several heads.",
+    ),
+    "shared": Move(
+        "Later: share keys and values",
+        {"heads:idea": "shared"},
+        "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
+        "similar the maps of two heads are then.",
+    ),
+    "subtract": Move(
+        "Later: subtract two maps",
+        {"heads:idea": "subtract"},
+        "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
+    ),
+}
 
 
 def moves(idea: str) -> tuple[Move, ...]:
-    """Three things to try for each idea."""
-    random = Move(
-        "Random weights",
-        {key("weights"): "random"},
-        "The heads differ here by chance. In MiniLM, training made them different.",
-    )
-    ideas = {
-        "split": Move(
-            "One head or many",
-            {key("idea"): "split"},
-            "The same numbers are shown as one head and as several heads.",
-        ),
-        "shared": Move(
-            "Later: share keys and values",
-            {key("idea"): "shared"},
-            "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
-            "similar the maps of two heads are then.",
-        ),
-        "subtract": Move(
-            "Later: subtract two maps",
-            {key("idea"): "subtract"},
-            "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
-        ),
-    }
-    first = Move(
-        "MiniLM's first layer",
-        {key("weights"): "minilm", key("layer"): 0},
-        "In head 2 of layer 0 nearly all weight is on the token before.",
-    )
-    others = [move for name, move in ideas.items() if name != idea]
-    return (first, random, *others) if idea == "split" else (random, *others)
-
-
-# What a link of this page says: the weights that it leaves out, and values that the page lacks.
-
-
-# Overlap of heads as a square of numbers, and cache sizes as bars: plain HTML, which a rerun draws at once.
+    """What to try with an idea: other weights, and the other ideas."""
+    others = [move for name, move in IDEA_MOVES.items() if name != idea]
+    return (*[FIRST_LAYER] * (idea == "split"), RANDOM_MOVE, *others)
 
 
 def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
-    """Heads by heads: the share of weight in common, in the blue of weights, with its number."""
-    heads = range(len(overlap))
+    """Heads by heads: the share of weight in common, in the blue of weights, with its number; a head's own has none."""
+    heads, stops = range(len(overlap)), colour_scale(theme)
+
+    def cell(i: int, j: int) -> str:
+        whole, share = number(overlap[i, j]), min(1.0, max(0.0, float(overlap[i, j])))
+        fill = stops[round(share * (len(stops) - 1))]
+        colour = stops[0] if share >= DARK else stops[-1]
+        text = "" if i == j else formats.cell(whole)
+        return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'
+
     head = '<th scope="col"></th>' + "".join(f'<th scope="col">{j}</th>' for j in heads)
     rows = "".join(
-        f'<tr><th scope="row">{i}</th>{"".join(_cell(overlap[i, j], i, j, theme) for j in heads)}</tr>'
-        for i in heads
+        f'<tr><th scope="row">{i}</th>{"".join(cell(i, j) for j in heads)}</tr>' for i in heads
     )
     return (
         f"<style>.overlap{{border-collapse:separate;border-spacing:1px;font-size:11px;line-height:{CELL}px}}"
@@ -1267,13 +976,3 @@ def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
         '<table class="overlap" aria-label="Weight that two heads put on the same words">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
-
-
-def _cell(share: float, i: int, j: int, theme: Theme) -> str:
-    """One pair of heads; a head's overlap with itself is 1 and has no number."""
-    stops = colour_scale(theme)
-    fill = stops[round(min(1.0, max(0.0, float(share))) * (len(stops) - 1))]
-    colour = stops[0] if share >= DARK else stops[-1]
-    whole = formats.number(share)
-    text = "" if i == j else formats.cell(whole)
-    return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'

@@ -1,13 +1,13 @@
 """The same parameters split into heads, the key-value cache of four projections, and two maps with their λ.
 
-Each of a random layer, and of the queries, keys and values of a layer of MiniLM; those on MINILM_TEXT are saved.
+Each of the queries, keys and values of a random layer or of a layer of MiniLM; those on MINILM_TEXT are saved.
 `python -m core.studies.heads` saves them again.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Choice, LayerSteps, attend as attend_heads
+from core.attention import AttentionConfig, Choice, attend
 from core.attention.basics import MultiHead
-from core.attention.projections.combined import Differential, lambda_init
+from core.attention.projections.combined import Differential
 from core.interpret import trace as analysis
 from core.pretrained import Pretrained, layer_qkv, load_minilm
 from core.pretrained.load import MINILM, MINILM_SHA256
@@ -34,6 +34,61 @@ SAVED = Path(__file__).with_name("data") / "heads" / "minilm.safetensors"  # of 
 
 
 @dataclass(frozen=True, eq=False)
+class QKV:
+    """The queries, keys and values of one layer on a text, by head.
+
+    MiniLM's tokens have [CLS] first and [SEP] last.
+    """
+
+    tokens: tuple[str, ...]
+    q: Float[Tensor, "1 H T D"]
+    k: Float[Tensor, "1 H T D"]
+    v: Float[Tensor, "1 H T D"]
+    lengths: Float[np.ndarray, "H T"]  # of what each head adds to each token's new vector
+
+
+@torch.inference_mode()
+def random_qkv(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> QKV:
+    """Those of a multi-head layer with seeded weights, on seeded word vectors."""
+    layer = seeded_layer(AttentionConfig(d_model, heads), seed)
+    assert isinstance(layer.projection, MultiHead)
+    steps = layer(embed(tokens, d_model, seed))
+    parts = head_parts(steps.out[0], layer.projection.output.weight)
+    return QKV(tokens, steps.q, steps.k, steps.v, parts.norm(dim=-1).numpy())
+
+
+def saved_qkv(layer: int) -> QKV:
+    """Those of a layer of MiniLM on MINILM_TEXT, as saved."""
+    with safe_open(SAVED, "pt") as file:
+        tokens = tuple(json.loads(file.metadata()["tokens"]))
+        q, k, v, lengths = (file.get_slice(name)[layer] for name in ("q", "k", "v", "lengths"))
+        return QKV(tokens, q[None], k[None], v[None], lengths.numpy())
+
+
+@torch.inference_mode()
+def read_qkv(model: Pretrained, text: str, layer: int) -> QKV:
+    """Those of a layer of MiniLM on any text; PretrainedError when it cannot read the text."""
+    read = layer_qkv(model, text, layer)
+    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
+    parts = head_parts(attend(read.q, read.k, read.v).out[0], w_o)
+    return QKV(read.tokens, read.q, read.k, read.v, parts.norm(dim=-1).numpy())
+
+
+def head_parts(out: Float[Tensor, "H T D"], w_o: Float[Tensor, "C HD"]) -> Float[Tensor, "H T C"]:
+    """What each head adds to each word's new vector: its output times its D rows of W_o, as PyTorch stores it.
+
+    The sum over the heads, with the bias, is the layer's output.
+    """
+    return torch.einsum("htd,hcd->htc", out, rearrange(w_o, "c (h d) -> h c d", h=len(out)))
+
+
+def saved_on() -> str:
+    """The date on which the saved arrays were made."""
+    with safe_open(SAVED, "pt") as file:
+        return str(file.metadata()["date"])
+
+
+@dataclass(frozen=True, eq=False)
 class Split:
     """One layer as H heads: weights (H, T, T), and their measures."""
 
@@ -42,27 +97,20 @@ class Split:
     weights: np.ndarray
     entropy: float  # of a row, nats, mean of all heads
     distance: float
-    overlap: (
-        float | None
-    )  # the share of weight that two heads have in common, mean of all pairs; None for one head
+    overlap: float | None  # of two heads, mean of all pairs; None for one head
 
 
 @torch.inference_mode()
-def attend(layer: Attention, tokens: tuple[str, ...], seed: int) -> LayerSteps:
-    return layer(embed(tokens, layer.config.d_model, seed))
-
-
-def parameter_count(module: torch.nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters())
-
-
-def split(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> Split:
-    """The same W_q, W_k, W_v, W_o cut into that many heads."""
-    layer = seeded_layer(AttentionConfig(d_model, heads), seed)
-    weights = attend(layer, tokens, seed).weights[0].numpy()
+def split(qkv: QKV, heads: int) -> Split:
+    """The same W_q, W_k, W_v and W_o cut into that many heads; MiniLM was trained with 12."""
+    q, k, v = (
+        rearrange(rearrange(part, "1 h t d -> t (h d)"), "t (h d) -> 1 h t d", h=heads)
+        for part in (qkv.q, qkv.k, qkv.v)
+    )
+    weights, d_model = attend(q, k, v).weights[0].numpy(), heads * q.shape[-1]
     return Split(
         heads,
-        parameter_count(layer),
+        4 * (d_model * d_model + d_model),
         weights,
         float(analysis.entropy(weights).mean()),
         float(analysis.mean_distance(weights).mean()),
@@ -70,27 +118,8 @@ def split(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> Split
     )
 
 
-def head_parts(out: torch.Tensor, w_o: torch.Tensor) -> torch.Tensor:
-    """What each head adds to each word's new vector, (H, T, C): its output (H, T, D) times its D rows of W_o.
-
-    `w_o` is as PyTorch stores it, (C, H·D). The sum over the heads, with the bias, is the layer's output.
-    """
-    return torch.einsum("htd,hcd->htc", out, rearrange(w_o, "c (h d) -> h c d", h=len(out)))
-
-
-@torch.inference_mode()
-def lengths(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> np.ndarray:
-    """The length of what each head adds to each word's new vector, (H, T)."""
-    layer = seeded_layer(AttentionConfig(d_model, heads), seed)
-    assert isinstance(layer.projection, MultiHead)
-    return (
-        head_parts(attend(layer, tokens, seed).out[0], layer.projection.output.weight)
-        .norm(dim=-1)
-        .numpy()
-    )
-
-
 def mean_overlap(weights: np.ndarray) -> float | None:
+    """The share of weight that two heads have in common, mean of all pairs; None for one head."""
     pairs = analysis.overlap(weights)[np.triu_indices(len(weights), 1)]
     return float(pairs.mean()) if pairs.size else None
 
@@ -128,21 +157,27 @@ def projections(
 
 
 @torch.inference_mode()
-def cache_size(
-    config: AttentionConfig, tokens: tuple[str, ...], seed: int, length: int
-) -> CacheSize:
-    """Attend to the words, and measure what a decoder caches for `length` random tokens."""
+def share(qkv: QKV, config: AttentionConfig, seed: int, length: int) -> CacheSize:
+    """The maps of a projection, and what a decoder caches with it for `length` random tokens, measured.
+
+    Groups of heads share the mean of their keys and values; latent attention has random weights of its own.
+    """
     layer = pooled_layer(config, seed)
-    weights = attend(layer, tokens, seed).weights[0].numpy()
-    cache = layer.projection.cached(
-        seeded_normal(1, length, config.d_model, seed=seed, name="context")
-    )
+    if config.projection.key == "latent":
+        weights = layer(embed(qkv.tokens, config.d_model, seed)).weights
+    else:
+        k, v = (
+            rearrange(part, "b (g n) t d -> b g n t d", g=config.kv_heads).mean(2)
+            for part in (qkv.k, qkv.v)
+        )
+        weights = attend(qkv.q, k, v).weights
+    context = seeded_normal(1, length, config.d_model, seed=seed, name="context")
     return CacheSize(
         config,
-        weights,
-        parameter_count(layer),
-        mean_overlap(weights),
-        sum(part.untyped_storage().nbytes() for part in cache),
+        weights[0].numpy(),
+        sum(weight.numel() for weight in layer.parameters()),
+        mean_overlap(weights[0].numpy()),
+        sum(part.untyped_storage().nbytes() for part in layer.projection.cached(context)),
     )
 
 
@@ -165,100 +200,23 @@ class TwoMaps:
         return float(analysis.overlap(np.stack((self.first, self.second)))[0, 1])
 
 
-def two_maps(
-    tokens: tuple[str, ...], d_model: int, heads: int, seed: int, head: int, depth: int
-) -> TwoMaps:
-    config = AttentionConfig(d_model, heads, Choice.of("differential", depth=depth))
-    layer = seeded_layer(config, seed)
-    assert isinstance(layer.projection, Differential)
-    steps = attend(layer, tokens, seed)
-    assert steps.normalized is not None
-    first, second = steps.normalized[0, 2 * head].numpy(), steps.normalized[0, 2 * head + 1].numpy()
-    return TwoMaps(first, second, float(layer.projection.weight()), layer.projection.start)
-
-
-@dataclass(frozen=True, eq=False)
-class QKV:
-    """The queries, keys and values of one layer by head, and the tokens, with [CLS] first and [SEP] last."""
-
-    tokens: tuple[str, ...]
-    q: Float[Tensor, "H T D"]
-    k: Float[Tensor, "H T D"]
-    v: Float[Tensor, "H T D"]
-    lengths: Float[np.ndarray, "H T"]  # of what each head adds to each token's new vector
-
-    @property
-    def batch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Each as (1, H, T, D)."""
-        return self.q[None], self.k[None], self.v[None]
-
-
-def saved_qkv(layer: int) -> QKV:
-    """The queries, keys and values of a layer of MiniLM on MINILM_TEXT."""
-    with safe_open(SAVED, "pt") as file:
-        tokens = tuple(json.loads(file.metadata()["tokens"]))
-        q, k, v, lengths = (file.get_slice(name)[layer] for name in ("q", "k", "v", "lengths"))
-        return QKV(tokens, q, k, v, lengths.numpy())
-
-
 @torch.inference_mode()
-def read_qkv(model: Pretrained, text: str, layer: int) -> QKV:
-    """The same on any text, by running the model; PretrainedError when it cannot read the text."""
-    result = layer_qkv(model, text, layer)
-    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
-    out = attend_heads(result.q, result.k, result.v).out[0]
-    lengths = head_parts(out, w_o).norm(dim=-1).numpy()
-    return QKV(result.tokens, result.q[0], result.k[0], result.v[0], lengths)
+def two_maps(qkv: QKV, head: int, depth: int, seed: int | None = None) -> TwoMaps:
+    """One head's map from the first half of its query and key, and one from the second.
 
-
-def saved_on() -> str:
-    """The date on which the saved arrays were made."""
-    with safe_open(SAVED, "pt") as file:
-        return str(file.metadata()["date"])
-
-
-@torch.inference_mode()
-def split_trained(qkv: QKV, heads: int) -> Split:
-    """MiniLM's queries and keys as that many heads; 12 are what the model was trained with."""
-    parts = (rearrange(part, "1 h t d -> t (h d)") for part in qkv.batch)
-    q, k, v = (rearrange(part, "t (h d) -> 1 h t d", h=heads) for part in parts)
-    weights = attend_heads(q, k, v).weights[0].numpy()
-    return Split(
-        heads,
-        4 * (MINILM_WIDTH * MINILM_WIDTH + MINILM_WIDTH),
-        weights,
-        float(analysis.entropy(weights).mean()),
-        float(analysis.mean_distance(weights).mean()),
-        mean_overlap(weights),
-    )
-
-
-@torch.inference_mode()
-def share_trained(qkv: QKV, config: AttentionConfig, seed: int, length: int) -> CacheSize:
-    """The cache of a layer of MiniLM's size, and its maps: groups of heads share the mean of their keys.
-
-    Latent attention has weights of its own, which are random here.
+    λ is that of a layer with seeded weights, without a seed as training starts it; ConfigError for an odd head size.
     """
-    result = cache_size(config, qkv.tokens, seed, length)
-    if config.projection.key == "latent":
-        return result
-    q, k, v = qkv.batch
-    groups = config.kv_heads
-    k, v = (rearrange(part, "b (g n) t d -> b g n t d", g=groups).mean(2) for part in (k, v))
-    weights = attend_heads(q, k, v).weights[0].numpy()
-    return replace(result, weights=weights, overlap=mean_overlap(weights))
-
-
-@torch.inference_mode()
-def two_maps_trained(qkv: QKV, head: int, depth: int) -> TwoMaps:
-    """One head's map from the first half of its query and key, and one from the second; λ as training starts it."""
-    q, k, v = (part[:, head : head + 1] for part in qkv.batch)
+    _, heads, _, size = qkv.q.shape
+    config = AttentionConfig(heads * size, heads, Choice.of("differential", depth=depth))
+    q, k, v = (part[:, head : head + 1] for part in (qkv.q, qkv.k, qkv.v))
     first, second = (
-        attend_heads(*halves, v).weights[0, 0].numpy()
+        attend(*halves, v).weights[0, 0].numpy()
         for halves in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True)
     )
-    start = lambda_init(depth)
-    return TwoMaps(first, second, start, start)
+    projection = seeded_layer(config, 0 if seed is None else seed).projection
+    assert isinstance(projection, Differential)
+    weight = projection.start if seed is None else float(projection.weight())
+    return TwoMaps(first, second, weight, projection.start)
 
 
 def main() -> None:
@@ -266,7 +224,7 @@ def main() -> None:
     model = load_minilm()
     layers = [read_qkv(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
     tensors = {
-        name: torch.stack([getattr(layer, name) for layer in layers]).contiguous() for name in "qkv"
+        name: torch.cat([getattr(layer, name) for layer in layers]).contiguous() for name in "qkv"
     }
     tensors["lengths"] = torch.from_numpy(np.stack([layer.lengths for layer in layers]))
     metadata = {

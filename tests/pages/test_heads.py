@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from core.attention import Attention, AttentionConfig
+from core.attention import AttentionConfig, Choice
 from core.interpret.trace import entropy
 from core.pretrained import layer_qkv, load_minilm
-from core.seeding import pooled_layer
+from core.seeding import pooled_layer, seeded_layer
 from core.studies import heads as compute
-from core.tokens import SENTENCE
+from core.tokens import SENTENCE, embed
 from dashboard.draw.formats import byte_size, number
+from dashboard.ui.fields import Values
 from pages import heads
-from pages.heads import IDEAS, WEIGHTS, Controls, overlap_square
+from pages.heads import IDEAS, WEIGHTS, overlap_square
 from tests.cases import each
 from tests.pages.app import captions, html_text, open_at, query_value, set_control, without_terms
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
+RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
 open_page = partial(open_at, "heads", "heads:")
 open_random = partial(open_page, weights="Random")
 put = partial(set_control, "heads:")
@@ -90,7 +92,7 @@ def test_no_words_and_wrong_links_are_answered_in_words():
     at = put(open_page(), "text_input", "tokens", "   ")
     assert "Type a sentence" in at.warning[0].value
     at = open_page(idea="Three", d_model="7")
-    assert "idea = Three" in at.warning[0].value and "d\\_model" in at.warning[1].value
+    assert "idea = Three" in at.warning[0].value and "d_model = 7" in at.warning[1].value
 
 
 @pytest.mark.parametrize("d_model", [4, 5, 9, 16, 96])
@@ -100,85 +102,76 @@ def test_every_size_is_drawn_or_refused_in_words(idea, d_model):
     assert not at.error or "take" in at.error[0].value
 
 
-# What is measured, against arithmetic of its own.
+# What is measured, against arithmetic of its own, and against layers that do the same in one piece.
 
 
-def test_all_splits_have_the_same_numbers_in_them():
-    splits = [compute.split(TOKENS, 64, heads, 126) for heads in (1, 2, 4, 8)]
-    assert {each.parameters for each in splits} == {4 * (64 * 64 + 64)}
-    assert [each.weights.shape for each in splits] == [(heads, 6, 6) for heads in (1, 2, 4, 8)]
-    assert splits[0].overlap is None
-    pair = splits[1].weights
-    assert splits[1].overlap == pytest.approx(np.minimum(pair[0], pair[1]).sum() / 6, rel=1e-5)
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_a_split_is_the_layer_of_so_many_heads(count):
+    one = compute.split(RANDOM, count)
+    layer = seeded_layer(AttentionConfig(64, count), 126)
+    np.testing.assert_allclose(one.weights, layer(embed(TOKENS, 64, 126)).weights[0], atol=1e-6)
+    assert one.parameters == sum(weight.numel() for weight in layer.parameters())
+    pairs = [
+        np.minimum(one.weights[i], one.weights[j]).sum() / 6 for i in range(count) for j in range(i)
+    ]
+    assert one.overlap == (pytest.approx(np.mean(pairs), rel=1e-5) if pairs else None)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "latent"), [(4, 2, 32), (8, 2, 24), (1, 1, 5)])
-def test_bytes_held_are_the_closed_form(heads, kv_heads, latent):
-    configs = compute.projections(64, heads, kv_heads, latent)
+@pytest.mark.parametrize(("count", "kv_heads", "latent"), [(4, 2, 32), (8, 2, 24), (1, 1, 5)])
+def test_projections_have_the_maps_of_their_layers_and_bytes_in_closed_form(
+    count, kv_heads, latent
+):
+    """The multi-head layer is shared between sessions: making fewer key heads of it must not change it."""
+    qkv, many = (
+        compute.random_qkv(TOKENS, 64, count, 126),
+        seeded_layer(AttentionConfig(64, count), 126),
+    )
+    before = {name: weight.clone() for name, weight in many.named_parameters()}
+    size = 64 // count
     for config, numbers in zip(
-        configs,
-        (128, 2 * 64 // heads * kv_heads, 2 * 64 // heads, latent + 64 // heads // 2),
+        compute.projections(64, count, kv_heads, latent),
+        (128, 2 * size * kv_heads, 2 * size, latent + size // 2),
         strict=True,
     ):
-        cache = compute.cache_size(config, TOKENS, 126, 128)
+        cache = compute.share(qkv, config, 126, 128)
         assert cache.numbers == numbers and cache.bytes == 4 * numbers * 128
-
-
-def test_pooled_keys_leave_the_seeded_layer_alone():
-    """The multi-head layer is shared between sessions, so making fewer key heads of it must not change it."""
-    config = AttentionConfig(64, 4)
-    before = {name: weight.clone() for name, weight in pooled_layer(config, 126).named_parameters()}
-    compute.cache_size(compute.projections(64, 4, 2, 32)[1], TOKENS, 126, 128)
-    assert all(
-        torch.equal(weight, before[name])
-        for name, weight in pooled_layer(config, 126).named_parameters()
-    )
+        weights = pooled_layer(config, 126)(embed(TOKENS, 64, 126)).weights[0]
+        np.testing.assert_allclose(cache.weights, weights, atol=1e-5)
+    assert all(torch.equal(weight, before[name]) for name, weight in many.named_parameters())
 
 
 def test_the_difference_is_what_the_layer_uses():
-    maps = compute.two_maps(TOKENS, 64, 4, 126, 2, 4)
-    config = AttentionConfig(64, 4, compute.Choice.of("differential", depth=4))
-    layer = compute.seeded_layer(config, 126)
-    assert isinstance(layer, Attention)
-    weights = compute.attend(layer, TOKENS, 126).weights[0, 2].numpy()
-    np.testing.assert_allclose(maps.difference, weights, atol=1e-6)
+    layer = seeded_layer(AttentionConfig(64, 4, Choice.of("differential", depth=4)), 126)
+    weights = layer(embed(TOKENS, 64, 126)).weights[0, 2]
+    np.testing.assert_allclose(compute.two_maps(RANDOM, 2, 4, 126).difference, weights, atol=1e-6)
 
 
 def test_the_sentences_hold_the_numbers_of_their_pictures():
-    controls = Controls("split", TOKENS, (), 64, 4, 126, kv_heads=2, latent=32, length=128)
-    many = compute.split(TOKENS, 64, 4, 126)
-    one = compute.split(TOKENS, 64, 1, 126)
+    values = Values(tokens=TOKENS, layer=None, kv_heads=2, length=128)
+    one, many = compute.split(RANDOM, 1), compute.split(RANDOM, 4)
     row, column = heads.largest_word_cell(one.weights, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
-    sentence = heads.split_fact(controls, one, many, (row, column))
+    sentence = heads.split_fact(values, one, many, (row, column))
     assert f"**{many.weights[:, row, column].max():.2f}**" in sentence
-    rows = heads.split_rows(controls, [one, many])
-    assert [row[-1] for row in rows] == ["–", number(many.overlap)]
+    assert [row[-1] for row in heads.split_rows([one, many], 64)] == ["–", number(many.overlap)]
     assert [row[1] for row in heads.head_rows(many)] == [
         number(each) for each in entropy(many.weights).mean(1)
     ]
-    caches = [
-        compute.cache_size(config, TOKENS, 126, 128) for config in compute.projections(64, 4, 2, 32)
-    ]
-    assert all(byte_size(each.bytes) in heads.shared_fact(controls, caches) for each in caches[:3])
-    pair = compute.two_maps(TOKENS, 64, 4, 126, 0, 4)
+    configs = compute.projections(64, 4, 2, 32)
+    caches = [compute.share(RANDOM, config, 126, 128) for config in configs]
+    assert all(byte_size(each.bytes) in heads.shared_fact(values, caches) for each in caches[:3])
+    pair = compute.two_maps(RANDOM, 0, 4, 126)
     cell = divmod(int(pair.difference.argmax()), pair.difference.shape[1])
-    assert f"**{number(pair.difference[cell])}**" in heads.subtract_fact(controls, pair, cell)
+    assert f"**{number(pair.difference[cell])}**" in heads.subtract_fact(TOKENS, pair, cell)
 
 
 def test_the_parts_of_the_heads_add_up_to_the_layers_output():
-    layer = compute.seeded_layer(AttentionConfig(64, 4), 126)
-    steps = compute.attend(layer, TOKENS, 126)
-    output = layer.projection.output
-    with torch.no_grad():
-        parts = compute.head_parts(steps.out[0], output.weight)
-        torch.testing.assert_close(
-            parts.sum(0) + output.bias, steps.merged[0], atol=1e-5, rtol=1e-5
-        )
-        by_hand = steps.out[0, 2, 5] @ output.weight[:, 32:48].T
-    assert compute.lengths(TOKENS, 64, 4, 126)[2, 5] == pytest.approx(
-        float(by_hand.norm()), rel=1e-5
-    )
+    layer = seeded_layer(AttentionConfig(64, 4), 126)
+    steps, output = layer(embed(TOKENS, 64, 126)), layer.projection.output
+    parts = compute.head_parts(steps.out[0], output.weight)
+    torch.testing.assert_close(parts.sum(0) + output.bias, steps.merged[0], atol=1e-5, rtol=1e-5)
+    by_hand = steps.out[0, 2, 5] @ output.weight[:, 32:48].T
+    assert RANDOM.lengths[2, 5] == pytest.approx(float(by_hand.norm()), rel=1e-5)
 
 
 def test_the_bars_are_those_of_the_word_in_the_sentence_and_of_minilms_own_matrix():
@@ -198,7 +191,7 @@ def test_the_heads_with_another_task_are_named_by_their_weights():
         (0, "Head 2 attends to the token before (0.9999)"),
         (3, "The first column is [CLS]"),
     ):
-        many = compute.split_trained(compute.saved_qkv(layer), 12)
+        many = compute.split(compute.saved_qkv(layer), 12)
         tokens = compute.saved_qkv(layer).tokens
         sentence = heads.jobs(many, tokens).replace("\\", "")
         assert named in sentence
@@ -225,18 +218,16 @@ def test_the_saved_queries_keys_and_values_are_the_model_s(model, layer):
     saved, own = compute.saved_qkv(layer), layer_qkv(model, compute.MINILM_TEXT, layer)
     assert saved.tokens == own.tokens
     for name in "qkv":
-        torch.testing.assert_close(
-            getattr(saved, name), getattr(own, name)[0], atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(getattr(saved, name), getattr(own, name), atol=1e-4, rtol=1e-4)
 
 
 def test_twelve_heads_are_those_that_the_model_was_trained_with():
     qkv = compute.saved_qkv(3)
-    many = compute.split_trained(qkv, 12)
+    many = compute.split(qkv, 12)
     row, column = qkv.tokens.index("it"), qkv.tokens.index("animal")
     assert many.weights[1, row, column] == pytest.approx(0.677, abs=0.002)
-    one = compute.split_trained(qkv, 1)
-    scores = sum(qkv.q[head] @ qkv.k[head].T for head in range(12)) / 384**0.5
+    one = compute.split(qkv, 1)
+    scores = sum(qkv.q[0, head] @ qkv.k[0, head].T for head in range(12)) / 384**0.5
     np.testing.assert_allclose(one.weights[0], scores.softmax(-1).numpy(), atol=1e-5)
 
 
