@@ -85,7 +85,7 @@ def is_real(values: Values) -> bool:
     return bool(values.weights == "minilm")
 
 
-def kept_heads(values: Values) -> dict[str, Any]:
+def keeps_heads(values: Values) -> dict[str, Any]:
     """By which a change of d_model keeps the heads."""
     return keep_heads(
         "heads:d_model",
@@ -133,7 +133,7 @@ FIELDS = Fields(
         lambda values: [heads.MINILM_WIDTH] if is_real(values) else SIZES,
         lambda values: heads.MINILM_WIDTH if is_real(values) else D_MODEL,
         help="How many numbers each word's vector has",
-        also=kept_heads,
+        also=keeps_heads,
     ),
     heads=SelectSlider(
         "Heads",

@@ -89,9 +89,23 @@ def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
 
 
 def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    return properties.rotation_matrices(
+    """The rotation of a query or key at each position, (T, D, D); of one by rows and columns, those of the first row."""
+    rotations = properties.rotation_matrices(
         seeded_layer(config, seed).position, positions, config.qk_dim
     )
+    return rotations[: row_length(config)]
+
+
+def row_length(config: AttentionConfig) -> int | None:
+    """How many positions lie in one row, of a rotation by rows and columns; None where all lie in one line."""
+    columns = dict(config.position.params).get("columns")
+    return None if columns is None else int(columns)
+
+
+def by_distance(cells: np.ndarray, first: int = 0) -> np.ndarray:
+    """The mean, the least and the largest cell (T, T) at each distance of the key from the query, from `first` on."""
+    rows = [np.diagonal(cells, distance) for distance in range(first, len(cells))]
+    return np.array([(row.mean(), row.min(), row.max()) for row in rows])
 
 
 def unscaled(config: AttentionConfig) -> AttentionConfig | None:

@@ -113,18 +113,6 @@ def parts_from(
     )
 
 
-def parts_in_session(axis: str, item: Entry, *, key: str) -> tuple[Choice, ...]:
-    """The parts that those widgets will have, before they are drawn, where they start from the entry's own."""
-    names = [
-        st.session_state.get(part_key(key, item.key, n), part.key)
-        for n, part in enumerate(item.parts)
-    ]
-    return tuple(
-        Choice.of(name, **params_in_session(entry(axis, name), key=part_key(key, item.key, n)))
-        for n, name in enumerate(names)
-    )
-
-
 def part_key(key: str, name: str, number: int) -> str:
     return f"{key}:{name}:part{number}"
 

@@ -12,7 +12,6 @@ from dashboard.draw.formats import listed
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
-from pages.positions import without_rounding
 from tests.cases import each
 
 TOKENS = ("the", "cat", "sat", "on", "it")
@@ -21,12 +20,6 @@ TOKENS = ("the", "cat", "sat", "on", "it")
 def test_a_row_of_numbers_ends_in_dots_when_it_is_cut():
     assert listed([1.0, 2.0]) == r"1.00,\ 2.00"
     assert listed(range(9)).endswith(r"3.00,\ \ldots")
-
-
-def test_rounding_is_not_drawn_as_a_difference():
-    before = np.zeros((2, 2), np.float32)
-    changed = np.array([[3e-7, 0.5], [0, -2e-6]], np.float32)
-    assert without_rounding(changed, before).tolist() == [[0, 0.5], [0, 0]]
 
 
 def test_names_at_the_ends_keep_apart_and_in_order():
