@@ -1,20 +1,23 @@
 """Formulas typed by a person: `score - 0.5*abs(i-j)`, or `j <= i and i - j < 4 or j == 0`, as tensor operations.
 
-A parser reads them into a tree of a few known operations; none of the text is executed as Python.
+Python's own parser reads them, and a tree of a few known operations is made of what it read; nothing is executed.
 """
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from typing import Any, Literal, Protocol
+from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from core.attention.score_block import ScoreBlock
 from core.entries import ConfigError
 
 # The parts of a formula: names, functions and operators, with the types that they take and give.
@@ -25,45 +28,45 @@ Type = Literal["number", "truth value"]
 
 MAX_TEXT = 400  # characters
 MAX_NODES = 120  # operations, names and numbers together
-MAX_DEPTH = 40  # brackets, signs, functions and operands within one another
 LARGEST = 1e30  # of a typed number; far below what overflows in fp32
 
 NAMES: dict[Kind, tuple[str, ...]] = {
     "score": ("score", "i", "j", "h", "T", "S"),
     "mask": ("i", "j", "h", "T", "S"),
 }
-MEANINGS = {
-    "score": "the score",
-    "i": "the position of the query",
-    "j": "the position of the key",
-    "h": "the head, from 0",
-    "T": "the number of queries",
-    "S": "the number of keys",
-}
 # how many arguments each takes; min and max take two or more
 FUNCTIONS: dict[str, tuple[int, int]] = {
-    "abs": (1, 1),
-    "min": (2, 8),
-    "max": (2, 8),
-    "exp": (1, 1),
-    "log": (1, 1),
-    "sqrt": (1, 1),
-    "tanh": (1, 1),
-    "floor": (1, 1),
-    "sin": (1, 1),
-    "cos": (1, 1),
+    **dict.fromkeys(("abs", "exp", "log", "sqrt", "tanh", "floor", "sin", "cos"), (1, 1)),
+    **dict.fromkeys(("min", "max"), (2, 8)),
     "where": (3, 3),
 }
-COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
-WORDS = ("and", "or", "not")
+SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.USub: "minus",
+    ast.UAdd: "plus",
+    ast.Not: "not",
+    ast.And: "and",
+    ast.Or: "or",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
 
 
 class FormulaError(ConfigError):
     """A formula that cannot be read or computed; `at` is the index of the character concerned."""
 
     def __init__(self, text: str, at: int, why: str) -> None:
-        self.text, self.at, self.why = text, at, why
         super().__init__(f"Formula {text[:MAX_TEXT]!r}, character {at + 1}: {why}")
+        self.text, self.at, self.why = text, at, why
 
     def pointed(self) -> str:
         """The formula with a caret below the character, for a code font."""
@@ -84,7 +87,7 @@ class Node:
 
     def names(self) -> frozenset[str]:
         """All names in the tree."""
-        name = frozenset({self.op}) if self.op in MEANINGS else frozenset()
+        name = frozenset({self.op}) if self.op in NAMES["score"] else frozenset()
         return name.union(*(part.names() for part in self.parts))
 
 
@@ -92,21 +95,6 @@ class Node:
 
 
 Operation = Callable[..., Tensor]
-
-
-class Grid(Protocol):
-    """What a formula reads of a ScoreBlock: positions, and the sizes of the whole matrix."""
-
-    @property
-    def i(self) -> Tensor: ...
-    @property
-    def j(self) -> Tensor: ...
-    @property
-    def num_heads(self) -> int: ...
-    @property
-    def num_queries(self) -> int: ...
-    @property
-    def num_keys(self) -> int: ...
 
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
@@ -163,7 +151,7 @@ class Computer:
     """Computes a tree over some cells; `zero` gives the dtype and device of its numbers."""
 
     text: str
-    cells: Grid
+    cells: ScoreBlock
     values: Mapping[str, Tensor]
     zero: Tensor
 
@@ -176,8 +164,13 @@ class Computer:
             return self.zero + node.value
         if node.op in self.values:
             return self.values[node.op]
-        if node.op == "compare":
-            return self.compare(node, needed)
+        if node.op == "compare":  # a < b < c, whose c is needed only where a < b
+            left, right = (self.of(part, needed) for part in node.parts[:2])
+            holds = COMPARE[node.signs[0]](left, right)
+            for sign, part in zip(node.signs[1:], node.parts[2:], strict=True):
+                left, right = right, self.of(part, _both(needed, holds))
+                holds = holds & COMPARE[sign](left, right)
+            return holds
         if node.op == "not":
             return ~self.of(node.parts[0], needed)
         if node.op in ("and", "or"):
@@ -189,15 +182,6 @@ class Computer:
             yes = self.of(node.parts[1], _both(needed, condition))
             return torch.where(condition, yes, self.of(node.parts[2], _both(needed, ~condition)))
         return self.arithmetic(node, [self.of(part, needed) for part in node.parts], needed)
-
-    def compare(self, node: Node, needed: Tensor | None) -> Tensor:
-        """a < b < c, whose c is needed only where a < b."""
-        left, right = (self.of(part, needed) for part in node.parts[:2])
-        holds = COMPARE[node.signs[0]](left, right)
-        for sign, part in zip(node.signs[1:], node.parts[2:], strict=True):
-            left, right = right, self.of(part, _both(needed, holds))
-            holds = holds & COMPARE[sign](left, right)
-        return holds
 
     def arithmetic(self, node: Node, parts: list[Tensor], needed: Tensor | None) -> Tensor:
         """The operation on its parts; FormulaError where a needed result is not finite though all parts are."""
@@ -217,16 +201,15 @@ class Computer:
 
     def place(self, blamed: Tensor) -> str:
         """The position of the first blamed cell."""
-        at = blamed.nonzero()[0].tolist()
-        sizes = blamed.shape
-        named = [f"h = {at[-3]}"] if blamed.dim() > 2 and sizes[-3] > 1 else []
-        named += (
-            [f"i = {int(self.cells.i[at[-2], 0])}"] if blamed.dim() > 1 and sizes[-2] > 1 else []
-        )
-        named += (
-            [f"j = {int(self.cells.j[0, at[-1]])}"] if blamed.dim() > 1 and sizes[-1] > 1 else []
-        )
-        cell = f", first at {', '.join(named)}" if named else ""
+        blamed = blamed[(None,) * (3 - blamed.dim())]
+        *_, head, row, column = blamed.nonzero()[0].tolist()
+        places = {
+            "h": head if blamed.shape[-3] > 1 else None,
+            "i": int(self.cells.i[row, 0]) if blamed.shape[-2] > 1 else None,
+            "j": int(self.cells.j[0, column]) if blamed.shape[-1] > 1 else None,
+        }
+        named = ", ".join(f"{name} = {at}" for name, at in places.items() if at is not None)
+        cell = f", first at {named}" if named else ""
         return f"{cell}; where(condition, this, other) leaves such cells out."
 
 
@@ -328,7 +311,7 @@ class Formula:
         """The names it reads, of score, i, j, h, T and S."""
         return self.tree.names()
 
-    def __call__(self, block: Grid, score: Tensor | None = None) -> Tensor:
+    def __call__(self, block: ScoreBlock, score: Tensor | None = None) -> Tensor:
         """A mask formula's truth values, bool (T, S) or (H, T, S); a score formula's new scores, (B, H, T, S).
 
         Scores keep their dtype and are computed in at least fp32. FormulaError, with the cell, where an operation on
@@ -358,9 +341,8 @@ class Formula:
         )
         shape = (block.i.shape[-2], block.j.shape[-1]) if score is None else score.shape
         result = result.expand(*result.shape[: -len(shape)], *shape)
-        return result if score is None else self.in_dtype(result, score)
-
-    def in_dtype(self, result: Tensor, score: Tensor) -> Tensor:
+        if score is None:
+            return result
         out = result.to(score.dtype)
         if out.dtype != result.dtype and bool((~out.isfinite() & result.isfinite()).any()):
             raise FormulaError(
@@ -378,19 +360,19 @@ def parse(text: str, kind: Kind) -> Formula:
     """Read a score formula (over score, i, j, h, T, S) or a mask formula (without score).
 
     Takes numbers, + - * / % **, comparisons (also chained), and, or, not, brackets and the FUNCTIONS, with Python's
-    precedence and meaning. Bounded by MAX_TEXT characters, MAX_NODES operations and MAX_DEPTH levels. FormulaError
-    points at the character that does not fit and says what would.
+    precedence and meaning. Bounded by MAX_TEXT characters and MAX_NODES operations. FormulaError points at the
+    character that does not fit and says what would.
     """
-    return Formula(text, kind, Parser(text, kind).formula())
+    return Formula(text, kind, Reader(text, kind).formula())
 
 
-_TOKEN = re.compile(
-    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z_0-9]*)"
-    r"|(?P<sign>\*\*|//|<=|>=|==|!=|&&|\|\||[-+*/%<>(),=^&|!~])"
+# Typographic variants of signs, and what ends a line.
+_TYPED = str.maketrans(
+    {"−": "-", "–": "-", "×": "*", "·": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!="}
+    | dict.fromkeys("\n\t", " ")
 )
-# Typographic variants of signs; positions in the text do not change.
-_TYPED = str.maketrans({"−": "-", "–": "-", "×": "*", "·": "*", "÷": "/"})
-_PAIRS = {"≤": "<=", "≥": ">=", "≠": "!="}
+_STRANGE = re.compile(r"[^\w .+*/%<>=!(),^&|~-]|\.(?!\d)(?<!\d\.)", re.ASCII)
+_WRONG = re.compile(r"//|&&?|\|\|?|\^|~|!(?!=)|(?<![<>=!])=(?!=)")
 _INSTEAD = {
     "=": "==",
     "^": "**",
@@ -402,74 +384,43 @@ _INSTEAD = {
     "~": "not",
     "//": "floor(a / b)",
 }
-# Precedence as in Python; `not` and the signs are prefix operators.
-LEVELS = {
-    "or": 1,
-    "and": 2,
-    **dict.fromkeys(COMPARISONS, 4),
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "%": 6,
-    "**": 8,
-}
-NOT = 3
+_MEANINGLESS = "has no meaning here; numbers, names and + - * / % ** < <= > >= == != ( ) , do."
 
 
-@dataclass(frozen=True)
-class Token:
-    text: str
-    kind: str  # number, name, sign or end
-    at: int
-
-
-def tokens(text: str) -> list[Token]:
-    """The tokens of a formula; FormulaError at the first character that fits none."""
-    if len(text) > MAX_TEXT:
-        raise FormulaError(
-            text, MAX_TEXT, f"it has {len(text):,} characters; at most {MAX_TEXT} are read."
-        )
-    parts, at, plain = [], 0, text.translate(_TYPED)
-    while at < len(plain):
-        if plain[at] in " \t\n":
-            at += 1
-        elif plain[at] in _PAIRS:
-            parts.append(Token(_PAIRS[plain[at]], "sign", at))
-            at += 1
-        elif match := _TOKEN.match(plain, at):
-            if match[0] in _INSTEAD:
-                raise FormulaError(
-                    text, at, f"{match[0]} is not allowed here; write {_INSTEAD[match[0]]}."
-                )
-            parts.append(Token(match[0], str(match.lastgroup), at))
-            at = match.end()
-        else:
-            raise FormulaError(
-                text,
-                at,
-                f"{text[at]!r} has no meaning here; numbers, names and "
-                "+ - * / % ** < <= > >= == != ( ) , do.",
-            )
-    return [*parts, Token("", "end", len(text))]
-
-
-class Parser:
-    """Reads one formula by precedence climbing; each method returns the tree of what it read."""
+class Reader:
+    """Makes the tree of a formula from that of Python's parser, whose parts know their places in the text."""
 
     def __init__(self, text: str, kind: Kind) -> None:
-        self.text, self.kind = text, kind
-        self.tokens, self.next = tokens(text), 0
-        self.depth = self.nodes = 0
+        self.text, self.kind, self.nodes = text, kind, 0
+        spaces = len(text) - len(text.lstrip(" \n\t"))
+        self.plain = text[spaces:].translate(_TYPED)
+        # the index in the text of each character of `plain`, and of its end
+        self.places = [
+            spaces + at for at, one in enumerate(text[spaces:]) for _ in one.translate(_TYPED)
+        ]
+        self.places.append(len(text))
 
     def formula(self) -> Node:
         """The whole text, which must be of the type of its kind of formula."""
-        if self.token.kind == "end":
+        if len(self.text) > MAX_TEXT:
+            why = f"it has {len(self.text):,} characters; at most {MAX_TEXT} are read."
+            raise FormulaError(self.text, MAX_TEXT, why)
+        if strange := _STRANGE.search(self.plain):
+            raise self.error(f"{strange[0]!r} {_MEANINGLESS}", strange.start())
+        if wrong := _WRONG.search(self.plain):
+            why = f"{wrong[0]} is not allowed here; write {_INSTEAD[wrong[0]]}."
+            raise self.error(why, wrong.start())
+        if not self.plain:
             example = "score - 0.5*abs(i-j)" if self.kind == "score" else "j <= i and i - j < 4"
-            raise self.error(f"it is empty; write for example {example}.", 0)
-        tree = self.tree()
-        if self.token.kind != "end":
-            raise self.error(f"{self.token.text} does not fit here; an operator or the end would.")
+            raise FormulaError(self.text, 0, f"it is empty; write for example {example}.")
+        try:
+            tree = self.read(ast.parse(self.plain, mode="eval").body)
+        except SyntaxError as error:
+            raise self.misread(error.offset - 1 if error.offset else len(self.plain)) from None
+        except (MemoryError, RecursionError):
+            raise self.error(
+                "it has too many levels of brackets and signs; remove some.", 0
+            ) from None
         type_: Type = "truth value" if self.kind == "mask" else "number"
         if tree.gives != type_:
             hint = (
@@ -477,140 +428,89 @@ class Parser:
                 if self.kind == "mask"
                 else "choose numbers by it: where(j < i, 1, 0)"
             )
-            raise self.error(
-                f"a {self.kind} formula gives a {type_}, and this one gives a {tree.gives}; {hint}.",
+            raise FormulaError(
+                self.text,
                 tree.at,
+                f"a {self.kind} formula gives a {type_}, and this one gives a {tree.gives}; {hint}.",
             )
         return tree
 
-    def tree(self, least: int = 0) -> Node:
-        """An expression of operators of at least precedence `least`."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.error(f"it has more than {MAX_DEPTH} levels of brackets; remove some.")
-        tree = self.first(least)
-        while LEVELS.get(self.token.text, -1) >= least:
-            tree = self.joined(tree, self.take())
-        self.depth -= 1
-        return tree
+    def misread(self, at: int) -> FormulaError:
+        """What stands where Python's parser could not go on."""
+        word = re.findall(r"\w+|\S|$", self.plain[at:])[0]
+        if word == "(":
+            why = f"the bracket of character {self.places[at] + 1} is not closed; ) or an operator would fit."
+            return self.error(why, len(self.plain))
+        place = f"{word} does not fit" if word else "the formula ends"
+        return self.error(f"{place} where a number, a name, a function or ( would fit.", at)
 
-    def joined(self, left: Node, sign: Token) -> Node:
-        """The operation of an operator, its left side and the right side that follows."""
-        level = LEVELS[sign.text]
-        if sign.text in WORDS:
-            return self.node(
-                sign.text, (left, self.tree(level + 1)), "truth value", "truth value", sign.at
-            )
-        if sign.text not in COMPARISONS:
-            right = self.tree(level if sign.text == "**" else level + 1)
-            return self.node(sign.text, (left, right), "number", "number", sign.at)
-        parts, signs = [left, self.tree(level + 1)], [sign.text]
-        while self.token.text in COMPARISONS:  # a < b < c is a < b and b < c, as in Python
-            signs.append(self.take().text)
-            parts.append(self.tree(level + 1))
-        return replace(
-            self.node("compare", tuple(parts), "number", "truth value", sign.at), signs=tuple(signs)
-        )
-
-    def first(self, least: int) -> Node:
-        """The start of an expression: a sign, not, a number, a bracket, a name or a function."""
-        token = self.token
-        if token.text in ("-", "+"):
-            self.take()
-            part = self.tree(LEVELS["**"])
-            return self.node(
-                "minus" if token.text == "-" else "plus", (part,), "number", "number", token.at
-            )
-        if token.text == "not" and least <= NOT:
-            self.take()
-            return self.node("not", (self.tree(NOT),), "truth value", "truth value", token.at)
-        if token.kind == "number":
-            return self.number()
-        if token.text == "(":
-            self.take()
-            tree = self.tree()
-            self.close(token, "the bracket")
-            return tree
-        if token.kind == "name" and token.text not in WORDS:
-            self.take()
-            return self.call(token) if token.text in FUNCTIONS else self.name(token)
-        place = "the formula ends" if token.kind == "end" else f"{token.text} stands"
-        raise self.error(f"{place} where a number, a name, a function or ( would fit.")
-
-    def number(self) -> Node:
-        token = self.take()
-        value = float(token.text)
-        if value > LARGEST:
-            raise self.error(f"{token.text} is too large; at most {LARGEST:g}.", token.at)
-        return self.node("number", (), "number", "number", token.at, value)
-
-    def name(self, token: Token) -> Node:
-        if token.text not in NAMES[self.kind]:
-            note = " (score is known in score formulas alone)" if token.text == "score" else ""
-            raise self.error(
-                f"{token.text} is not known{note}; the names are {', '.join(NAMES[self.kind])} "
-                f"and the functions {', '.join(FUNCTIONS)}.",
-                token.at,
-            )
-        return self.node(token.text, (), "number", "number", token.at)
-
-    def call(self, name: Token) -> Node:
-        low, high = FUNCTIONS[name.text]
-        if self.token.text != "(":
-            raise self.error(f"{name.text} is a function; write {name.text}(…).", name.at)
-        opened = self.take()
-        parts = [self.tree()]
-        while self.token.text == ",":
-            self.take()
-            parts.append(self.tree())
-        self.close(opened, f"{name.text}(")
-        if not low <= len(parts) <= high:
-            takes = (
-                f"{low} to {high} arguments"
-                if low < high
-                else f"{low} argument{'s' if low > 1 else ''}"
-            )
-            raise self.error(f"{name.text} takes {takes}; {len(parts)} are given.", name.at)
-        if name.text != "where":
-            return self.node(name.text, tuple(parts), "number", "number", name.at)
-        condition, yes, no = parts
-        self.expect(condition, "truth value", "where")
-        self.expect(no, yes.gives, "where, whose two values are of one kind,")
-        return self.node("where", (condition, yes, no), None, yes.gives, name.at)
-
-    def close(self, opened: Token, what: str) -> None:
-        if self.token.text != ")":
-            raise self.error(
-                f"{what} of character {opened.at + 1} is not closed; ) or an operator would fit."
-            )
-        self.take()
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.next]
-
-    def take(self) -> Token:
-        token = self.token
-        self.next += 1
-        return token
-
-    def node(
-        self,
-        op: str,
-        parts: tuple[Node, ...],
-        takes: Type | None,
-        gives: Type,
-        at: int,
-        value: float = 0.0,
-    ) -> Node:
+    def read(self, part: ast.expr) -> Node:
+        """The tree of an expression; FormulaError for what no formula may have."""
         self.nodes += 1
+        at = part.col_offset
         if self.nodes > MAX_NODES:
             raise self.error(f"it has more than {MAX_NODES} operations, names and numbers.", at)
-        for part in parts if takes else ():
-            self.expect(part, takes, op)
-        return Node(op, parts, gives, at, value)
+        match part:
+            case ast.Constant(int() | float() as value) if not isinstance(value, bool):
+                if value > LARGEST:
+                    typed = self.plain[at : part.end_col_offset]
+                    raise self.error(f"{typed} is too large; at most {LARGEST:g}.", at)
+                return Node("number", (), "number", self.places[at], float(value))
+            case ast.Name(name) if name in NAMES[self.kind]:
+                return Node(name, (), "number", self.places[at])
+            case ast.Name(name) if name in FUNCTIONS:
+                raise self.error(f"{name} is a function; write {name}(…).", at)
+            case ast.Name(name) | ast.Call(ast.Name(name)) if name not in FUNCTIONS:
+                note = " (score is known in score formulas alone)" if name == "score" else ""
+                raise self.error(
+                    f"{name} is not known{note}; the names are {', '.join(NAMES[self.kind])} "
+                    f"and the functions {', '.join(FUNCTIONS)}.",
+                    at,
+                )
+            case ast.Call(ast.Name(name), args):
+                low, high = FUNCTIONS[name]
+                if not low <= len(args) <= high:
+                    count = f"{low} to {high}" if low < high else str(low)
+                    takes = f"{count} argument{'s' if high > 1 else ''}"
+                    raise self.error(f"{name} takes {takes}; {len(args)} are given.", at)
+                parts = [self.read(arg) for arg in args]
+                if name != "where":
+                    return self.node(name, parts, "number", "number", at)
+                self.expect(parts[0], "truth value", "where")
+                self.expect(parts[2], parts[1].gives, "where, whose two values are of one kind,")
+                return Node(name, tuple(parts), parts[1].gives, self.places[at])
+            case ast.UnaryOp(op, operand):
+                type_: Type = "truth value" if isinstance(op, ast.Not) else "number"
+                return self.node(SYMBOLS[type(op)], [self.read(operand)], type_, type_, at)
+            case ast.BinOp(left, op, right) if sign := SYMBOLS.get(type(op)):
+                parts = [self.read(left), self.read(right)]
+                return self.node(sign, parts, "number", "number", self.find(sign, left))
+            case ast.BoolOp(op, values):
+                sign, tree = SYMBOLS[type(op)], self.read(values[0])
+                for before, after in pairwise(values):
+                    parts = [tree, self.read(after)]
+                    place = self.find(sign, before)
+                    tree = self.node(sign, parts, "truth value", "truth value", place)
+                return tree
+            case ast.Compare(left, ops, others) if all(type(op) in SYMBOLS for op in ops):
+                signs = tuple(SYMBOLS[type(op)] for op in ops)
+                parts = [self.read(one) for one in (left, *others)]
+                tree = self.node(
+                    "compare", parts, "number", "truth value", self.find(signs[0], left)
+                )
+                return replace(tree, signs=signs)
+        raise self.error(f"{self.plain[at : part.end_col_offset]!r} {_MEANINGLESS}", at)
 
-    def expect(self, part: Node, type_: Type | None, owner: str) -> None:
+    def find(self, sign: str, left: ast.expr) -> int:
+        """The place of an operator, which stands after its left side."""
+        return self.plain.index(sign, left.end_col_offset)
+
+    def node(self, op: str, parts: list[Node], takes: Type, gives: Type, at: int) -> Node:
+        for part in parts:
+            self.expect(part, takes, op)
+        return Node(op, tuple(parts), gives, self.places[at])
+
+    def expect(self, part: Node, type_: Type, owner: str) -> None:
         if part.gives != type_:
             owner = {"minus": "-", "plus": "+", "compare": "a comparison"}.get(owner, owner)
             hint = (
@@ -618,9 +518,8 @@ class Parser:
                 if type_ == "truth value"
                 else "where(…, 1, 0) makes a number of it"
             )
-            raise self.error(
-                f"{owner} takes a {type_} here, and this is a {part.gives}; {hint}.", part.at
-            )
+            why = f"{owner} takes a {type_} here, and this is a {part.gives}; {hint}."
+            raise FormulaError(self.text, part.at, why)
 
-    def error(self, why: str, at: int | None = None) -> FormulaError:
-        return FormulaError(self.text, self.token.at if at is None else at, why)
+    def error(self, why: str, at: int) -> FormulaError:
+        return FormulaError(self.text, self.places[at], why)

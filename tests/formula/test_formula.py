@@ -1,23 +1,17 @@
 """Typed formulas: Python's own arithmetic cell by cell, nothing but the formula's own error, and never a NaN."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import assume, example, given, strategies as st
 
-from core.attention.formula import MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaError, parse
+from core.attention.formula import MAX_NODES, MAX_TEXT, FormulaError, parse
+from core.attention.score_block import ScoreBlock
 from tests.cases import each
 
 T, S, H, OFFSET = 3, 5, 2, 2
-CELLS = SimpleNamespace(
-    i=torch.arange(OFFSET, OFFSET + T)[:, None],
-    j=torch.arange(S)[None],
-    num_heads=H,
-    num_queries=OFFSET + T,
-    num_keys=S,
-)
+CELLS = ScoreBlock.whole(T, S, num_heads=H, offset=OFFSET)
 PYTHON = {
     name: getattr(math, name) for name in ("exp", "log", "sqrt", "tanh", "floor", "sin", "cos")
 }
@@ -145,7 +139,9 @@ def test_truth_values_are_pythons_and_short_circuit_as_there(text):
         ("mask", "i <", 3, "the formula ends where a number"),
         ("mask", "", 0, "it is empty"),
         ("mask", "i < 1e99", 4, "too large"),
-        ("mask", "i < " + "(" * 60 + "1" + ")" * 60, 4 + MAX_DEPTH - 1, "levels of brackets"),
+        ("mask", "i if j else h", 0, "has no meaning here"),
+        ("mask", "i << 2", 0, "has no meaning here"),
+        ("mask", "min(*i) > 1", None, "takes 2 to 8"),
         ("mask", "i < " + "1+" * MAX_NODES + "1", None, "operations, names and numbers"),
         ("mask", "i < " + " " * MAX_TEXT + "1", MAX_TEXT, "characters"),
     ],
