@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,9 +19,6 @@ from core.attention import (
     Choice,
     ConfigError,
     Entry,
-    Param,
-    Preset,
-    check_sizes,
     entry,
     heads_that_divide,
     preset,
@@ -31,7 +27,7 @@ from core.attention import (
 from core.attention.kernels.exact import exact
 from core.attention.masks import COMPOSITIONS, MASKS
 from core.attention.positions import enters, entries_of
-from core.entries import Value, complete
+from core.entries import complete
 from core.seeding import seeded_layer
 from core.studies import one_query as study
 from core.studies.one_query import (
@@ -69,7 +65,16 @@ from dashboard.draw.step_view import (
 )
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.server.cache import cached
-from dashboard.ui.links import BOUND, KEEP, fragment, read_start, write_start
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
+from dashboard.ui.links import (
+    KEEP,
+    between,
+    fragment,
+    is_new,
+    link_value,
+    read_start,
+    write_start,
+)
 from dashboard.ui.mechanism import (
     D_MODELS,
     choice_from_text,
@@ -103,28 +108,21 @@ from dashboard.ui.panels import (
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.threads import one_thread
 
-# The session's values: what a link leaves out, and each axis's choice with its parameters and parts.
+# The controls: what a link leaves out of them, what they are, and each axis's choice with its parameters and parts.
 
-SEED = 1044  # in LAYER, a masked key has the highest score
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a link leaves out: the values with which the page opens."""
-
-    words: str
-    d_model: int
-    heads: int
-    stage: int
-    position: Choice = Choice("none")  # noqa: RUF009
-    mask: Choice = Choice("none")  # noqa: RUF009
-
-
-LAYER = Start(
-    SENTENCE, 16, 4, 5, Choice("alibi"), Choice("causal")
-)  # of links that were made before SIMPLE
-SIMPLE = Start("The animal slept", 4, 1, 1)
-STARTS = {"simple": SIMPLE, "layer": LAYER}
+SEED = 1044  # in the start "layer", a masked key has the highest score
+# What a link leaves out: the values with which the page opens, and those of links that were made before these.
+STARTS: dict[str, dict[str, Any]] = {
+    "simple": {"tokens": "The animal slept", "d_model": 4, "heads": 1, "stage": 1},
+    "layer": {
+        "tokens": SENTENCE,
+        "d_model": 16,
+        "heads": 4,
+        "stage": 5,
+        "position": "alibi",
+        "mask": "causal",
+    },
+}
 STAGES = {
     1: "1 Project",
     2: "2 Score",
@@ -137,8 +135,23 @@ SOURCES = {
     "sentence": "Sentence",
     "matrices": "Matrices Q, K, V",
 }  # the labels are in links, as the stages' are
-NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
+NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
+EXACT = Choice("exact")
+PADDING = 2  # keys, when a padding mask is first chosen
 PARTS = ("causal", "local")  # with which a composed mask starts
+MAX_DEPTH = 2  # parts of parts are plain masks here; deeper ones come by a link alone
+WORKED, CUSTOM = "worked", "custom"
+PLAIN = ("self_attention", "vaswani")  # which have nothing to compare
+ROOMY = (16, 4)  # d_model and heads that nearly every preset fits
+MAX_ROW_PILLS, MAX_HEAD_PILLS = 12, 8  # with more, a list
+HELP = {
+    "projection": "How queries, keys and values are made from the word vectors",
+    "score": "How a query and a key are compared",
+    "position": "How the order of the words enters",
+    "mask": "Which keys a query may attend to",
+    "normalizer": "How scores become weights",
+    "kernel": "How the result is computed. The picture always shows the steps of the exact kernel.",
+}
 
 key = "one:{}".format  # a widget's key, which is also its name in the link
 
@@ -151,52 +164,128 @@ def put(name: str, value: Any) -> None:
     st.session_state[key(name)] = value
 
 
-def uses_matrices() -> bool:
-    """Whether Q, K and V are typed, instead of a sentence."""
-    return get("source") == "matrices"
+def start(name: str) -> Any:
+    """What the link leaves out of a control."""
+    return STARTS[get("start", "simple")].get(name)
 
 
-def open_link() -> None:
-    """Find out from which start the link counts; before the first widget."""
-    read_start("one", "simple", "layer")
-
-
-def start() -> Start:
-    """The values that the link leaves out."""
-    return STARTS[get("start", "simple")]
-
-
-def default_heads(d_model: int) -> int:
+def default_heads(values: Values) -> int:
     """The most heads up to the start's that divide d_model."""
-    return max(heads for heads in heads_that_divide(d_model) if heads <= start().heads)
+    return max(heads for heads in heads_that_divide(values.d_model) if heads <= start("heads"))
 
 
-def heads_of(d_model: int) -> int:
-    """The picked number of heads, if it divides d_model."""
-    heads = get("heads", start().heads)
-    return heads if d_model % heads == 0 else default_heads(d_model)
+def last_word(names: Sequence[str]) -> str:
+    return next((name for name in reversed(names) if any(c.isalnum() for c in name)), names[-1])
 
 
-def query_row(names: tuple[str, ...]) -> int:
-    """The row of the picked query; the last word if it is not among the names."""
-    picked = get("query")
-    return names.index(picked) if picked in names else last_word(names)
+def quiet(values: Values, width: int, is_list: bool) -> dict[str, Any]:
+    """Further arguments of a control that stands beside its label: pills that wrap, or a list of this width."""
+    more = {"width": room(width)} if is_list else {"wrap": True}
+    return {"label_visibility": "collapsed", **more}
 
 
-def last_word(names: tuple[str, ...]) -> int:
-    return max(
-        (i for i, name in enumerate(names) if any(c.isalnum() for c in name)),
-        default=len(names) - 1,
-    )
+def change_source() -> None:
+    """Start typed matrices without a position or a mask, as the worked example does."""
+    if get("source") == "matrices":
+        put("position", "none")
+        put("mask", "none")
+
+
+FIELDS = Fields(
+    "one",
+    source=Segmented(
+        "Start from",
+        SOURCES,
+        also=lambda values: {"on_change": change_source},
+        help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
+        "value. Matrices: type Q, K and V yourself and check every number by hand.",
+    ),
+    tokens=Text(
+        "Sentence",
+        lambda values: start("tokens"),
+        when=lambda values: values.source == "sentence",
+        also=lambda values: {"width": room(300)},
+        help="Each word, and each punctuation mark at the end of a word, becomes one token.",
+    ),
+    d_model=SelectSlider(
+        "d_model",
+        D_MODELS,
+        lambda values: start("d_model"),
+        when=lambda values: values.source == "sentence",
+        also=keep_heads(key("d_model"), lambda width: key("heads"), heads_that_divide),
+        help="How many numbers each word's vector x has",
+    ),
+    heads=SelectSlider(
+        "Heads",
+        lambda values: heads_that_divide(values.d_model),
+        default_heads,
+        when=lambda values: values.source == "sentence",
+        help="Into how many heads the d_model numbers are divided; each head attends on its own",
+    ),
+    seed=Number(
+        "Seed",
+        SEED,
+        0,
+        999_999,
+        1,
+        help="The random weights and word vectors are drawn from this number.",
+    ),
+    stage=Segmented(
+        "Step of attention",
+        STAGES,
+        lambda values: start("stage"),
+        also={"label_visibility": "collapsed", "wrap": True},
+        help="A step of attention for one query.",
+    ),
+    real=Number(
+        "Real tokens",
+        lambda values: max(0, len(values.names) - PADDING),
+        0,
+        512,
+        1,
+        when=lambda values: needs_real(values.fields["mask"]),
+        help="How many tokens are real. The keys after them are padding; with 0 every key is.",
+    ),
+    query=Segmented(
+        "Query",
+        lambda values: {name: plain(name) for name in values.names},
+        lambda values: last_word(values.names),
+        pills=True,
+        most=MAX_ROW_PILLS,
+        when=lambda values: values.names,
+        also=lambda values: quiet(values, 260, len(values.names) > MAX_ROW_PILLS),
+    ),
+    head=Segmented(
+        "Head",
+        lambda values: range(values.fields["num_heads"]),
+        pills=True,
+        most=MAX_HEAD_PILLS,
+        also=lambda values: quiet(values, 90, values.fields["num_heads"] > MAX_HEAD_PILLS),
+    ),
+    half=Segmented(
+        "Half",
+        lambda values: range(values.maps),
+        pills=True,
+        most=MAX_HEAD_PILLS,
+        also=lambda values: quiet(values, 90, values.maps > MAX_HEAD_PILLS),
+    ),
+)
+OTHER_NAMES = ("focus", "matrices", "predict", "root:predict", "start")  # of what a link holds
 
 
 def read_choice(axis: str, path: str = "") -> Choice:
     """The choice in the session at a path: the axis, or mask:0 for the first part of a mask."""
     path = path or axis
-    item = entry(axis, get(path, default_choice(axis, path)))
-    params = {
-        param.key: _param_value(param, f"{path}:{item.key}:{param.key}") for param in item.params
-    }
+    item, params = entry(axis, get(path, default_choice(axis, path))), {}
+    for param in item.params:
+        name = f"{path}:{item.key}:{param.key}"
+        value = get(name, param.default)
+        # For a text that cannot be read, the last that could, so that the picture stays
+        if is_text(param) and unreadable(param, value):
+            value = get(f"{name}:read", param.default)
+        elif is_text(param):
+            put(f"{name}:read", value)
+        params[param.key] = value
     parts = (read_choice(axis, f"{path}:{n}") for n in range(part_count(path, item.key)))
     return Choice.of(item.key, *parts, **params)
 
@@ -216,8 +305,8 @@ def write_choice(axis: str, choice: Choice, path: str = "") -> None:
 def default_choice(axis: str, path: str) -> str:
     """The key of the choice at a path where none was picked."""
     if path == axis:
-        opens = None if uses_matrices() else getattr(start(), axis, None)
-        return (opens or getattr(AttentionConfig(), axis)).key
+        opens = None if get("source") == "matrices" else start(axis)
+        return opens or getattr(AttentionConfig(), axis).key
     parts = tuple(part.key for part in entry(axis, "and").parts) or PARTS
     return parts[min(int(path.rpartition(":")[2]), len(parts) - 1)]
 
@@ -229,155 +318,58 @@ def part_count(path: str, name: str) -> int:
     return 1 if name == "not" else int(get(f"{path}:parts", len(PARTS)))
 
 
-def _param_value(param: Param, path: str) -> Value:
-    """A parameter's value; for a text that cannot be read, the last that could, so that the picture stays."""
-    value = get(path, param.default)
-    if is_text(param):
-        if unreadable(param, value):
-            return get(f"{path}:read", param.default)
-        put(f"{path}:read", value)
-    return value
-
-
-NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
-EXACT = Choice("exact")
-PADDING = 2  # keys, when a padding mask is first chosen
-
-Fields = dict[str, Any]  # of an AttentionConfig, before they are known to go together
-
-
-@dataclass(frozen=True)
-class Controls:
-    """One state of the page: an input, a mechanism (None with the error when refused), and what is picked."""
-
-    source: Source | None
-    config: AttentionConfig | None
-    error: str  # why there is no source, or no config
-    notes: tuple[str, ...]
-    items: tuple[tuple[str, Any], ...]  # the fields of the config, whether or not they go together
-    seed: int
-    real: int | None
-    query: int = 0
-    head: int = 0
-    half: int = 0
-    stage: int = 1
-    focus: tuple[str, int] | None = None
-
-    @property
-    def exact_config(self) -> AttentionConfig | None:
-        """The mechanism with the exact kernel, the only one that makes every step."""
-        return self.config.with_(kernel=EXACT) if self.config else None
-
-    @property
-    def fields(self) -> Fields:
-        return dict(self.items)
-
-
-def read_controls() -> Controls:
-    """Read the controls from the session, with a default wherever nothing was picked."""
-    source, error, notes = _read_source()
-    fields = _read_fields(source)
-    config = None
-    if source is not None:
-        try:
-            config = AttentionConfig(**fields)
-        except ConfigError as why:
-            error = str(why)
-    real = int(get("real", default_real(source))) if needs_real(fields["mask"]) else None
-    return Controls(
-        source,
-        config,
-        error,
-        notes,
-        tuple(fields.items()),
-        int(get("seed", SEED)),
-        real,
-        query_row(source.queries) if source else 0,
-        _index("head", fields["num_heads"]),
-        _index("half", map_count(config)),
-        get("stage") or start().stage,
-        get("focus"),
-    )
-
-
-def _index(name: str, count: int) -> int:
-    """The picked index below `count` (of a head or a map), or 0."""
-    index = get(name, 0) or 0
-    return index if index < count else 0
-
-
-def _read_source() -> tuple[Source | None, str, tuple[str, ...]]:
-    """The input or None, the error, and notes on what was cut."""
-    if uses_matrices():
-        try:
-            return (
-                Source.of_matrices(study.check(get("edited") or study.parse(WORKED_MATRICES))),
-                "",
-                (),
-            )
-        except MatrixError as error:
-            return None, str(error), ()
-    cut = tokenize(get("tokens", start().words) or "")
-    return (Source.sentence(cut.tokens), "", cut.notes) if cut.tokens else (None, NO_TOKEN, ())
-
-
-def _read_fields(source: Source | None) -> Fields:
-    """The six choices and the sizes; typed matrices are one head without a projection."""
-    fields: Fields = {axis: read_choice(axis) for axis in AXES}
-    if not uses_matrices():
-        d_model = get("d_model", start().d_model)
-        return fields | {"d_model": d_model, "num_heads": heads_of(d_model)}
-    width = len(source.matrices.q[0]) if source and source.matrices else 1
-    return fields | {"projection": Choice("identity"), "d_model": width, "num_heads": 1}
-
-
 def needs_real(mask: Choice) -> bool:
     """Whether a mask depends on which keys are real: its rule then contains their number."""
     rules = {item.key: item.short for item in MASKS}
     return any("{length}" in rules[leaf.key] for leaf in mask.leaves())
 
 
-def default_real(source: Source | None) -> int:
-    return max(0, (len(source.keys) if source else 0) - PADDING)
+def read_controls() -> Values:
+    """The values of all controls, with a default wherever nothing was picked, and what they make.
 
-
-def map_count(config: AttentionConfig | None) -> int:
-    """The number of maps that the projection combines into one head."""
-    return config.score_heads // config.num_heads if config else 1
+    `given` is the input and `config` the mechanism, or None with the `error`; `fields` are those of the config, whether
+    or not they go together, `row` is the index of the query, and `maps` how many maps the projection combines into one.
+    """
+    values = FIELDS.read("source", "tokens", "d_model", "heads", "seed", "stage")
+    fields: dict[str, Any] = {axis: read_choice(axis) for axis in AXES}
+    fields |= {"d_model": values.d_model, "num_heads": values.heads}
+    given: Source | None = None
+    config, error, notes = None, "", tuple[str, ...]()
+    try:
+        if values.source == "matrices":  # one head without a projection
+            fields |= {"projection": Choice("identity"), "d_model": 1, "num_heads": 1}
+            matrices = study.check(get("edited") or study.parse(WORKED_MATRICES))
+            given = Source.of_matrices(matrices)
+            fields["d_model"] = len(matrices.q[0])
+        elif (cut := tokenize(values.tokens)).tokens:
+            given, notes = Source.sentence(cut.tokens), cut.notes
+        else:
+            error = NO_TOKEN
+        config = AttentionConfig(**fields) if given else None
+    except (ConfigError, MatrixError) as why:
+        error = str(why)
+    values |= {
+        "given": given,
+        "config": config,
+        "error": error,
+        "notes": notes,
+        "fields": fields,
+        "focus": get("focus"),
+        "names": given.queries if given else (),
+        "maps": config.score_heads // config.num_heads if config else 1,
+    }
+    values = FIELDS.read("real", "query", "head", "half", **values)
+    return Values(values, row=values.names.index(values.query) if given else 0)
 
 
 # The widgets: what the formula is made of, and which query, head and stage are drawn.
 
 
-WORKED, CUSTOM = "worked", "custom"
-PLAIN = ("self_attention", "vaswani")  # which have nothing to compare
-ROOMY = (16, 4)  # d_model and heads that nearly every preset fits
-
-HELP = {
-    "projection": "How queries, keys and values are made from the word vectors",
-    "score": "How a query and a key are compared",
-    "position": "How the order of the words enters",
-    "mask": "Which keys a query may attend to",
-    "normalizer": "How scores become weights",
-    "kernel": "How the result is computed. The picture always shows the steps of the exact kernel.",
-}
-MAX_ROW_PILLS, MAX_HEAD_PILLS = 12, 8  # with more, a list
-MAX_DEPTH = 2  # parts of parts are plain masks here; deeper ones come by a link alone
-QUIET: dict[str, Any] = {"label_visibility": "collapsed", **BOUND}
-
-
 def draw_row() -> None:
     """Draw the words or the matrices, and "More", which holds every other control."""
+    source = FIELDS.read("source").source
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        if not uses_matrices():
-            st.text_input(
-                "Sentence",
-                start().words,
-                key=key("tokens"),
-                bind="query-params",
-                width=room(300),
-                help="Each word, and each punctuation mark at the end of a word, becomes one token.",
-            )
+        FIELDS.draw("tokens", into=HERE, source=source)
         with st.popover(
             "More",
             icon=":material/tune:",
@@ -386,24 +378,46 @@ def draw_row() -> None:
             help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed",
         ):
             _draw_more()
-    if uses_matrices():
+    if get("source") == "matrices":
         draw_matrices(st.grid(6, min_column_width=120), st.container())
 
 
 def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
     """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
-    if note := _load():
-        container.warning(note)
-    parts: list[Rows] = get("base")
+    if get("base") is None or get("reset_matrices"):
+        # The link's matrices when the page opens, or the worked example
+        text = st.query_params.get(key("matrices"), WORKED_MATRICES)
+        try:
+            parts = study.parse(WORKED_MATRICES if get("reset_matrices") else text)
+            study.check(parts)
+        except MatrixError as error:
+            parts = study.parse(WORKED_MATRICES)
+            container.warning(f"{error} The worked example is shown.")
+        put("base", parts)
+        put("reset_matrices", False)
+        put("version", get("version", 0) + 1)
+    parts = get("base")
     with grid:
         keys, values = (
-            _draw_width("Columns of Q and K", "d", parts[0]),
-            _draw_width("Columns of V", "e", parts[2]),
+            int(
+                st.number_input(
+                    label,
+                    1,
+                    study.MAX_COLUMNS,
+                    len(rows[0]),
+                    1,
+                    key=key(f"width_{name}{get('version')}"),
+                    help="A column is added with zeros, or the last one is removed",
+                )
+            )
+            for label, name, rows in (
+                ("Columns of Q and K", "d", parts[0]),
+                ("Columns of V", "e", parts[2]),
+            )
         )
-    columns = container.columns(3)
     edited = [
         _draw_editor(*each)
-        for each in zip(columns, "QKV", parts, (keys, keys, values), strict=True)
+        for each in zip(container.columns(3), "QKV", parts, (keys, keys, values), strict=True)
     ]
     put("is_worked", edited == study.parse(WORKED_MATRICES))
     put("edited", edited)
@@ -412,53 +426,21 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         st.query_params[key("matrices")] = text
 
 
-def _load() -> str:
-    """Load the link's matrices when the page opens, or the worked example; returns why the link's are not used."""
-    reset = get("reset_matrices")
-    if get("base") is not None and not reset:
-        return ""
-    text = WORKED_MATRICES if reset else st.query_params.get(key("matrices"), WORKED_MATRICES)
-    put("reset_matrices", False)
-    put("version", get("version", 0) + 1)
-    try:
-        parts, note = study.parse(text), ""
-        study.check(parts)
-    except MatrixError as error:
-        parts, note = study.parse(WORKED_MATRICES), f"{error} The worked example is shown."
-    put("base", parts)
-    return note
-
-
-def _draw_width(label: str, name: str, rows: Rows) -> int:
-    return int(
-        st.number_input(
-            label,
-            1,
-            study.MAX_COLUMNS,
-            len(rows[0]),
-            1,
-            key=key(f"width_{name}{get('version')}"),
-            help="A column is added with zeros, or the last one is removed",
-        )
-    )
-
-
 def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int) -> Rows:
     """Draw one matrix, cut or filled with 0 to `columns`; rows can be added and removed."""
     import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
 
     wide = [(row + [0.0] * columns)[:columns] for row in rows]
-    frame = pd.DataFrame(wide, columns=[str(c) for c in range(columns)], dtype=float)
-    config = {
-        c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small")
-        for c in frame.columns
-    }
+    names = [str(c) for c in range(columns)]
     edited = container.data_editor(
-        frame,
+        pd.DataFrame(wide, columns=names, dtype=float),
         key=key(f"{name}{get('version')}-{columns}"),
         num_rows="dynamic",
         hide_index=True,
-        column_config=config,
+        column_config={
+            c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small")
+            for c in names
+        },
         alt=f"Matrix {name}, editable",
     )
     return [
@@ -468,293 +450,156 @@ def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int)
 
 
 def _draw_more() -> None:
-    """Draw what to start from, the sizes, the six choices with their parameters, and the seed."""
-    st.segmented_control(
-        "Start from",
-        list(SOURCES),
-        default="sentence",
-        required=True,
-        key=key("source"),
-        format_func=SOURCES.__getitem__,
-        on_change=_change_source,
-        **BOUND,
-        help="A sentence: each word becomes a vector, and $W_q$, $W_k$ and $W_v$ make its query, key and "
-        "value. Matrices: type Q, K and V yourself and check every number by hand.",
+    """Draw what to start from, the presets, the sizes, the six choices with their parameters, and the seed."""
+    source = FIELDS.draw("source", into=HERE).source
+    values, typed = read_controls(), source == "matrices"
+    # The list of presets, which shows the one that the other controls make, and what this one changes
+    put("preset", preset_of(values.config) or CUSTOM)
+    if typed:
+        worked = AttentionConfig(values.fields["d_model"], 1, Choice("identity"))
+        is_worked = get("is_worked", True) and values.config == worked
+        put("preset", WORKED if is_worked else CUSTOM)
+    names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
+        item.key: item.name if str(item.year) in item.name else f"{item.name}, {item.year}"
+        for item in PRESETS
+    }
+    st.selectbox(
+        "Preset",
+        list(names),
+        key=key("preset"),
+        format_func=names.__getitem__,
+        on_change=_apply_preset,
+        help="A published mechanism; it sets all six choices below",
     )
-    draw_select()
-    note, without = HELP["position"], set[str]()
-    if uses_matrices():
-        note = f"{note} Positions that change the word vectors are left out: Q, K and V are given."
-        without = {
-            item.key for item in AXES["position"] if item.enters == "x" or "reads x" in item.traits
-        }
-    else:
-        # Draw d_model, and the numbers of heads that divide it
-        d_model = st.select_slider(
-            "d_model",
-            D_MODELS,
-            start().d_model,
-            key=key("d_model"),
-            **BOUND,
-            **keep_heads(key("d_model"), lambda _: key("heads"), heads_that_divide),
-            help="How many numbers each word's vector x has",
-        )
-        if get("heads") is not None and heads_of(d_model) != get("heads"):
-            put("heads", default_heads(d_model))
-        note_heads(
-            key("d_model"),
-            d_model,
-            st.select_slider(
-                "Heads",
-                heads_that_divide(d_model),
-                default_heads(d_model),
-                key=key("heads"),
-                **BOUND,
-                help="Into how many heads the d_model numbers are divided; each head attends on its own",
-            ),
-        )
-        _draw_select("projection", "Projection", help=HELP["projection"])
-        _draw_params("projection")
-    for axis in ("score", "position", "mask", "normalizer", "kernel"):
-        hidden = without if axis == "position" else ()
-        _draw_select(
-            axis, axis.capitalize(), without=hidden, help=note if axis == "position" else HELP[axis]
-        )
-        _draw_params(axis)
-        if axis == "mask" and needs_real(read_choice("mask")):
-            st.number_input(
-                "Real tokens",
-                *NUMBERS["real"],
-                default_real(read_controls().source),
-                1,
-                key=key("real"),
-                **BOUND,
-                help="How many tokens are real. The keys after them are padding; with 0 every key is.",
-            )
-    st.number_input(
-        "Seed",
-        *NUMBERS["seed"],
-        SEED,
-        1,
-        key=key("seed"),
-        **BOUND,
-        help="The random weights and word vectors are drawn from this number.",
-    )
+    for line in sentences(values):
+        st.caption(plain(line))
+    if error := st.session_state.pop(key("preset_refused"), ""):
+        st.error(plain(error))
+    sizes = FIELDS.draw("d_model", "heads", into=HERE, source=source)
+    if not typed:
+        note_heads(key("d_model"), sizes.d_model, sizes.heads)
+    for axis in AXES:
+        if axis == "projection" and typed:
+            continue
+        note, hidden = HELP[axis], set[str]()
+        if axis == "position" and typed:
+            note += " Positions that change the word vectors are left out: Q, K and V are given."
+            hidden = {
+                item.key for item in AXES[axis] if item.enters == "x" or "reads x" in item.traits
+            }
+        draw_choice(axis, axis.capitalize(), help=note, without=hidden)
+        if axis == "mask":
+            FIELDS.draw("real", into=HERE, **read_controls())
+    FIELDS.draw("seed", into=HERE)
 
 
-def _change_source() -> None:
-    """Start typed matrices without a position or a mask, as the worked example does."""
-    if uses_matrices():
-        put("position", "none")
-        put("mask", "none")
-
-
-def _draw_select(
-    axis: str, label: str, path: str = "", without: Collection[str] = (), help: str | None = None
+def draw_choice(
+    axis: str,
+    label: str,
+    path: str = "",
+    *,
+    help: str,
+    without: Collection[str] = (),
 ) -> None:
-    """Draw the list of the axis's entries."""
+    """Draw the list of the axis's entries, and below it the picked one's parameters and its parts, each the same way."""
     path = path or axis
     hidden = {*without, *(COMPOSITIONS if path.count(":") >= MAX_DEPTH else ())}
     if path != axis:
         hidden |= {item.key for item in AXES[axis]} - {item.key for item in joinable(axis)}
-    current, first = get(path), default_choice(axis, path)
-    options = [
-        item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)
-    ]
-    st.selectbox(
+    first = default_choice(axis, path)
+    shown = (get(path), first)
+    options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in shown]
+    name = st.selectbox(
         label,
         options,
         options.index(first),
         format_func=lambda name: entry(axis, name).name,
         key=key(path),
-        help=help or HELP[axis],
+        help=help,
         **KEEP,
     )
-
-
-def _draw_params(axis: str, path: str = "") -> None:
-    """Draw the parameters of the choice at a path; of a composed one, each part with its own."""
-    path = path or axis
-    name = get(path, default_choice(axis, path))
-    params_from(entry(axis, name), Choice(name), key(path), KEEP)
+    item = entry(axis, name)
+    params_from(item, Choice(name), key(path), KEEP)
     for n in range(part_count(path, name)):
         part = f"{path}:{n}"
-        _draw_select(
-            axis,
-            f"{entry(axis, name).name}: part {part.removeprefix(f'{axis}:').replace(':', '.')}",
-            part,
-        )
-        _draw_params(axis, part)
+        number = part.removeprefix(f"{axis}:").replace(":", ".")
+        draw_choice(axis, f"{item.name}: part {number}", part, help=HELP[axis])
 
 
-def draw_selection(queries: tuple[str, ...], config: AttentionConfig) -> None:
-    """Draw query, head, and the map where a projection combines several: pills while they are few, else a list."""
-    heads, maps = config.num_heads, map_count(config)
+def draw_picks(values: Values) -> None:
+    """Draw query, head, and the map where a projection combines several; then the six steps, Back and Next."""
+    last = last_word(values.names)
+    if get("query") == get("default_query"):
+        put("query", last)  # as a link without a query, it follows the last word
+    put("default_query", last)
+    projection = entry("projection", values.config.projection.key).name
+    picks = {"query": ("Query", "The word whose attention is computed step by step")}
+    if values.config.num_heads > 1:
+        picks["head"] = "Head", "The head that is shown, counted from 0"
+    if values.maps > 1:
+        note = f"{projection} combines these maps into one; steps 1 to 4 show the picked one."
+        picks["half"] = "Map", note
     with st.container(
         horizontal=True, vertical_alignment="center", gap="small", key=key("selection")
     ):
-        st.markdown(
-            "Query", width="content", help="The word whose attention is computed step by step"
-        )
-        _draw_query(queries)
-        if heads > 1:
-            st.space("stretch")
-            st.markdown("Head", width="content", help="The head that is shown, counted from 0")
-            _draw_index("head", heads)
-        if maps > 1:
-            name = entry("projection", config.projection.key).name
-            st.markdown(
-                "Map",
-                width="content",
-                help=f"{name} combines these maps into one; steps 1 to 4 show the picked one.",
-            )
-            _draw_index("half", maps)
-
-
-def _draw_query(names: tuple[str, ...]) -> None:
-    default = last_word(names)
-    if get("query") is not None and (
-        get("query") not in names or get("query") == get("default_query")
-    ):
-        put("query", names[default])  # as a link without a query, it follows the last word
-    put("default_query", names[default])
-    if len(names) <= MAX_ROW_PILLS:
-        st.pills(
-            "Query",
-            names,
-            default=names[default],
-            required=True,
-            format_func=plain,
-            key=key("query"),
-            wrap=True,
-            **QUIET,
-        )
-    else:
-        st.selectbox("Query", names, default, key=key("query"), width=room(260), **QUIET)
-
-
-def _draw_index(name: str, count: int) -> None:
-    """Draw the numbers from 0 to below `count`."""
-    if get(name) is not None and get(name) >= count:
-        put(name, 0)
-    if count <= MAX_HEAD_PILLS:
-        st.pills(name.capitalize(), range(count), default=0, required=True, key=key(name), **QUIET)
-    else:
-        st.selectbox(name.capitalize(), range(count), width=room(90), key=key(name), **QUIET)
-
-
-def draw_stage(stage: int) -> None:
-    """Draw the six steps, Back and Next."""
+        for name, (label, meaning) in picks.items():
+            if name == "head":
+                st.space("stretch")
+            st.markdown(label, width="content", help=meaning)
+            FIELDS.draw(name, into=HERE, **values)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=key("steps")):
         st.markdown(
             "Step", width="content", help="The six steps from the word vectors to the output"
         )
-        stage = (
-            st.segmented_control(
-                "Step of attention",
-                list(STAGES),
-                default=start().stage,
-                required=True,
-                format_func=STAGES.__getitem__,
-                key=key("stage"),
-                wrap=True,
-                help="A step of attention for one query.",
-                **QUIET,
-            )
-            or stage
-        )
-        put("shown_stage", get("stage", start().stage))
+        stage = FIELDS.draw("stage", into=HERE).stage
+        put("shown_stage", stage)
         st.space("stretch")
         for name, step, end in (("back", -1, 1), ("next", 1, 6)):
             st.button(
                 name.capitalize(),
                 icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
-                on_click=_move_stage,
-                args=(step,),
+                # From the server's own stage: a second press that interrupts a run brings the browser's older one.
+                on_click=lambda step=step: move_stage(get("shown_stage") + step),
                 disabled=stage == end,
                 key=key(name),
             )
 
 
-def _move_stage(step: int) -> None:
-    # From the server's own stage: a second press that interrupts a run brings the browser's older one with it.
-    stage = min(6, max(1, get("shown_stage", start().stage) + step))
-    put("stage", stage)
-    put("shown_stage", stage)
+def move_stage(stage: int) -> None:
+    put("stage", min(6, max(1, stage)))
+    put("shown_stage", get("stage"))
 
 
 def apply_pick() -> None:
     """Apply the query, key or stage that was pressed in the picture."""
     pick, names = dict(get("view").pick or {}), get("names", ())
     if "stage" in pick:
-        put("stage", min(6, max(1, int(pick["stage"]))))
-        put("shown_stage", get("stage"))
-        if get("shown_query") in names:  # as in _move_stage, the browser may bring an older one
+        move_stage(int(pick["stage"]))
+        if get("shown_query") in names:  # as above, the browser may bring an older one
             put("query", get("shown_query"))
     if "key" in pick and names:
-        put("focus", (names[query_row(names)], int(pick["key"])))
+        put("focus", (get("query", get("shown_query")), int(pick["key"])))
     if "query" in pick and names:
         put("query", names[min(len(names) - 1, max(0, int(pick["query"])))])
 
 
-# Published mechanisms on this page: the list, the one that the controls make, and its sentences.
-
-
-def draw_select() -> None:
-    """Draw the list of presets, which shows the one that the other controls make, and what this one changes."""
-    put("preset", _current())
-    st.selectbox(
-        "Preset",
-        [CUSTOM, WORKED, *(p.key for p in PRESETS)],
-        key=key("preset"),
-        format_func=_label,
-        on_change=_apply,
-        help="A published mechanism; it sets all six choices below",
-    )
-    for line in sentences(read_controls()):
-        st.caption(plain(line))
-    if error := get("preset_refused"):
-        st.error(plain(error))
-    put("preset_refused", "")
-
-
-def _label(name: str) -> str:
-    if name in (CUSTOM, WORKED):
-        return {CUSTOM: "Your own", WORKED: "Worked example"}[name]
-    item = preset(name)
-    return item.name if str(item.year) in item.name else f"{item.name}, {item.year}"
-
-
-def _current() -> str:
-    controls = read_controls()
-    if uses_matrices():
-        unchanged = controls.config == AttentionConfig(
-            controls.fields["d_model"], 1, Choice("identity")
-        )
-        return WORKED if get("is_worked", True) and unchanged else CUSTOM
-    return preset_of(controls.config) or CUSTOM
-
-
-def _apply() -> None:
-    """Set all six axes to a preset, at this page's sizes where these fit."""
+def _apply_preset() -> None:
+    """Set all six axes to a preset, at the first of these sizes that it fits, or keep why it does not fit the page's."""
     name = get("preset")
     if name == WORKED:
         put("source", "matrices")
         put("reset_matrices", True)
         for axis in AXES:
             write_choice(axis, getattr(AttentionConfig(), axis))
-    elif name != CUSTOM:
-        put("source", "sentence")
-        d_model = get("d_model", start().d_model)
-        _apply_preset(preset(name), d_model, heads_of(d_model))
-
-
-def _apply_preset(item: Preset, d_model: int, heads: int) -> None:
-    """Set the first of these sizes that the preset fits, or keep why it does not fit the page's."""
-    refused = None
-    for sizes in ((d_model, heads), (d_model, item.heads), ROOMY, (ROOMY[0], item.heads)):
+    if name in (WORKED, CUSTOM):
+        return
+    put("source", "sentence")
+    item, refused = preset(name), None
+    values = FIELDS.read("d_model", "heads", source="sentence")
+    sizes = (values.d_model, values.heads), (values.d_model, item.heads)
+    for size in (*sizes, ROOMY, (ROOMY[0], item.heads)):
         try:
-            config = item.config(*sizes)
+            config = item.config(*size)
         except ConfigError as error:
             refused = refused or error
             continue
@@ -766,17 +611,10 @@ def _apply_preset(item: Preset, d_model: int, heads: int) -> None:
     put("preset_refused", str(refused))
 
 
-def sentences(controls: Controls) -> list[str]:
+def sentences(values: Values) -> list[str]:
     """The preset's changes against Vaswani 2017, a sentence each; none where there is no preset."""
-    config = controls.config
-    name = preset_of(config)
-    if (
-        name is None
-        or name in PLAIN
-        or config is None
-        or controls.source is None
-        or controls.source.matrices
-    ):
+    config, name = values.config, preset_of(values.config)
+    if name is None or name in PLAIN or values.source == "matrices":
         return []
     item = preset(name)
     changes = item.changed(config.d_model, config.num_heads) or (item.meaning,)
@@ -801,17 +639,24 @@ def stage_words(
     position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
     score = rule("score", config.score)
     head = score if len(score) <= MAX_HEAD else "score"
-    name = entry("normalizer", config.normalizer.key).name.lower()
+    normalizer = entry("normalizer", config.normalizer.key)
+    name, params = normalizer.name.lower(), {param.key: param for param in normalizer.params}
+    changed = "".join(
+        f", {params[key].name.lower()} {value if isinstance(value, bool | str) else short_number(float(value))}"
+        for key, value in config.normalizer.params
+        if value != params[key].default
+    )
+    mask = asked = rule("mask", config.mask, length=real)
+    if config.mask.key != "none":  # the rule, and the question put to each key
+        mask, asked = f"allow {mask}", re.sub(r"\bi\b", str(reading.query), mask) + " ?"
     folded = f", {rule('projection', config.projection)}" if reading.folded else ""
     factor = ", × factor" if reading.reweighed else ""
     return (
         StageTexts("Project", "q", source + position, "k"),
         StageTexts("Score", head, score, head),
         StageTexts("Scale + bias", *scale_words(reading)),
-        StageTexts("Mask", "mask", *mask_words(config, reading, real)),
-        StageTexts(
-            "Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"
-        ),
+        StageTexts("Mask", "mask", mask, asked),
+        StageTexts("Normalize", name, name + changed + factor + folded, "weight"),
         StageTexts(
             "Weigh values",
             "out",
@@ -834,16 +679,6 @@ def rule(axis: str, choice: Choice, **values: Any) -> str:
     return (item.short or item.name).format(**dict(choice.params), **values)
 
 
-def changed(choice: Choice) -> str:
-    """The parameters of a normalizer that are not at their default."""
-    params = {param.key: param for param in entry("normalizer", choice.key).params}
-    return "".join(
-        f", {params[name].name.lower()} {value if isinstance(value, bool | str) else short_number(float(value))}"
-        for name, value in choice.params
-        if value != params[name].default
-    )
-
-
 def short_number(value: float) -> str:
     if value in FRACTIONS:
         return FRACTIONS[value]
@@ -854,7 +689,11 @@ def short_number(value: float) -> str:
 
 def scale_words(reading: Reading) -> tuple[str, str, str]:
     """Short name, rule, column head."""
-    factor, head = scale_rule(reading)
+    factor, head, dims = "", "", reading.q.shape[1]
+    if is_root(reading) and reading.scale != 1:
+        factor, head = f"÷ √{dims}", f"÷{short_number(round(math.sqrt(dims), 2))}"
+    elif reading.scale != 1:
+        factor, head = (f"{sign}{short_number(reading.scale)}" for sign in ("× ", "×"))
     effects = ["+ bias"] * (reading.bias is not None) + ["adjusted"] * reading.adjusted
     if reading.bias is not None:
         slope = slope_of(reading)
@@ -865,16 +704,6 @@ def scale_words(reading: Reading) -> tuple[str, str, str]:
         head = f"{head}, adjusted" if head else "adjusted"
     words = ", ".join([factor] * bool(factor) + effects) or "unchanged"
     return effects[-1] if effects else "scale", words, head or "unchanged"
-
-
-def scale_rule(reading: Reading) -> tuple[str, str]:
-    """What the raw score is multiplied by, as a rule (÷ √D where it is that) and as a number."""
-    dims = reading.q.shape[1]
-    if reading.scale == 1:
-        return "", ""
-    if is_root(reading):
-        return f"÷ √{dims}", f"÷{short_number(round(math.sqrt(dims), 2))}"
-    return f"× {short_number(reading.scale)}", f"×{short_number(reading.scale)}"
 
 
 def is_root(reading: Reading) -> bool:
@@ -895,31 +724,23 @@ def slope_of(reading: Reading) -> float | None:
     )
 
 
-def mask_words(config: AttentionConfig, reading: Reading, real: int | None) -> tuple[str, str]:
-    """Rule, and the question put to each key."""
-    text = rule("mask", config.mask, length=real)
-    if config.mask.key == "none":
-        return text, text
-    return f"allow {text}", re.sub(r"\bi\b", str(reading.query), text) + " ?"
-
-
 def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
-    """Why each masked key of the picked query is masked, as far as the row itself shows it."""
-    allowed = reading.allowed[reading.query]
+    """Why each masked key of the picked query is masked, as far as the row itself shows it.
+
+    Padding; later, where no later key is visible; too far, where visible keys end nearer; else masked.
+    """
+    i, allowed, reasons = reading.query, reading.allowed[reading.query], {}
     visible = np.flatnonzero(allowed)
-    return {int(j): _reason(int(j), reading.query, visible, real) for j in np.flatnonzero(~allowed)}
-
-
-def _reason(j: int, i: int, visible: np.ndarray, real: int | None) -> str:
-    """Padding; later, where no later key is visible; too far, where visible keys end nearer; else masked."""
-    if real is not None and j >= real:
-        return "padding"
-    if j > i and not (visible > i).any():
-        return "comes later"
-    near = i in visible and abs(j - i) > max(
-        (abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0), default=0
-    )
-    return "too far" if near else "masked"
+    for j in map(int, np.flatnonzero(~allowed)):
+        beyond = [abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0]
+        if real is not None and j >= real:
+            reasons[j] = "padding"
+        elif j > i and not (visible > i).any():
+            reasons[j] = "comes later"
+        else:
+            is_far = i in visible and abs(j - i) > max(beyond, default=0)
+            reasons[j] = "too far" if is_far else "masked"
+    return reasons
 
 
 # The equation of each stage: symbolic, and with the live numbers of one query and one key.
@@ -1071,8 +892,11 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
             r"w_{ij} = g_{ij}\, a_{ij}",
             rf"{left} = {latex(factor)} \cdot {latex(unfactored)} = {value}",
         )
+    # The normalizer's equation, in b instead of s where b is free, as the stage before writes it
+    rule = entry("normalizer", config.normalizer.key).latex
+    rule = rule if "b_{i" in rule else rule.replace("s_{i", "b_{i")
     if not reading.allowed[i, j]:
-        return weights_latex(config), f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
+        return rule, f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
     if config.has("normalizer", "softmax"):
         return softmax(reading, config, j, left, value)
     total = (
@@ -1080,13 +904,7 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
         if reading.sums_to_one
         else rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {latex(reading.sum)}"
     )
-    return weights_latex(config), f"{left} = {value}{total}"
-
-
-def weights_latex(config: AttentionConfig) -> str:
-    """The normalizer's equation, in b instead of s where b is free, as the stage before writes it."""
-    rule = entry("normalizer", config.normalizer.key).latex
-    return rule if "b_{i" in rule else rule.replace("s_{i", "b_{i")
+    return rule, f"{left} = {value}{total}"
 
 
 def softmax(
@@ -1220,16 +1038,12 @@ def sharing(config: AttentionConfig, head: int) -> str:
 def score_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     raw = reading.raw[reading.query]
     top = int(raw.argmax())
-    rest = (
-        f". The mean of its {raw.size} scores is {number(raw.mean())}."
-        if raw.size > 1
-        else ". It is the only key."
-    )
+    rest = f". The mean of its {raw.size} scores is {number(raw.mean())}."
     return [
         [reading.name, "pick"],
         [f" has its highest score with {token_name(reading.keys[top])}, ", ""],
         [number(raw[top]), "strong"],
-        [rest, ""],
+        [rest if raw.size > 1 else ". It is the only key.", ""],
     ]
 
 
@@ -1374,10 +1188,17 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
     ]
 
 
-def window(reading: Reading) -> list[str]:
-    """Notes on the tokens and dimensions that the small maps cannot hold."""
+def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
+    """Which kernel's steps are drawn, and what of the tokens and dimensions the small maps cannot hold."""
     tokens, dims = max(len(reading.queries), len(reading.keys)), reading.q.shape[1]
-    notes = []
+    item, notes = entry("kernel", config.kernel.key), []
+    if item.key != "exact":
+        does = (
+            "gives the same output without them."
+            if "same" in item.traits
+            else "computes other weights. The page Cost and speed shows them."
+        )
+        notes.append(f"The steps of the exact kernel are shown; kernel = {item.key} {does}")
     if tokens > MAP_CELLS:
         notes.append(f"The maps show {MAP_CELLS} of {tokens} tokens, those around the query.")
     if dims > MAP_CELLS:
@@ -1385,19 +1206,6 @@ def window(reading: Reading) -> list[str]:
             f"The first {MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number."
         )
     return notes
-
-
-def kernel_note(config: AttentionConfig) -> str:
-    """Which kernel's steps are drawn, where another was picked."""
-    item = entry("kernel", config.kernel.key)
-    if item.key == "exact":
-        return ""
-    if "same" in item.traits:
-        return f"The steps of the exact kernel are shown; kernel = {item.key} gives the same output without them."
-    return (
-        f"The steps of the exact kernel are shown; kernel = {item.key} computes other weights. "
-        "The page Cost and speed shows them."
-    )
 
 
 def largest_fact(points: tuple[Scaling, ...]) -> str:
@@ -1444,27 +1252,41 @@ show_maps({"Scores": scores, "Weights": weights}, queries, keys, row=query)
 """
 
 
-def script(controls: Controls, config: AttentionConfig, reading: Reading) -> Script:
+def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
     """The steps of the picked head on the picked input, and what √D does."""
-    each = config.score_heads // config.num_heads
-    head, score_head = controls.head, controls.head * each + controls.half
+    each, given, real = config.score_heads // config.num_heads, values.given, values.real
+    score_head = values.head * each + values.half
     of_scores = "head" if each == 1 else f"{score_head}"
-    assert controls.source is not None
-    key_mask = "" if controls.real is None else ", key_mask=key_mask"
-    _call = (
-        f"layer(x{key_mask})"
-        if controls.source.matrices is None
-        else f"layer.attend_heads(q, k, v{key_mask})"
+    key_mask = "" if real is None else ", key_mask=key_mask"
+    padding = (
+        "" if real is None else f"\nkey_mask = (torch.arange({len(given.keys)}) < {real})[None]"
     )
+    if given.matrices is None:
+        call = f"layer(x{key_mask})"
+        inputs = f"""from core.tokens import embed, labels
+
+tokens = {source_of(given.tokens)}
+queries = keys = labels(tokens)
+config = {source_of(config)}
+x = embed(tokens, {config.d_model}, seed={values.seed})  # (1, T, C){padding}"""
+    else:
+        call = f"layer.attend_heads(q, k, v{key_mask})"
+        q, k, v = (f"torch.tensor({source_of(part, 17)})[None, None]" for part in given.matrices)
+        inputs = f"""
+q = {q}  # (1, 1, T, D)
+k = {k}
+v = {v}
+queries, keys = {source_of(given.queries)}, {source_of(given.keys)}
+config = {source_of(config)}{padding}"""
     code = f"""
 import torch
 
 {attention_import(source_of(config))}
 from core.seeding import seeded_layer
-{_input(controls, config)}
-layer = seeded_layer(config, {controls.seed})
-steps = {_call}
-query, head = {controls.query}, {head}{f"  # its scores are those of {score_head} of {config.score_heads}" * (each > 1)}
+{inputs}
+layer = seeded_layer(config, {values.seed})
+steps = {call}
+query, head = {values.row}, {values.head}{f"  # its scores are those of {score_head} of {config.score_heads}" * (each > 1)}
 q, k, v = steps.q[0, {of_scores}], steps.k[0, {of_scores}], steps.v[0, head]  # (T, D), (S, D), (S, D)
 raw, scores = steps.raw[0, {of_scores}], steps.scores[0, {of_scores}]  # (T, S): q · k, then scaled and with the bias
 allowed = torch.ones_like(scores, dtype=torch.bool) if steps.mask is None else (
@@ -1472,52 +1294,16 @@ allowed = torch.ones_like(scores, dtype=torch.bool) if steps.mask is None else (
 weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their sum of the values (T, D)
 print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
 """
-    points = cached(measure_scaling, SEED)
+    names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
+    largest = [[point.largest, point.scaled_largest] for point in cached(measure_scaling, SEED)]
     return Script(
         (Cell(STEPS, code, DRAW, "one:view"), Cell(SCRIPT_ROOT, SCALING)),
-        {
-            "q": reading.q,
-            "k": reading.k,
-            "v": reading.v,
-            "raw": reading.raw,
-            "scores": reading.scores,
-            "allowed": reading.allowed,
-            "weights": reading.weights,
-            "out": reading.out,
-            "list(largest.values())": np.array(
-                [[point.largest, point.scaled_largest] for point in points]
-            ),
-        },
+        {name: getattr(reading, name) for name in names}
+        | {"list(largest.values())": np.array(largest)},
     )
-
-
-def _input(controls: Controls, config: AttentionConfig) -> str:
-    source = controls.source
-    assert source is not None
-    padding = (
-        ""
-        if controls.real is None
-        else (f"\nkey_mask = (torch.arange({len(source.keys)}) < {controls.real})[None]")
-    )
-    if source.matrices is None:
-        return f"""from core.tokens import embed, labels
-
-tokens = {source_of(source.tokens)}
-queries = keys = labels(tokens)
-config = {source_of(config)}
-x = embed(tokens, {config.d_model}, seed={controls.seed})  # (1, T, C){padding}"""
-    rows = (source.matrices.q, source.matrices.k, source.matrices.v)
-    q, k, v = (f"torch.tensor({source_of(part, 17)})[None, None]" for part in rows)
-    return f"""
-q = {q}  # (1, 1, T, D)
-k = {k}
-v = {v}
-queries, keys = {source_of(source.queries)}, {source_of(source.keys)}
-config = {source_of(config)}{padding}"""
 
 
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
-
 
 ONE_THREAD = 2**20  # products in the score matrix up to which one thread is enough
 SMALL, LARGE = 4, 64  # head sizes of the question on √D
@@ -1544,25 +1330,6 @@ X: Spec = {
     "axis": {"values": list(DIMS), "grid": False, "title": "head size D"},
 }
 
-BOUND_NAMES = (
-    "source",
-    "tokens",
-    "d_model",
-    "heads",
-    "seed",
-    "real",
-    "query",
-    "head",
-    "half",
-    "stage",
-    "matrices",
-    "predict",
-    "root:predict",
-    "start",
-)
-FOCUS = "focus"  # the key that was pressed, which is written here
-MAX_QUOTE = 40  # signs of a link's value that a message repeats
-
 WEIGHTS = 5  # the stage whose picture tells the answer of the question
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
@@ -1571,8 +1338,9 @@ STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    open_link()
-    put("link_errors", read_link())  # before the first widget takes its value out of the link
+    read_start("one", "simple", "layer")
+    put("link_errors", link_errors())  # before the first widget takes its value out of the link
+    sync_link()
     title(
         "One query, step by step",
         "You will understand how one word's query, key and value lead to its output.",
@@ -1585,79 +1353,55 @@ def page() -> None:
 @fragment
 def explore() -> None:
     """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
-    controls = draw_controls()
+    refused = st.container()
+    draw_row()
+    values = read_controls()
+    if values.config is None:
+        show_error(values)
+    else:
+        draw_picks(values)
+        values = read_controls()
+    # The errors of the link until a control is changed
+    if errors := get("link_errors"):
+        put("link_errors", [])
+        put("refused", (errors, values))
+    errors, before = get("refused", ([], None))
+    for sentence in errors if before == values else ():
+        refused.warning(sentence)
     with in_picture("one"):
-        reading = picture(controls)
-    if reading is not None and controls.exact_config is not None:
-        if (controls.stage < WEIGHTS or answered("one")) and (question := weight_question(reading)):
+        reading = picture(values)
+    if reading is not None:
+        config = values.config.with_(kernel=EXACT)
+        if (values.stage < WEIGHTS or answered("one")) and (question := weight_question(reading)):
             predict("one", question)
         try_this("one", moves(reading))
         st.markdown("## What it means")
-        st.markdown(MEANING[controls.stage])
-        # Draw the equation of the step with its numbers, in parts between which a narrow page
-        # breaks
-        parts = equation(
-            reading,
-            controls.exact_config,
-            controls.stage,
-            focus_of(reading, controls),
-            Ink.of(theme()).pick,
-        )
+        st.markdown(MEANING[values.stage])
+        # The equation of the step with its numbers, in parts between which a narrow page breaks
+        colour = Ink.of(theme()).pick
+        parts = equation(reading, config, values.stage, focus_of(reading, values.focus), colour)
         if (made := get("made")) is not None:
-            terms, first = (
-                products(made.x[reading.query], (made.w[0][:, 0]), MAX_TERMS),
-                latex(reading.q[reading.query, 0]),
-            )
+            first, *terms = products(made.x[reading.query], made.w[0][:, 0], MAX_TERMS)
             parts += (
                 r"\quad\text{Its first number: }",
-                terms[0],
-                *(f"+ {term}" for term in terms[1:]),
-                rf"= \mathbf{{{first}}}",
+                first,
+                *(f"+ {term}" for term in terms),
+                rf"= \mathbf{{{latex(reading.q[reading.query, 0])}}}",
             )
         # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
         symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
         st.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
-        details(
-            "Equation, paper and code of each step",
-            partial(sources, controls.exact_config),
-            key("sources"),
-        )
-    write_link({axis: read_choice(axis) for axis in AXES})
+        details("Equation, paper and code of each step", partial(sources, config), key("sources"))
+    sync_link()
+    write_start("one")
 
 
-def draw_controls() -> Controls:
-    """Draw the row of controls, then query, head and stage, or the error of a refused choice."""
-    show_link_errors(get("link_errors", []))
-    put("link_errors", [])
-    draw_row()
-    controls = read_controls()
-    if controls.config is None or controls.source is None:
-        show_error(controls)
-    else:
-        draw_selection(controls.source.queries, controls.config)
-        draw_stage(controls.stage)
-    return read_controls()
-
-
-def show_link_errors(errors: Sequence[str]) -> None:
-    """Show the errors of the link until a control is changed."""
-    sentences, before = get("refused", ((), None))
-    controls = read_controls()
-    if errors:
-        sentences, before = tuple(errors), None
-    elif sentences and before not in (None, controls):
-        sentences = ()
-    put("refused", (sentences, None if errors else controls))
-    for sentence in sentences:
-        st.warning(sentence)
-
-
-def show_error(controls: Controls) -> None:
+def show_error(values: Values) -> None:
     """Draw the error, and a button for each choice that fits."""
-    if controls.source is None:
-        st.warning(controls.error)
+    if values.given is None:
+        st.warning(values.error)
         return
-    fields = {**controls.fields, "dropout": 0.0}
+    fields = {**values.fields, "dropout": 0.0}
     if error := refusal(fields):
         st.error(plain(str(error)))
         for axis, choice in repairs(fields, error):
@@ -1669,78 +1413,65 @@ def show_error(controls: Controls) -> None:
             )
 
 
-def picture(controls: Controls) -> Reading | None:
+def picture(values: Values) -> Reading | None:
     """Draw the six steps with sentence and conditions, or the error; returns the numbers."""
-    config, source, stage = controls.exact_config, controls.source, controls.stage
-    if config is None or controls.config is None or source is None:
+    if values.config is None:
         return None
+    given, stage, seed = values.given, values.stage, values.seed
+    config: AttentionConfig = values.config.with_(kernel=EXACT)  # which alone makes every step
     try:
-        products = len(source.queries) * len(source.keys) * config.d_model
-        with one_thread(products <= ONE_THREAD):
-            steps = study.run(config, source, controls.seed, controls.real)
+        with one_thread(len(given.queries) * len(given.keys) * config.d_model <= ONE_THREAD):
+            steps = study.run(config, given, seed, values.real)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
         return None
     reading = read(
         steps,
-        source.queries,
-        source.keys,
-        controls.query,
-        controls.head,
-        half=controls.half,
+        given.queries,
+        given.keys,
+        values.row,
+        values.head,
+        half=values.half,
         adjusts=config.has("position", "adjusts"),
     )
-    add_script(partial(script, controls, config, reading))
-    put("names", source.queries)
-    put("shown_query", source.queries[controls.query])
-    typed, reasons = source.matrices is not None, reasons_text(reading, controls.real)
-    weightless = typed and not any(True for _ in seeded_layer(config, controls.seed).parameters())
-    made = (
-        study.projected(config, source, controls.seed, controls.head, steps) if stage == 1 else None
-    )
+    add_script(partial(script, values, config, reading))
+    put("names", given.queries)
+    put("shown_query", reading.name)
+    typed, reasons = given.matrices is not None, reasons_text(reading, values.real)
+    weightless = typed and not any(True for _ in seeded_layer(config, seed).parameters())
+    made = study.projected(config, given, seed, values.head, steps) if stage == 1 else None
     put("made", made)
-    notes = (
-        (
-            f"x is the vector of {reading.name}, a row that is drawn from top to bottom: each of its numbers stands "
-            "beside the row of W that it multiplies. The products in a column add up to one number of q, k or v."
-        )
-        if made
-        else "",
-        kernel_note(controls.config),
-        *window(reading),
-        *controls.notes,
+    drawn = (
+        f"x is the vector of {reading.name}, a row that is drawn from top to bottom: each of its numbers stands "
+        "beside the row of W that it multiplies. The products in a column add up to one number of q, k or v."
     )
     first = (
         "Q, K and V are the typed ones, so every number can be checked by hand."
         if weightless
         else (
-            f"Word vectors and matrices are random (seed {controls.seed}). Every number is computed, and rounded only "
+            f"Word vectors and matrices are random (seed {seed}). Every number is computed, and rounded only "
             "where it is drawn, but which word gets more weight has no meaning before training."
         )
     )
+    notes = [first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]
     data = payload(
         reading,
-        stage_words(config, reading, controls.real, typed),
+        stage_words(config, reading, values.real, typed),
         stage,
-        focus_of(reading, controls),
+        focus_of(reading, values.focus),
         reasons,
-        facts_fact(reading, config, stage, reasons, controls.head),
-        " ".join(filter(None, [first, *notes])),
+        facts_fact(reading, config, stage, reasons, values.head),
+        " ".join(notes),
         None if made is None else projection_payload(reading, made.x, made.w),
     )
     step_view(data, reading, key=key("view"), on_pick=apply_pick)
     return reading
 
 
-def focus_of(reading: Reading, controls: Controls) -> int:
+def focus_of(reading: Reading, focus: tuple[str, int] | None) -> int:
     """The key in the equation: the one pressed for this row, else the one with most weight."""
-    if (
-        controls.focus is None
-        or controls.focus[0] != reading.name
-        or controls.focus[1] >= len(reading.keys)
-    ):
-        return reading.best
-    return controls.focus[1]
+    is_there = focus is not None and focus[0] == reading.name and focus[1] < len(reading.keys)
+    return focus[1] if focus is not None and is_there else reading.best
 
 
 def sources(config: AttentionConfig) -> None:
@@ -1826,149 +1557,62 @@ def curves(points: tuple[Scaling, ...]) -> None:
 # The page's link: widgets of fixed name bind themselves; the six choices are written here, each as a few words.
 
 
-def read_link() -> list[str]:
-    """Set the widgets to the link's choices; returns a sentence for each value that is refused.
+def choice_of(axis: str, text: str) -> Choice:
+    """The choice that a link names; links of the first version held the names of entries."""
+    named = {item.name: item.key for item in AXES[axis]}
+    return choice_from_text(named.get(text, text), axis)
 
-    Only what differs from what this page wrote itself is read. A choice that was in the link and is not any more was
-    taken back by the browser's Back button, unless the reader comes from another page, which empties the link.
-    """
-    params = {
-        name.removeprefix("one:"): value
-        for name, value in st.query_params.items()
+
+def read_focus(text: str) -> tuple[str, int]:
+    """The word of the query and the index of the key that was pressed for it."""
+    name, _, index = text.rpartition(":")
+    return name, between(0, 999)(index)
+
+
+def sync_link() -> None:
+    """Take the choices and the pressed key from a link that says new ones, and write those of the session into it."""
+    for axis in AXES:
+        name, now = key(f"{axis}:choice"), read_choice(axis)
+        st.session_state[name] = now
+        default = complete(Choice(default_choice(axis, axis)), AXES[axis], axis)
+        write = partial(choice_text, axis=axis)
+        link_value(name, default, partial(choice_of, axis), write, name=key(axis))
+        if st.session_state[name] != now:
+            write_choice(axis, st.session_state[name])
+    link_value(key("focus"), None, read_focus, lambda focus: f"{focus[0]}:{focus[1]}")
+
+
+def link_errors() -> list[str]:
+    """A sentence for each text of the link that is refused."""
+    link = {
+        name.removeprefix("one:"): text
+        for name, text in st.query_params.items()
         if name.startswith("one:")
     }
-    written, same_page = (
-        get("written", {}),
-        get("preset") is not None,
-    )  # a widget's value goes with its page
     errors = []
     for axis in AXES:
-        if axis in params and params[axis] != written.get(axis):
-            errors += _read_axis(axis, params[axis])
-        elif axis in written and axis not in params and same_page:
-            write_choice(axis, _default(axis))
-    put("written", {axis: params[axis] for axis in AXES if axis in params})
-    if FOCUS in params and get("focus") is None:
-        name, _, index = params[FOCUS].rpartition(":")
-        put(
-            "focus",
-            (name, int(index)) if index.isascii() and index.isdigit() and len(index) < 4 else None,
-        )
-    fresh = {name: value for name, value in params.items() if key(name) not in st.session_state}
-    return errors + _errors(fresh)
-
-
-def write_link(current: dict[str, Choice]) -> None:
-    """Write the choices, the pressed key and the link's start to the link where they changed."""
-    axes = {
-        axis: choice_text(choice, axis)
-        for axis, choice in current.items()
-        if choice != _default(axis)
-    }
-    texts = {key(axis): text for axis, text in axes.items()}
-    if focus := get(FOCUS):
-        texts[key(FOCUS)] = f"{focus[0]}:{focus[1]}"
-    for name in map(key, (*AXES, FOCUS)):
-        if name not in texts:
-            st.query_params.pop(name, None)
-    if changed := {name: text for name, text in texts.items() if st.query_params.get(name) != text}:
-        st.query_params.update(changed)
-    put("written", axes)
-    write_start("one")
-
-
-def _default(axis: str) -> Choice:
-    return complete(Choice(default_choice(axis, axis)), AXES[axis], axis)
-
-
-def _read_axis(axis: str, text: str) -> list[str]:
-    named = {
-        item.name: item.key for item in AXES[axis]
-    }  # links of the first version held the names
-    try:
-        write_choice(axis, choice_from_text(named.get(text, text), axis))
-    except ConfigError as error:
-        default = entry(axis, default_choice(axis, axis)).name
-        return [
-            f"{_claim(axis, text)}, which cannot be read. {plain(str(error))} {default} is shown."
-        ]
-    return []
-
-
-def _claim(name: str, value: str) -> str:
-    return f"The link says {name} = {plain(value[:MAX_QUOTE])}"
-
-
-def _errors(params: dict[str, str]) -> list[str]:
-    """Errors in the values that bound widgets would drop without a message."""
-    errors = _size_errors(params)
-    for name, allowed in (("source", SOURCES), ("stage", STAGES)):
-        if name in params and params[name] not in allowed.values():
+        try:
+            if is_new(key(axis)):
+                choice_of(axis, link[axis])
+        except ConfigError as error:
             errors.append(
-                f"{_claim(name, params[name])}; expected one of {' · '.join(allowed.values())}."
+                f"The link says {axis} = {plain(link[axis][:40])}, which cannot be read. {plain(str(error))} "
+                f"{entry(axis, default_choice(axis, axis)).name} is shown."
             )
-    for name, (low, high) in NUMBERS.items():
-        if name in params and not _within(params[name], low, high):
-            errors.append(
-                f"{_claim(name, params[name])}; expected a number from {low:g} to {high:g}."
-            )
-    for name in sorted(params.keys() - {*BOUND_NAMES, FOCUS, *AXES}):
-        if "matrices" not in name:
-            errors.append(
-                f"{_claim(plain(name[:MAX_QUOTE]), params[name])}; this page has no such setting."
-            )
-    return errors + _row_errors(params)
-
-
-def _size_errors(params: dict[str, str]) -> list[str]:
-    sizes: dict[str, int | None] = {}
-    for name, default in (("d_model", get("d_model", start().d_model)), ("heads", None)):
-        text = params.get(name)
-        if text is not None and not (text.isascii() and text.isdigit() and len(text) < 7):
-            return [f"{_claim(name, text)}; expected a whole number from 1."]
-        sizes[name] = default if text is None else int(text)
-    d_model, heads = sizes["d_model"], sizes["heads"]
-    if d_model not in D_MODELS:
-        options = ", ".join(map(str, D_MODELS))
-        return [
-            f"The link says d_model = {d_model}; this page takes one of {options}. "
-            f"{start().d_model} is shown."
-        ]
-    if heads is None:
-        return []
-    try:
-        check_sizes(d_model, heads)
-    except ConfigError as error:
-        return [f"In the link, {error} {default_heads(d_model)} is shown."]
-    return []
-
-
-def _row_errors(params: dict[str, str]) -> list[str]:
-    """A query that is no token of the sentence, or a head that the layer does not have."""
-    if params.get("source") == SOURCES["matrices"]:
-        return []
-    errors = []
-    names = labels(tokenize(params.get("tokens", get("tokens", start().words))).tokens)
-    if "query" in params and params["query"] not in {*names, *map(plain, names)}:
-        quote = plain(params["query"][:MAX_QUOTE])
-        errors.append(f"The link asks for the query {quote}, which is no token of this sentence.")
-    heads = params.get("heads", str(get("heads", start().heads)))
-    if (
-        "head" in params
-        and heads.isdigit()
-        and params["head"] not in map(str, range(int(heads[:4])))
-    ):
-        errors.append(
-            f"{_claim('head', params['head'])}; with {heads} heads they run from 0 to {int(heads) - 1}."
-        )
+    errors += FIELDS.refused("source", "seed", "stage")
+    errors += [
+        f"The link says {plain(name[:40])} = {plain(text[:40])}; this page has no such setting."
+        for name, text in sorted(link.items())
+        if name not in (*FIELDS.fields, *AXES, *OTHER_NAMES) and "matrices" not in name
+    ]
+    if link.get("source", get("source")) not in ("matrices", SOURCES["matrices"]):
+        errors += FIELDS.refused("tokens", "d_model", "heads", source="sentence")
+        heads = link.get("heads", "")
+        count = int(heads) if re.fullmatch("[0-9]{1,3}", heads) else get("heads", start("heads"))
+        names = labels(tokenize(link.get("tokens", get("tokens", start("tokens")))).tokens)
+        given = {"names": names, "maps": 1, "fields": {"num_heads": count}}
+        errors += FIELDS.refused("query", "head", **given)
     return errors
-
-
-def _within(text: str, low: float, high: float) -> bool:
-    try:
-        return low <= float(text) <= high
-    except ValueError:
-        return False
 
 
 # The two figures of what √D does.
@@ -1976,8 +1620,6 @@ def _within(text: str, low: float, high: float) -> bool:
 
 def scaling_figures(points: tuple[Scaling, ...], ink: Ink) -> tuple[Spec, Spec]:
     """Variance (both axes logarithmic) and entropy over D."""
-    variance = [(p.dims, p.variance, p.scaled_variance) for p in points]
-    entropy = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
     even = math.log(KEYS)
     y = {"field": "value", "type": "quantitative"}
     label = {"value": even, "D": DIMS[-1], "text": f"uniform weights, ln {KEYS} = {number(even)}"}
@@ -1995,8 +1637,20 @@ def scaling_figures(points: tuple[Scaling, ...], ink: Ink) -> tuple[Spec, Spec]:
         ),
     ]
     return (
-        _figure("Variance of the scores", variance, ink, {"type": "log"}, []),
-        _figure("Entropy of the weights, nats", entropy, ink, {"domain": [0, 5]}, bound),
+        _figure(
+            "Variance of the scores",
+            [(p.dims, p.variance, p.scaled_variance) for p in points],
+            ink,
+            {"type": "log"},
+            [],
+        ),
+        _figure(
+            "Entropy of the weights, nats",
+            [(p.dims, p.entropy, p.scaled_entropy) for p in points],
+            ink,
+            {"domain": [0, 5]},
+            bound,
+        ),
     )
 
 
@@ -2116,7 +1770,7 @@ def moves(reading: Reading) -> tuple[Move, ...]:
     first, name = reading.queries[0], plain(reading.name)
     hide = Move(
         "Hide later words",
-        _axes(mask="causal") | {key("query"): first, key("stage"): 4},
+        axes_of(mask="causal") | {key("query"): first, key("stage"): 4},
         f"Under the causal mask {plain(first)}, the first word, may attend only to itself: the score of every "
         "later word is −∞.",
     )
@@ -2124,7 +1778,8 @@ def moves(reading: Reading) -> tuple[Move, ...]:
     row = reading.raw[reading.query].astype(float)
     best, dims = int(row.argmax()), reading.q.shape[1]
     whole, divided = (
-        number(float(weights[best])) for weights in (_softmax(row), _softmax(row / dims**0.5))
+        number(float(np.exp(scores[best] - np.logaddexp.reduce(scores))))
+        for scores in (row, row / dims**0.5)
     )
     return (
         Move(
@@ -2135,7 +1790,7 @@ def moves(reading: Reading) -> tuple[Move, ...]:
         *([hide] if reading.queries == reading.keys else []),
         Move(
             "Do not divide by √D",
-            _axes(score="dot") | {key("query"): reading.name, key("stage"): 5},
+            axes_of(score="dot") | {key("query"): reading.name, key("stage"): 5},
             (
                 f"{plain(reading.name)} gives {whole} to {plain(reading.keys[best])}; divided by √{dims} it would give "
                 f"{divided}. Larger scores make the largest weight larger. “What √D does” below shows it for larger D."
@@ -2143,34 +1798,20 @@ def moves(reading: Reading) -> tuple[Move, ...]:
         ),
         Move(
             "Six words, four heads",
-            _layer(SENTENCE, 16, 4, stage=5),
+            axes_of()
+            | {key(name): STARTS["layer"][name] for name in ("tokens", "d_model", "heads", "stage")}
+            | {
+                key("source"): "sentence",
+                key("head"): 0,
+                key("query"): last_word(labels(tokenize(SENTENCE).tokens)),
+            },
             "Each head has its own queries and keys. Pick another head: the same word attends to other words.",
         ),
     )
 
 
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max())
-    return powers / powers.sum()
-
-
-def _axes(**axes: str) -> dict[str, object]:
+def axes_of(**axes: str) -> dict[str, object]:
     """Every axis's choice; axes that are not named get their first choice."""
     return {key(axis): axes.get(axis, getattr(AttentionConfig(), axis).key) for axis in AXES} | {
         TEMPERATURE: 1.0
     }
-
-
-def _layer(words: str, d_model: int, heads: int, stage: int, **axes: str) -> dict[str, object]:
-    """The controls of a layer; axes that are not named get their first choice."""
-    names = labels(tokenize(words).tokens)
-    values = {
-        "source": "sentence",
-        "tokens": words,
-        "d_model": d_model,
-        "heads": heads,
-        "head": 0,
-        "stage": stage,
-        "query": names[last_word(names)],
-    }
-    return _axes(**axes) | {key(name): value for name, value in values.items()}

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import streamlit as st
@@ -86,10 +87,14 @@ class Field:
         """Whether the field can have that value now."""
         return True
 
+    def value_of(self, text: str, values: Values) -> Any:
+        """The value of a text in a link; ValueError for one that is refused."""
+        return self.reader(values)(text)
+
     def fits(self, text: str, values: Values) -> bool:
         """Whether a link may say that."""
         try:
-            self.reader(values)(text)
+            self.value_of(text, values)
         except ValueError:
             return False
         return True
@@ -185,9 +190,10 @@ class Options(Field):
         read = one_of(self.texts(values))
         return lambda text: read(self.old(text, values))
 
-    def fits(self, text: str, values: Values) -> bool:
+    def value_of(self, text: str, values: Values) -> Any:
         # Streamlit writes what the list shows into the link, `link_value` the value.
-        return text in self.texts(values).values() or super().fits(text, values)
+        shown = {name: option for option, name in self.texts(values).items()}
+        return shown[text] if text in shown else super().value_of(text, values)
 
     def expected(self, values: Values) -> str:
         return f"one of {', '.join(self.texts(values).values())}"
@@ -226,12 +232,16 @@ class SelectSlider(Options):
 
 @dataclass(frozen=True)
 class Segmented(Options):
-    """One of a few that are all in sight; with `pills`, as separate pills."""
+    """One of a few that are all in sight; with `pills`, as separate pills. More than `most` are a list."""
 
     pills: bool = False
+    most: int | None = None
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(values)
+        if self.most is not None and len(texts) > self.most:
+            index = list(texts).index(start)
+            return st.selectbox(_of(self.label, values), list(texts), index, **shared)
         return (st.pills if self.pills else st.segmented_control)(
             _of(self.label, values),
             list(texts),
@@ -315,7 +325,7 @@ class Fields:
         for name, each in self._shown(names, values):
             key, start = self.key(name, values), each.start(values)
             if each.hidden:
-                link_value(key, start, each.reader(values))
+                link_value(key, start, partial(each.value_of, values=values))
             value = st.session_state.get(key)
             values[name] = start if value is None or not each.allowed(value, values) else value
         return values
@@ -327,11 +337,12 @@ class Fields:
         for name in names or self.fields:
             each, key = self.fields[name], self.key(name, values)
             text = link.get(key)
-            if (
-                text
-                and (each.hidden or key not in st.session_state)
-                and not each.fits(text, values)
-            ):
+            if not text or (key in st.session_state and not each.hidden):
+                continue
+            if each.fits(text, values):
+                with suppress(ValueError):  # the fields after it may depend on its value
+                    values[name] = each.value_of(text, values)
+            else:
                 expected = each.expected(values)
                 sentences.append(f"The link says {name} = {plain(text[:40])}; expected {expected}.")
         return sentences
@@ -347,7 +358,10 @@ class Fields:
     def _draw(self, each: Field, key: str, values: Values) -> Any:
         start = each.start(values)
         if each.hidden:
-            link_value(key, start, each.reader(values))
+            link_value(key, start, partial(each.value_of, values=values))
+        held = st.session_state.get(key)
+        if held is not None and not each.allowed(held, values):
+            st.session_state[key] = start  # of a value that is no more on offer
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
         value = each.widget(
             values, start, {"key": key, "help": _of(each.help, values), **keep, **also}
