@@ -646,16 +646,16 @@ def stage_words(
         for key, value in config.normalizer.params
         if value != params[key].default
     )
-    mask = asked = rule("mask", config.mask, length=real)
+    mask = question = rule("mask", config.mask, length=real)
     if config.mask.key != "none":  # the rule, and the question put to each key
-        mask, asked = f"allow {mask}", re.sub(r"\bi\b", str(reading.query), mask) + " ?"
+        mask, question = f"allow {mask}", re.sub(r"\bi\b", str(reading.query), mask) + " ?"
     folded = f", {rule('projection', config.projection)}" if reading.folded else ""
     factor = ", × factor" if reading.reweighed else ""
     return (
         StageTexts("Project", "q", source + position, "k"),
         StageTexts("Score", head, score, head),
         StageTexts("Scale + bias", *scale_words(reading)),
-        StageTexts("Mask", "mask", mask, asked),
+        StageTexts("Mask", "mask", mask, question),
         StageTexts("Normalize", name, name + changed + factor + folded, "weight"),
         StageTexts(
             "Weigh values",
