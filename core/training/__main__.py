@@ -217,12 +217,12 @@ def progress(record: Record, config: RunConfig) -> str:
     parts = [f"step {record.step:,}/{config.steps:,}", f"{record.elapsed:.1f} s"]
     for name, value in (
         ("loss", record.loss),
-        ("training", record.train_loss),
-        ("right", record.token_accuracy),
-        ("balanced", record.balanced),
-        ("exact", record.sequence_accuracy),
-        ("bleu", record.bleu),
-        ("chrf", record.chrf),
+        ("training loss", record.train_loss),
+        ("token accuracy", record.token_accuracy),
+        ("balanced accuracy", record.balanced),
+        ("sequence accuracy", record.sequence_accuracy),
+        ("BLEU", record.bleu),
+        ("chrF", record.chrf),
         ("error", record.error),
     ):
         if value is not None:
@@ -236,7 +236,7 @@ def progress(record: Record, config: RunConfig) -> str:
     if record.cut:
         parts.append(f"cut {record.cut:,}")
     if record.expected:
-        parts.append(f"expected position {max(map(max, record.expected)):.2f}")
+        parts.append(f"weight on the expected position {max(map(max, record.expected)):.2f}")
     return "  ".join(parts)
 
 

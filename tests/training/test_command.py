@@ -47,7 +47,11 @@ def test_a_strangers_table_becomes_a_run(folder, capsys):
         "the colour gives the kind away"
     )
     output = capsys.readouterr().out
-    assert f"?run={run.id}" in output and "step 60/60" in output and "exact 1.000" in output
+    assert (
+        f"?run={run.id}" in output
+        and "step 60/60" in output
+        and "sequence accuracy 1.000" in output
+    )
 
 
 def test_a_run_is_trained_longer_and_listed(folder, capsys):
