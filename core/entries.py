@@ -247,10 +247,13 @@ class Entry:
 
 
 class Axis(Sequence[Entry]):
-    """The entries of one axis, in the order of its file; `core.attention.register` appends those from outside."""
+    """The entries of one axis, as given or in the `order` of their keys; `core.attention.register` appends others."""
 
-    def __init__(self, *entries: Entry) -> None:
-        self.entries = list(entries)
+    def __init__(self, *entries: Entry, order: str = "") -> None:
+        keys = order.split()
+        self.entries = (
+            sorted(entries, key=lambda entry: keys.index(entry.key)) if order else [*entries]
+        )
 
     @overload
     def __getitem__(self, index: int) -> Entry: ...

@@ -136,137 +136,6 @@ def log_of_keys(scores: Tensor, mask: Tensor | None) -> float | Tensor:
     return visible.clamp(min=1).to(scores.dtype).log()
 
 
-SOFTMAX = Entry(
-    "softmax",
-    "Softmax",
-    lambda config: Softmax(**config.normalizer.kwargs),
-    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
-    "Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
-    "Bahdanau et al.",
-    2014,
-    "https://arxiv.org/abs/1409.0473",
-    (TEMPERATURE,),
-    "eˢ / Σ eˢ",
-    traits=SUMS_TO_ONE | {"softmax"},
-    cost=matrices(1, 2),
-)
-
-SOFTCAP = Entry(
-    "softcap",
-    "Softcap",
-    lambda config: Softcap(**config.normalizer.kwargs),
-    r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
-    "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.",
-    "Gemma Team",
-    2024,
-    "https://arxiv.org/abs/2408.00118",
-    (
-        TEMPERATURE,
-        Param(
-            "cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="limit c of the scores; 50 in Gemma 2"
-        ),
-    ),
-    "softmax(c·tanh(s / c))",
-    traits=SUMS_TO_ONE,
-    cost=matrices(2, 3),
-)
-
-SCALABLE_SOFTMAX = Entry(
-    "scalable_softmax",
-    "Scalable softmax",
-    lambda config: ScalableSoftmax(num_heads=config.score_heads, **config.normalizer.kwargs),
-    r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
-    "Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a learned "
-    "number of the head. So a softmax over many keys does not become flat.",
-    "Nakanishi",
-    2025,
-    "https://arxiv.org/abs/2501.19399",
-    (
-        TEMPERATURE,
-        Param(
-            "start",
-            "Initial factor",
-            0.5,
-            0.0,
-            4.0,
-            0.05,
-            meaning="initial value of c in every head; with c·log n = 1 it is softmax",
-        ),
-    ),
-    "softmax(c·log n·s)",
-    traits=SUMS_TO_ONE,
-    cost=matrices(2, 3),
-)
-
-SOFTMAX_ONE = Entry(
-    "softmax_one",
-    "Softmax-one",
-    lambda config: SoftmaxOne(**config.normalizer.kwargs),
-    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
-    "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
-    "Miller",
-    2023,
-    "https://www.evanmiller.org/attention-is-off-by-one.html",
-    (TEMPERATURE,),
-    "eˢ / (1 + Σ eˢ)",
-    traits=AT_MOST_ONE,
-    cost=matrices(2, 3),
-)
-
-SINK = Entry(
-    "sink",
-    "Sink",
-    lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
-    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
-    "Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its weight goes "
-    "to no key.",
-    "OpenAI",
-    2025,
-    "https://arxiv.org/abs/2508.10925",
-    (
-        TEMPERATURE,
-        Param(
-            "start",
-            "Initial sink",
-            0.0,
-            -20.0,
-            20.0,
-            0.5,
-            meaning="initial value of b in every head",
-        ),
-    ),
-    "eˢ / (eᵇ + Σ eˢ)",
-    traits=AT_MOST_ONE,
-    cost=matrices(2, 3),
-)
-
-SIGMOID = Entry(
-    "sigmoid",
-    "Sigmoid",
-    lambda config: Sigmoid(**config.normalizer.kwargs),
-    r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
-    "Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, for the S "
-    "keys that a query may attend to, makes the first sums about 1.",
-    "Ramapuram et al.",
-    2024,
-    "https://arxiv.org/abs/2409.04431",
-    (
-        TEMPERATURE,
-        Param(
-            "bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="number that is added to every score"
-        ),
-        Param(
-            "by_length",
-            "− log S",
-            True,
-            meaning="whether the logarithm of the number of keys is subtracted",
-        ),
-    ),
-    "σ(s + b − log S)",
-    cost=matrices(2, 3),
-)
-
-
 # Normalizers that give exact zeros: the α-entmax family, of which sparsemax is α = 2, and softmax of the k largest.
 
 
@@ -406,79 +275,6 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
 
-SPARSEMAX = Entry(
-    "sparsemax",
-    "Sparsemax",
-    lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
-    r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
-    "The weights are the nearest point of the simplex to the scores. Keys with a score below the row's threshold t "
-    "get weight 0.",
-    "Martins and Astudillo",
-    2016,
-    "https://arxiv.org/abs/1602.02068",
-    (TEMPERATURE,),
-    "max(s − t, 0)",
-    traits=SUMS_TO_ONE,
-    cost=_cost,
-)
-
-ENTMAX15 = Entry(
-    "entmax15",
-    "Entmax 1.5",
-    lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
-    r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
-    "Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
-    *_PETERS,
-    (TEMPERATURE,),
-    "max(s/2 − t, 0)²",
-    traits=SUMS_TO_ONE,
-    cost=_cost,
-)
-
-ENTMAX = Entry(
-    "entmax",
-    "Entmax α",
-    lambda config: Entmax(**config.normalizer.kwargs),
-    r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
-    r",\quad \textstyle\sum_m w_{im} = 1",
-    "A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights of 0.",
-    *_PETERS,
-    (
-        TEMPERATURE,
-        Param(
-            "alpha",
-            "α",
-            1.25,
-            1.05,
-            2.0,
-            0.05,
-            meaning="how sparse the weights are: 1.5 is entmax 1.5, 2 is sparsemax",
-        ),
-    ),
-    "max((α − 1)s − t, 0)^(1/(α − 1))",
-    traits=SUMS_TO_ONE,
-    cost=_cost,
-)
-
-TOP_K = Entry(
-    "top_k",
-    "Top-k",
-    lambda config: TopK(**config.normalizer.kwargs),
-    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
-    "Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to the "
-    "k-th largest are included.",
-    "Zhao et al.",
-    2019,
-    "https://arxiv.org/abs/1912.11637",
-    (
-        TEMPERATURE,
-        Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight"),
-    ),
-    "softmax of the k largest",
-    traits=SUMS_TO_ONE,
-    cost=matrices(2, 3),
-)
-
 
 # Softpick: a softmax whose weights can be exactly 0, and whose row may sum to less than 1.
 
@@ -502,23 +298,6 @@ class Softpick(Normalizer):
             scores == torch.finfo(scores.dtype).min, 0.0
         )  # masked: not in the sum
         return excess.relu() / (excess.abs().sum(-1, keepdim=True) + EPSILON)
-
-
-SOFTPICK = Entry(
-    "softpick",
-    "Softpick",
-    lambda config: Softpick(**config.normalizer.kwargs),
-    r"w_{ij} = \frac{\max(0,\, e^{s_{ij}/\tau} - 1)}{\sum_m \lvert e^{s_{im}/\tau} - 1 \rvert}",
-    "A key with a negative score gets weight 0, and a row of negative scores gives no weight at all. So a head does "
-    "not need a token that takes the weight it does not use.",
-    "Zuhri et al.",
-    2025,
-    "https://arxiv.org/abs/2504.20966",
-    (TEMPERATURE,),
-    "max(0, eˢ − 1) / Σ |eˢ − 1|",
-    traits=AT_MOST_ONE,
-    cost=matrices(3, 4),
-)
 
 
 # The hardest normalizer: the largest score takes the whole row.
@@ -573,33 +352,6 @@ def _hard_cost(config: LayerConfig, area: Area) -> Cost:
     return matrices(plain, plain + 1)(config, area)
 
 
-HARD = Entry(
-    "hard",
-    "Hard",
-    lambda config: Hard(**config.normalizer.kwargs),
-    r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
-    "The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
-    "taken. Training uses the gradient of a softmax with this temperature.",
-    "Xu et al.",
-    2015,
-    "https://arxiv.org/abs/1502.03044",
-    (
-        TEMPERATURE,
-        Param(
-            "gradient",
-            "Gradient",
-            STRAIGHT_THROUGH,
-            choices=(STRAIGHT_THROUGH, NONE),
-            meaning="whether scores get the gradient of a softmax, or none",
-            labels=("Of the softmax (straight-through)", "None"),
-        ),
-    ),
-    "1 for the largest",
-    traits=SUMS_TO_ONE | {"hard"},
-    cost=_hard_cost,
-)
-
-
 # Talking heads: heads exchange their scores before the softmax and their weights after it.
 
 
@@ -638,52 +390,282 @@ def _talking_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(4.0 * heads**2 * area.cells if heads > 1 else 0.0, held.bytes, held.output)
 
 
-TALKING_HEADS = Entry(
-    "talking_heads",
-    "Talking heads",
-    lambda config: TalkingHeads(num_heads=config.score_heads, **config.normalizer.kwargs),
-    r"w_{hij} = \sum_g P^w_{hg}\, \mathrm{softmax}_j\Big(\textstyle\sum_{g'} P^l_{gg'}\, s_{g'ij}/\tau\Big)",
-    "A learned matrix mixes the scores of all heads before the softmax, and another mixes their weights after it. A "
-    "weight may be negative, and a row may have any sum.",
-    "Shazeer et al.",
-    2020,
-    "https://arxiv.org/abs/2003.02436",
-    (
-        TEMPERATURE,
-        Param(
-            "mix",
-            "Initial mixing",
-            0.25,
-            0.0,
-            1.0,
-            0.05,
-            meaning="share of the mean of all heads in each head before training; with 0 each head begins "
-            "alone",
-        ),
-    ),
-    "P·softmax(P·s)",
-    traits=frozenset({"mixes heads"}),
-    cost=_talking_cost,
-)
-
-
 # build(config) -> Normalizer: module with forward(scores, mask) -> weights. Traits: "softmax" for the plain one, which
 # fused and chunked kernels can compute; "sums to one" and "at most one" say what a row's weights add up to (neither:
 # anything); "hard" where the gradient is not that of what was computed; "mixes heads" where a head's weights depend on
 # those of other heads and may be negative. None reads more than the keys that may be seen,
 # so a kernel may leave the others out.
 NORMALIZERS = Axis(
-    SOFTMAX,
-    SOFTCAP,
-    SCALABLE_SOFTMAX,
-    SOFTMAX_ONE,
-    SINK,
-    SIGMOID,
-    SOFTPICK,
-    SPARSEMAX,
-    ENTMAX15,
-    ENTMAX,
-    TOP_K,
-    HARD,
-    TALKING_HEADS,
+    Entry(
+        "softmax",
+        "Softmax",
+        lambda config: Softmax(**config.normalizer.kwargs),
+        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
+        "Weights are positive and each row sums to 1. A low temperature makes the largest weight larger.",
+        "Bahdanau et al.",
+        2014,
+        "https://arxiv.org/abs/1409.0473",
+        (TEMPERATURE,),
+        "eˢ / Σ eˢ",
+        traits=SUMS_TO_ONE | {"softmax"},
+        cost=matrices(1, 2),
+    ),
+    Entry(
+        "softcap",
+        "Softcap",
+        lambda config: Softcap(**config.normalizer.kwargs),
+        r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
+        "tanh limits every score to (−c, c), so one large score cannot take all the weight of a row.",
+        "Gemma Team",
+        2024,
+        "https://arxiv.org/abs/2408.00118",
+        (
+            TEMPERATURE,
+            Param(
+                "cap",
+                "Cap c",
+                50.0,
+                0.1,
+                1000.0,
+                0.1,
+                meaning="limit c of the scores; 50 in Gemma 2",
+            ),
+        ),
+        "softmax(c·tanh(s / c))",
+        traits=SUMS_TO_ONE,
+        cost=matrices(2, 3),
+    ),
+    Entry(
+        "scalable_softmax",
+        "Scalable softmax",
+        lambda config: ScalableSoftmax(num_heads=config.score_heads, **config.normalizer.kwargs),
+        r"w_{ij} = \frac{e^{c_h \log(n_i)\, s_{ij}/\tau}}{\sum_m e^{c_h \log(n_i)\, s_{im}/\tau}}",
+        "Scores are multiplied by the logarithm of the number n of keys that the query may attend to, and by a learned "
+        "number of the head. So a softmax over many keys does not become flat.",
+        "Nakanishi",
+        2025,
+        "https://arxiv.org/abs/2501.19399",
+        (
+            TEMPERATURE,
+            Param(
+                "start",
+                "Initial factor",
+                0.5,
+                0.0,
+                4.0,
+                0.05,
+                meaning="initial value of c in every head; with c·log n = 1 it is softmax",
+            ),
+        ),
+        "softmax(c·log n·s)",
+        traits=SUMS_TO_ONE,
+        cost=matrices(2, 3),
+    ),
+    Entry(
+        "softmax_one",
+        "Softmax-one",
+        lambda config: SoftmaxOne(**config.normalizer.kwargs),
+        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
+        "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
+        "Miller",
+        2023,
+        "https://www.evanmiller.org/attention-is-off-by-one.html",
+        (TEMPERATURE,),
+        "eˢ / (1 + Σ eˢ)",
+        traits=AT_MOST_ONE,
+        cost=matrices(2, 3),
+    ),
+    Entry(
+        "sink",
+        "Sink",
+        lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
+        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
+        "Each head has a learned score, the sink, that competes with the keys. The sink has no value, so its weight goes "
+        "to no key.",
+        "OpenAI",
+        2025,
+        "https://arxiv.org/abs/2508.10925",
+        (
+            TEMPERATURE,
+            Param(
+                "start",
+                "Initial sink",
+                0.0,
+                -20.0,
+                20.0,
+                0.5,
+                meaning="initial value of b in every head",
+            ),
+        ),
+        "eˢ / (eᵇ + Σ eˢ)",
+        traits=AT_MOST_ONE,
+        cost=matrices(2, 3),
+    ),
+    Entry(
+        "sigmoid",
+        "Sigmoid",
+        lambda config: Sigmoid(**config.normalizer.kwargs),
+        r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
+        "Each weight depends on its own score alone, so keys do not compete and a row may have any sum. −log S, for the S "
+        "keys that a query may attend to, makes the first sums about 1.",
+        "Ramapuram et al.",
+        2024,
+        "https://arxiv.org/abs/2409.04431",
+        (
+            TEMPERATURE,
+            Param(
+                "bias",
+                "Bias b",
+                0.0,
+                -20.0,
+                20.0,
+                0.5,
+                meaning="number that is added to every score",
+            ),
+            Param(
+                "by_length",
+                "− log S",
+                True,
+                meaning="whether the logarithm of the number of keys is subtracted",
+            ),
+        ),
+        "σ(s + b − log S)",
+        cost=matrices(2, 3),
+    ),
+    Entry(
+        "softpick",
+        "Softpick",
+        lambda config: Softpick(**config.normalizer.kwargs),
+        r"w_{ij} = \frac{\max(0,\, e^{s_{ij}/\tau} - 1)}{\sum_m \lvert e^{s_{im}/\tau} - 1 \rvert}",
+        "A key with a negative score gets weight 0, and a row of negative scores gives no weight at all. So a head does "
+        "not need a token that takes the weight it does not use.",
+        "Zuhri et al.",
+        2025,
+        "https://arxiv.org/abs/2504.20966",
+        (TEMPERATURE,),
+        "max(0, eˢ − 1) / Σ |eˢ − 1|",
+        traits=AT_MOST_ONE,
+        cost=matrices(3, 4),
+    ),
+    Entry(
+        "sparsemax",
+        "Sparsemax",
+        lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
+        r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
+        "The weights are the nearest point of the simplex to the scores. Keys with a score below the row's threshold t "
+        "get weight 0.",
+        "Martins and Astudillo",
+        2016,
+        "https://arxiv.org/abs/1602.02068",
+        (TEMPERATURE,),
+        "max(s − t, 0)",
+        traits=SUMS_TO_ONE,
+        cost=_cost,
+    ),
+    Entry(
+        "entmax15",
+        "Entmax 1.5",
+        lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
+        r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
+        "Half way between softmax and sparsemax: keys with low scores get weight 0, and weights fall smoothly to 0.",
+        *_PETERS,
+        (TEMPERATURE,),
+        "max(s/2 − t, 0)²",
+        traits=SUMS_TO_ONE,
+        cost=_cost,
+    ),
+    Entry(
+        "entmax",
+        "Entmax α",
+        lambda config: Entmax(**config.normalizer.kwargs),
+        r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
+        r",\quad \textstyle\sum_m w_{im} = 1",
+        "A family of normalizers: α near 1 gives softmax, α = 2 gives sparsemax, and a larger α gives more weights of 0.",
+        *_PETERS,
+        (
+            TEMPERATURE,
+            Param(
+                "alpha",
+                "α",
+                1.25,
+                1.05,
+                2.0,
+                0.05,
+                meaning="how sparse the weights are: 1.5 is entmax 1.5, 2 is sparsemax",
+            ),
+        ),
+        "max((α − 1)s − t, 0)^(1/(α − 1))",
+        traits=SUMS_TO_ONE,
+        cost=_cost,
+    ),
+    Entry(
+        "top_k",
+        "Top-k",
+        lambda config: TopK(**config.normalizer.kwargs),
+        r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
+        "Softmax of the k largest scores of each row. The other keys get weight 0 and no gradient. Scores equal to the "
+        "k-th largest are included.",
+        "Zhao et al.",
+        2019,
+        "https://arxiv.org/abs/1912.11637",
+        (
+            TEMPERATURE,
+            Param("k", "k", 4, 1, 512, 1, meaning="number of keys in a row that get a weight"),
+        ),
+        "softmax of the k largest",
+        traits=SUMS_TO_ONE,
+        cost=matrices(2, 3),
+    ),
+    Entry(
+        "hard",
+        "Hard",
+        lambda config: Hard(**config.normalizer.kwargs),
+        r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
+        "The key with the largest score gets weight 1. The paper samples a key; here the most probable key is always "
+        "taken. Training uses the gradient of a softmax with this temperature.",
+        "Xu et al.",
+        2015,
+        "https://arxiv.org/abs/1502.03044",
+        (
+            TEMPERATURE,
+            Param(
+                "gradient",
+                "Gradient",
+                STRAIGHT_THROUGH,
+                choices=(STRAIGHT_THROUGH, NONE),
+                meaning="whether scores get the gradient of a softmax, or none",
+                labels=("Of the softmax (straight-through)", "None"),
+            ),
+        ),
+        "1 for the largest",
+        traits=SUMS_TO_ONE | {"hard"},
+        cost=_hard_cost,
+    ),
+    Entry(
+        "talking_heads",
+        "Talking heads",
+        lambda config: TalkingHeads(num_heads=config.score_heads, **config.normalizer.kwargs),
+        r"w_{hij} = \sum_g P^w_{hg}\, \mathrm{softmax}_j\Big(\textstyle\sum_{g'} P^l_{gg'}\, s_{g'ij}/\tau\Big)",
+        "A learned matrix mixes the scores of all heads before the softmax, and another mixes their weights after it. A "
+        "weight may be negative, and a row may have any sum.",
+        "Shazeer et al.",
+        2020,
+        "https://arxiv.org/abs/2003.02436",
+        (
+            TEMPERATURE,
+            Param(
+                "mix",
+                "Initial mixing",
+                0.25,
+                0.0,
+                1.0,
+                0.05,
+                meaning="share of the mean of all heads in each head before training; with 0 each head begins "
+                "alone",
+            ),
+        ),
+        "P·softmax(P·s)",
+        traits=frozenset({"mixes heads"}),
+        cost=_talking_cost,
+    ),
 )

@@ -1,12 +1,8 @@
 """Kernels: how the weights, or an approximation, are computed. Exact returns every step; the others save memory."""
 
-from core.attention.kernels.approximate import LINFORMER, NSA, NYSTROM, PERFORMER
+from core.attention.kernels import approximate, delta, gla, implied, softmax
 from core.attention.kernels.costs import exact_cost
-from core.attention.kernels.delta import DELTA, GATED_DELTA, LOG_LINEAR, SSD
 from core.attention.kernels.exact import SAME, exact
-from core.attention.kernels.gla import GLA, KDA
-from core.attention.kernels.implied import LINEAR, RETENTION
-from core.attention.kernels.softmax import BLOCK_SPARSE, CHUNKED, FUSED, LOCAL
 from core.entries import Axis, Entry
 
 EXACT = Entry(
@@ -30,20 +26,11 @@ EXACT = Entry(
 # "layer only" where a layer alone knows its sizes or weights, so that `attend` refuses it.
 KERNELS = Axis(
     EXACT,
-    FUSED,
-    CHUNKED,
-    LOCAL,
-    BLOCK_SPARSE,
-    LINEAR,
-    PERFORMER,
-    LINFORMER,
-    NYSTROM,
-    RETENTION,
-    DELTA,
-    GLA,
-    SSD,
-    GATED_DELTA,
-    LOG_LINEAR,
-    NSA,
-    KDA,
+    *softmax.ENTRIES,
+    *implied.ENTRIES,
+    *approximate.ENTRIES,
+    *delta.ENTRIES,
+    *gla.ENTRIES,
+    order="exact fused chunked local block_sparse linear performer linformer nystrom retention "
+    "delta gla ssd gated_delta log_linear nsa kda",
 )

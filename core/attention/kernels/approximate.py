@@ -102,36 +102,6 @@ class Performer(nn.Module):
         )
 
 
-PERFORMER = Entry(
-    "performer",
-    "Performer",
-    Performer,
-    r"e^{q^\top k} \approx \phi(q)^\top \phi(k),\quad \phi(x) = \tfrac{1}{\sqrt R}\, e^{W x - |x|^2 / 2}",
-    "Random orthogonal directions W give features whose dot product equals the exponential of softmax on average. "
-    "More directions give a smaller error.",
-    "Choromanski et al.",
-    2021,
-    "https://arxiv.org/abs/2009.14794",
-    (
-        Param(
-            "features",
-            "Random features",
-            128,
-            1,
-            4096,
-            1,
-            meaning="number R of random directions; the error falls as 1/√R",
-        ),
-        Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random directions"),
-        CHUNK,
-    ),
-    short="{features} random features",
-    traits=IMPLIED | STATE | {"layer only"},
-    cost=performer_cost,
-    refuse=needs_plain_rows("performer", *CAUSAL),
-)
-
-
 # Attention of low rank: r keys stand in for all S. Linformer (Wang 2020) and Nyströmformer (Xiong 2021).
 
 
@@ -266,67 +236,6 @@ class Nystrom:
 
 POSITIONAL = IMPLIED | {"own positions"}  # rows of E and stretches of landmarks belong to positions
 
-LINFORMER = Entry(
-    "linformer",
-    "Linformer",
-    Linformer,
-    r"\text{softmax}\!\left(q\,(E^\top K)^\top\right) F^\top V",
-    "Learned matrices E and F project all keys and values to r keys and r values before the scores are computed.",
-    "Wang et al.",
-    2020,
-    "https://arxiv.org/abs/2006.04768",
-    (
-        Param("rank", "Rank", 32, 1, 1024, 1, meaning="number r of projected keys and values"),
-        Param(
-            "max_len",
-            "Longest length",
-            512,
-            1,
-            16384,
-            1,
-            meaning="largest number of keys that E and F can project",
-        ),
-    ),
-    short="{rank} projected keys",
-    traits=POSITIONAL | {"layer only"},
-    cost=linformer_cost,
-    refuse=needs_plain_rows("linformer", *PADDING_ONLY),
-)
-NYSTROM = Entry(
-    "nystrom",
-    "Nyström",
-    Nystrom,
-    r"\text{softmax}(q \tilde k^\top)\ \text{softmax}(\tilde q \tilde k^\top)^{+}\ \text{softmax}(\tilde q k^\top)",
-    "Queries are compared with landmarks, and landmarks with keys. A landmark is the mean of neighbouring tokens.",
-    "Xiong et al.",
-    2021,
-    "https://arxiv.org/abs/2102.03902",
-    (
-        Param(
-            "landmarks",
-            "Landmarks",
-            32,
-            1,
-            1024,
-            1,
-            meaning="number m of landmarks, each the mean of neighbouring queries or keys",
-        ),
-        Param(
-            "rounds",
-            "Rounds",
-            6,
-            1,
-            50,
-            1,
-            meaning="iterations that compute the inverse of the landmarks' weights",
-        ),
-    ),
-    short="{landmarks} landmarks",
-    traits=POSITIONAL,
-    cost=nystrom_cost,
-    refuse=needs_plain_rows("nystrom", *PADDING_ONLY),
-)
-
 
 ROWS = 256  # queries at once
 
@@ -453,49 +362,139 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     return summed(config, area, flops, max(held, 2 * queries * value), prepared=False)
 
 
-NSA = Entry(
-    "nsa",
-    "Native sparse (NSA)",
-    NativeSparse,
-    r"\sum_{c} g^c_i\, \text{softmax}(q_i K_c^\top)\, V_c,\quad c \in \{\text{block means},\ \text{best blocks},\ "
-    r"\text{window}\}",
-    "Each query attends three times to itself and earlier tokens: to the means of blocks, to the keys of the blocks "
-    "whose means weigh most, and to a window; gates of its own mix the three. Here a mean replaces the learned "
-    "compression, the branches share keys and values, and all cells are computed and then masked, so it is no faster.",
-    "Yuan et al.",
-    2025,
-    "https://arxiv.org/abs/2502.11089",
-    (
-        Param(
-            "size",
-            "Block",
-            4,
-            1,
-            512,
-            1,
-            meaning="tokens in a block, which are compressed and selected together",
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "performer",
+        "Performer",
+        Performer,
+        r"e^{q^\top k} \approx \phi(q)^\top \phi(k),\quad \phi(x) = \tfrac{1}{\sqrt R}\, e^{W x - |x|^2 / 2}",
+        "Random orthogonal directions W give features whose dot product equals the exponential of softmax on average. "
+        "More directions give a smaller error.",
+        "Choromanski et al.",
+        2021,
+        "https://arxiv.org/abs/2009.14794",
+        (
+            Param(
+                "features",
+                "Random features",
+                128,
+                1,
+                4096,
+                1,
+                meaning="number R of random directions; the error falls as 1/√R",
+            ),
+            Param("seed", "Seed", 0, 0, 9999, 1, meaning="seed of the random directions"),
+            CHUNK,
         ),
-        Param(
-            "blocks",
-            "Blocks",
-            2,
-            1,
-            64,
-            1,
-            meaning="number of blocks that a query selects, its own included",
-        ),
-        Param(
-            "window",
-            "Window",
-            4,
-            1,
-            4096,
-            1,
-            meaning="number of keys in the window, the query's own included",
-        ),
+        short="{features} random features",
+        traits=IMPLIED | STATE | {"layer only"},
+        cost=performer_cost,
+        refuse=needs_plain_rows("performer", *CAUSAL),
     ),
-    short="means + best blocks + window",
-    traits=IMPLIED | {"own positions", "layer only"},
-    cost=_cost,
-    refuse=needs_plain_rows("nsa", *CAUSAL),
+    Entry(
+        "linformer",
+        "Linformer",
+        Linformer,
+        r"\text{softmax}\!\left(q\,(E^\top K)^\top\right) F^\top V",
+        "Learned matrices E and F project all keys and values to r keys and r values before the scores are computed.",
+        "Wang et al.",
+        2020,
+        "https://arxiv.org/abs/2006.04768",
+        (
+            Param("rank", "Rank", 32, 1, 1024, 1, meaning="number r of projected keys and values"),
+            Param(
+                "max_len",
+                "Longest length",
+                512,
+                1,
+                16384,
+                1,
+                meaning="largest number of keys that E and F can project",
+            ),
+        ),
+        short="{rank} projected keys",
+        traits=POSITIONAL | {"layer only"},
+        cost=linformer_cost,
+        refuse=needs_plain_rows("linformer", *PADDING_ONLY),
+    ),
+    Entry(
+        "nystrom",
+        "Nyström",
+        Nystrom,
+        r"\text{softmax}(q \tilde k^\top)\ \text{softmax}(\tilde q \tilde k^\top)^{+}\ \text{softmax}(\tilde q k^\top)",
+        "Queries are compared with landmarks, and landmarks with keys. A landmark is the mean of neighbouring tokens.",
+        "Xiong et al.",
+        2021,
+        "https://arxiv.org/abs/2102.03902",
+        (
+            Param(
+                "landmarks",
+                "Landmarks",
+                32,
+                1,
+                1024,
+                1,
+                meaning="number m of landmarks, each the mean of neighbouring queries or keys",
+            ),
+            Param(
+                "rounds",
+                "Rounds",
+                6,
+                1,
+                50,
+                1,
+                meaning="iterations that compute the inverse of the landmarks' weights",
+            ),
+        ),
+        short="{landmarks} landmarks",
+        traits=POSITIONAL,
+        cost=nystrom_cost,
+        refuse=needs_plain_rows("nystrom", *PADDING_ONLY),
+    ),
+    Entry(
+        "nsa",
+        "Native sparse (NSA)",
+        NativeSparse,
+        r"\sum_{c} g^c_i\, \text{softmax}(q_i K_c^\top)\, V_c,\quad c \in \{\text{block means},\ \text{best blocks},\ "
+        r"\text{window}\}",
+        "Each query attends three times to itself and earlier tokens: to the means of blocks, to the keys of the blocks "
+        "whose means weigh most, and to a window; gates of its own mix the three. Here a mean replaces the learned "
+        "compression, the branches share keys and values, and all cells are computed and then masked, so it is no faster.",
+        "Yuan et al.",
+        2025,
+        "https://arxiv.org/abs/2502.11089",
+        (
+            Param(
+                "size",
+                "Block",
+                4,
+                1,
+                512,
+                1,
+                meaning="tokens in a block, which are compressed and selected together",
+            ),
+            Param(
+                "blocks",
+                "Blocks",
+                2,
+                1,
+                64,
+                1,
+                meaning="number of blocks that a query selects, its own included",
+            ),
+            Param(
+                "window",
+                "Window",
+                4,
+                1,
+                4096,
+                1,
+                meaning="number of keys in the window, the query's own included",
+            ),
+        ),
+        short="means + best blocks + window",
+        traits=IMPLIED | {"own positions", "layer only"},
+        cost=_cost,
+        refuse=needs_plain_rows("nsa", *CAUSAL),
+    ),
 )

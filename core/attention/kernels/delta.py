@@ -165,41 +165,6 @@ class GatedDelta(Delta):
         return decay, head_gate(self.write, context).sigmoid()
 
 
-DELTA = Entry(
-    "delta",
-    "Delta rule",
-    Delta,
-    r"S_t q_t, \quad S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-    "A state is passed from token to token. Each token corrects the value that the state holds for its key, instead "
-    "of adding to it. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
-    "Schlag et al.",
-    2021,
-    "https://arxiv.org/abs/2102.11174",
-    (CHUNK,),
-    short="S(I − βkkᵀ) + βvkᵀ",
-    traits=IMPLIED | STATE | {"own positions", "layer only"},
-    cost=delta_cost,
-    refuse=needs_plain_rows("delta", *CAUSAL),
-)
-
-GATED_DELTA = Entry(
-    "gated_delta",
-    "Gated delta rule",
-    GatedDelta,
-    r"S_t q_t, \quad S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
-    "A state is passed from token to token. Each token scales the state by α and corrects the value that the state "
-    "holds for its key. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
-    "Yang et al.",
-    2024,
-    "https://arxiv.org/abs/2412.06464",
-    (CHUNK,),
-    short="αS(I − βkkᵀ) + βvkᵀ",
-    traits=IMPLIED | STATE | {"own positions", "layer only"},
-    cost=delta_cost,
-    refuse=needs_plain_rows("gated_delta", *CAUSAL),
-)
-
-
 # State space duality: Mamba-2 as attention, whose mask holds decays that the tokens decide.
 
 
@@ -249,24 +214,6 @@ class StateSpace(StateKernel):
         """log a and Δ, (B, H, S) each."""
         gate = head_gate(self.step, context)
         return softplus_decay(self.log_rate, gate), F.softplus(gate)
-
-
-SSD = Entry(
-    "ssd",
-    "State space dual",
-    StateSpace,
-    r"q_t^\top S_t, \quad S_t = a_t S_{t-1} + \Delta_t k_t v_t^\top",
-    "A state is passed from token to token. Each token chooses a step Δ: a long one forgets much of the state and adds "
-    "much of the token. A query attends only to itself and earlier tokens.",
-    "Dao & Gu",
-    2024,
-    "https://arxiv.org/abs/2405.21060",
-    (CHUNK,),
-    short="aS + Δkvᵀ",
-    traits=IMPLIED | STATE | {"own positions", "layer only"},
-    cost=ssd_cost,
-    refuse=needs_plain_rows("ssd", *CAUSAL),
-)
 
 
 # Log-linear attention: Mamba-2's state, of which each query weighs stretches of the past by their distance.
@@ -374,33 +321,83 @@ class LogLinear(StateSpace):
         )
 
 
-LOG_LINEAR = Entry(
-    "log_linear",
-    "Log-linear",
-    LogLinear,
-    r"\sum_l \lambda_{tl}\, q_t^\top S_{tl}, \quad S_{tl} = \sum_{j \in \text{level } l} a_{j+1} \cdots a_t\, \Delta_j "
-    r"k_j v_j^\top",
-    "The past is cut into stretches that double in length with their distance. Each has a state of its own, and each "
-    "query weighs them. A query attends only to itself and earlier tokens. While decoding, keys are stored and no "
-    "states, as the number of states grows with the length.",
-    "Guo et al.",
-    2025,
-    "https://arxiv.org/abs/2506.04761",
-    (
-        Param(
-            "levels",
-            "Levels",
-            12,
-            1,
-            24,
-            1,
-            meaning="stretches with a weight of their own; those farther away share "
-            "the last weight",
-        ),
-        LOG_LINEAR_CHUNK,
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "delta",
+        "Delta rule",
+        Delta,
+        r"S_t q_t, \quad S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        "A state is passed from token to token. Each token corrects the value that the state holds for its key, instead "
+        "of adding to it. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
+        "Schlag et al.",
+        2021,
+        "https://arxiv.org/abs/2102.11174",
+        (CHUNK,),
+        short="S(I − βkkᵀ) + βvkᵀ",
+        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        cost=delta_cost,
+        refuse=needs_plain_rows("delta", *CAUSAL),
     ),
-    short="Σ λ·S of {levels} levels",
-    traits=IMPLIED | {"own positions", "layer only"},
-    cost=log_linear_cost,
-    refuse=needs_plain_rows("log_linear", *CAUSAL),
+    Entry(
+        "gated_delta",
+        "Gated delta rule",
+        GatedDelta,
+        r"S_t q_t, \quad S_t = \alpha_t S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top",
+        "A state is passed from token to token. Each token scales the state by α and corrects the value that the state "
+        "holds for its key. Queries and keys have length 1, and a query attends only to itself and earlier tokens.",
+        "Yang et al.",
+        2024,
+        "https://arxiv.org/abs/2412.06464",
+        (CHUNK,),
+        short="αS(I − βkkᵀ) + βvkᵀ",
+        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        cost=delta_cost,
+        refuse=needs_plain_rows("gated_delta", *CAUSAL),
+    ),
+    Entry(
+        "ssd",
+        "State space dual",
+        StateSpace,
+        r"q_t^\top S_t, \quad S_t = a_t S_{t-1} + \Delta_t k_t v_t^\top",
+        "A state is passed from token to token. Each token chooses a step Δ: a long one forgets much of the state and adds "
+        "much of the token. A query attends only to itself and earlier tokens.",
+        "Dao & Gu",
+        2024,
+        "https://arxiv.org/abs/2405.21060",
+        (CHUNK,),
+        short="aS + Δkvᵀ",
+        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        cost=ssd_cost,
+        refuse=needs_plain_rows("ssd", *CAUSAL),
+    ),
+    Entry(
+        "log_linear",
+        "Log-linear",
+        LogLinear,
+        r"\sum_l \lambda_{tl}\, q_t^\top S_{tl}, \quad S_{tl} = \sum_{j \in \text{level } l} a_{j+1} \cdots a_t\, \Delta_j "
+        r"k_j v_j^\top",
+        "The past is cut into stretches that double in length with their distance. Each has a state of its own, and each "
+        "query weighs them. A query attends only to itself and earlier tokens. While decoding, keys are stored and no "
+        "states, as the number of states grows with the length.",
+        "Guo et al.",
+        2025,
+        "https://arxiv.org/abs/2506.04761",
+        (
+            Param(
+                "levels",
+                "Levels",
+                12,
+                1,
+                24,
+                1,
+                meaning="stretches with a weight of their own; those farther away share "
+                "the last weight",
+            ),
+            LOG_LINEAR_CHUNK,
+        ),
+        short="Σ λ·S of {levels} levels",
+        traits=IMPLIED | {"own positions", "layer only"},
+        cost=log_linear_cost,
+        refuse=needs_plain_rows("log_linear", *CAUSAL),
+    ),
 )

@@ -146,44 +146,6 @@ class GatedLinear(StateKernel):
         return (F.logsigmoid(channel_gate(self.forget, context, self.heads)) / self.tau,)
 
 
-GLA = Entry(
-    "gla",
-    "Gated linear",
-    GatedLinear,
-    r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + k_t v_t^\top",
-    "A state is passed from token to token. Each token first scales every channel of the state by a gate of its own, "
-    "then adds its key and value. A query attends only to itself and earlier tokens.",
-    "Yang et al.",
-    2023,
-    "https://arxiv.org/abs/2312.06635",
-    (
-        Param(
-            "tau",
-            "Gate root τ",
-            16.0,
-            1.0,
-            64.0,
-            1.0,
-            meaning="gates are the τ-th root of a sigmoid, so a larger τ forgets more slowly",
-        ),
-        Param(
-            "rank",
-            "Gate rank",
-            16,
-            1,
-            256,
-            1,
-            meaning="numbers of x from which all gates are computed",
-        ),
-        CHUNK,
-    ),
-    short="Diag(α)S + kvᵀ",
-    traits=IMPLIED | STATE | {"own positions", "layer only"},
-    cost=gla_cost,
-    refuse=needs_plain_rows("gla", *CAUSAL),
-)
-
-
 # Kimi delta attention: the delta rule on a state in which each channel of the keys fades at a pace of its own.
 
 
@@ -260,20 +222,58 @@ class KimiDelta(Delta):
         return decay, head_gate(self.write, context).sigmoid()
 
 
-KDA = Entry(
-    "kda",
-    "Kimi delta",
-    KimiDelta,
-    r"q_t^\top S_t, \quad S_t = (I - \beta_t k_t k_t^\top)\, \text{Diag}(\alpha_t)\, S_{t-1} + \beta_t k_t v_t^\top",
-    "A state is passed from token to token. Each token scales every channel of the state by a gate of its own and "
-    "corrects the value that the state holds for its key. Queries and keys have length 1, and a query attends only to "
-    "itself and earlier tokens.",
-    "Kimi Team",
-    2025,
-    "https://arxiv.org/abs/2510.26692",
-    (CHUNK,),
-    short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
-    traits=IMPLIED | STATE | {"own positions", "layer only"},
-    cost=kda_cost,
-    refuse=needs_plain_rows("kda", *CAUSAL),
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "gla",
+        "Gated linear",
+        GatedLinear,
+        r"q_t^\top S_t, \quad S_t = \text{Diag}(\alpha_t)\, S_{t-1} + k_t v_t^\top",
+        "A state is passed from token to token. Each token first scales every channel of the state by a gate of its own, "
+        "then adds its key and value. A query attends only to itself and earlier tokens.",
+        "Yang et al.",
+        2023,
+        "https://arxiv.org/abs/2312.06635",
+        (
+            Param(
+                "tau",
+                "Gate root τ",
+                16.0,
+                1.0,
+                64.0,
+                1.0,
+                meaning="gates are the τ-th root of a sigmoid, so a larger τ forgets more slowly",
+            ),
+            Param(
+                "rank",
+                "Gate rank",
+                16,
+                1,
+                256,
+                1,
+                meaning="numbers of x from which all gates are computed",
+            ),
+            CHUNK,
+        ),
+        short="Diag(α)S + kvᵀ",
+        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        cost=gla_cost,
+        refuse=needs_plain_rows("gla", *CAUSAL),
+    ),
+    Entry(
+        "kda",
+        "Kimi delta",
+        KimiDelta,
+        r"q_t^\top S_t, \quad S_t = (I - \beta_t k_t k_t^\top)\, \text{Diag}(\alpha_t)\, S_{t-1} + \beta_t k_t v_t^\top",
+        "A state is passed from token to token. Each token scales every channel of the state by a gate of its own and "
+        "corrects the value that the state holds for its key. Queries and keys have length 1, and a query attends only to "
+        "itself and earlier tokens.",
+        "Kimi Team",
+        2025,
+        "https://arxiv.org/abs/2510.26692",
+        (CHUNK,),
+        short="(I − βkkᵀ)Diag(α)S + βkvᵀ",
+        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        cost=kda_cost,
+        refuse=needs_plain_rows("kda", *CAUSAL),
+    ),
 )

@@ -371,25 +371,6 @@ class Features:
         )
 
 
-LINEAR = Entry(
-    "linear",
-    "Linear",
-    Features,
-    r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
-    r"\quad \phi(x) = \text{elu}(x) + 1",
-    "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
-    "from those of softmax.",
-    "Katharopoulos et al.",
-    2020,
-    "https://arxiv.org/abs/2006.16236",
-    (CHUNK,),
-    short="elu + 1",
-    traits=IMPLIED | STATE,
-    cost=linear_cost,
-    refuse=needs_plain_rows("linear", *CAUSAL),
-)
-
-
 # Retention: scores that decay with distance are the weights, unnormalised, so that one state sums up all keys before.
 
 
@@ -474,29 +455,48 @@ class Retention:
         )
 
 
-RETENTION = Entry(
-    "retention",
-    "Retention",
-    Retention,
-    r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
-    "Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows may "
-    "have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
-    "Sun et al.",
-    2023,
-    "https://arxiv.org/abs/2307.08621",
-    (
-        Param(
-            "decay",
-            "Decay",
-            "retnet",
-            choices=("retnet", "lightning"),
-            labels=("RetNet", "Lightning"),
-            meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope",
-        ),
-        CHUNK,
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "linear",
+        "Linear",
+        Features,
+        r"\frac{\phi(q_i)^\top \sum_j \phi(k_j) v_j^\top}{\phi(q_i)^\top \sum_j \phi(k_j)},"
+        r"\quad \phi(x) = \text{elu}(x) + 1",
+        "A feature map replaces the exponential, so keys and values are summed once for all queries. The weights differ "
+        "from those of softmax.",
+        "Katharopoulos et al.",
+        2020,
+        "https://arxiv.org/abs/2006.16236",
+        (CHUNK,),
+        short="elu + 1",
+        traits=IMPLIED | STATE,
+        cost=linear_cost,
+        refuse=needs_plain_rows("linear", *CAUSAL),
     ),
-    short="γ^(i−j)·s",
-    traits=IMPLIED | STATE | {"own positions", "layer only"},
-    cost=retention_cost,
-    refuse=needs_plain_rows("retention", *CAUSAL),
+    Entry(
+        "retention",
+        "Retention",
+        Retention,
+        r"\sum_{j \le i} \gamma_h^{\,i-j}\, s_{ij}\, v_j",
+        "Scores decay with distance and are the weights without a normalizer, so weights may be negative and rows may "
+        "have any sum. A query attends only to itself and earlier tokens, which a state sums up.",
+        "Sun et al.",
+        2023,
+        "https://arxiv.org/abs/2307.08621",
+        (
+            Param(
+                "decay",
+                "Decay",
+                "retnet",
+                choices=("retnet", "lightning"),
+                labels=("RetNet", "Lightning"),
+                meaning="decay γ of each head: 1 − 2^(−5−h), or e to the power of ALiBi's slope",
+            ),
+            CHUNK,
+        ),
+        short="γ^(i−j)·s",
+        traits=IMPLIED | STATE | {"own positions", "layer only"},
+        cost=retention_cost,
+        refuse=needs_plain_rows("retention", *CAUSAL),
+    ),
 )

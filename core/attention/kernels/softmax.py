@@ -116,22 +116,6 @@ def fused_token(
 why_not_fused = refuse_when("fused", *PLAIN)
 
 
-FUSED = Entry(
-    "fused",
-    "Fused",
-    lambda config: fused,
-    r"O(T S D)\ \text{time},\ O(T + S)\ \text{memory}",
-    "The same output, computed block by block without storing the weights.",
-    "Dao et al.",
-    2022,
-    "https://arxiv.org/abs/2205.14135",
-    short="tile by tile",
-    traits=SAME,
-    cost=fused_cost,
-    refuse=why_not_fused,
-)
-
-
 # Plans: the stretches of keys that each block of queries can see; the mask hides all others.
 
 
@@ -573,33 +557,6 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
-CHUNKED = Entry(
-    "chunked",
-    "Chunked",
-    lambda config: partial(chunked, size=int(config.kernel["block"])),
-    r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
-    r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
-    "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
-    "blocks, so memory does not grow with T.",
-    "Rabe & Staats",
-    2021,
-    "https://arxiv.org/abs/2112.05682",
-    (BLOCK,),
-    short="{block} keys at a time",
-    traits=SAME,
-    cost=chunked_cost,
-    refuse=refuse_when(
-        "chunked",
-        not_softmax,
-        adds_values,
-        whole_rows,
-        ranks_keys,
-        multiplies_weights,
-        combines_heads,
-    ),
-)
-
-
 Solve = Callable[[AttentionInputs], Steps]
 SPARSE_BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries in a block")
 
@@ -705,33 +662,74 @@ def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
     return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
-LOCAL = Entry(
-    "local",
-    "Local band",
-    lambda config: PlannedKernel(config, Band(*reach(config.mask))),
-    r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
-    "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
-    "Beltagy et al.",
-    2020,
-    "https://arxiv.org/abs/2004.05150",
-    (SPARSE_BLOCK,),
-    short="only the band",
-    traits=SAME,
-    cost=_local_cost,
-    refuse=refuse_when("local", whole_rows, ranks_keys),
-)
-BLOCK_SPARSE = Entry(
-    "block_sparse",
-    "Block-sparse",
-    lambda config: PlannedKernel(config, Touched()),
-    r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
-    "Only the blocks of the score matrix that have an allowed cell are computed.",
-    "Child et al.",
-    2019,
-    "https://arxiv.org/abs/1904.10509",
-    (SPARSE_BLOCK,),
-    short="only blocks with allowed cells",
-    traits=SAME | {"reads mask"},
-    cost=_block_sparse_cost,
-    refuse=refuse_when("block_sparse", whole_rows),
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "fused",
+        "Fused",
+        lambda config: fused,
+        r"O(T S D)\ \text{time},\ O(T + S)\ \text{memory}",
+        "The same output, computed block by block without storing the weights.",
+        "Dao et al.",
+        2022,
+        "https://arxiv.org/abs/2205.14135",
+        short="tile by tile",
+        traits=SAME,
+        cost=fused_cost,
+        refuse=why_not_fused,
+    ),
+    Entry(
+        "chunked",
+        "Chunked",
+        lambda config: partial(chunked, size=int(config.kernel["block"])),
+        r"m' = \max(m, s_{ij}),\quad l' = e^{m-m'} l + \sum_j e^{s_{ij}-m'},"
+        r"\quad o' = e^{m-m'} o + \sum_j e^{s_{ij}-m'} v_j",
+        "The same output, computed one block of keys at a time. A running maximum and a running sum replace all earlier "
+        "blocks, so memory does not grow with T.",
+        "Rabe & Staats",
+        2021,
+        "https://arxiv.org/abs/2112.05682",
+        (BLOCK,),
+        short="{block} keys at a time",
+        traits=SAME,
+        cost=chunked_cost,
+        refuse=refuse_when(
+            "chunked",
+            not_softmax,
+            adds_values,
+            whole_rows,
+            ranks_keys,
+            multiplies_weights,
+            combines_heads,
+        ),
+    ),
+    Entry(
+        "local",
+        "Local band",
+        lambda config: PlannedKernel(config, Band(*reach(config.mask))),
+        r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
+        "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
+        "Beltagy et al.",
+        2020,
+        "https://arxiv.org/abs/2004.05150",
+        (SPARSE_BLOCK,),
+        short="only the band",
+        traits=SAME,
+        cost=_local_cost,
+        refuse=refuse_when("local", whole_rows, ranks_keys),
+    ),
+    Entry(
+        "block_sparse",
+        "Block-sparse",
+        lambda config: PlannedKernel(config, Touched()),
+        r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
+        "Only the blocks of the score matrix that have an allowed cell are computed.",
+        "Child et al.",
+        2019,
+        "https://arxiv.org/abs/1904.10509",
+        (SPARSE_BLOCK,),
+        short="only blocks with allowed cells",
+        traits=SAME | {"reads mask"},
+        cost=_block_sparse_cost,
+        refuse=refuse_when("block_sparse", whole_rows),
+    ),
 )

@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from core.attention.masks.content import CONTENT, LUONG
-from core.attention.masks.layouts import DRAWN, LAYOUTS, SPARSE
-from core.attention.masks.patterns import PATTERNS, Combined, Inverted, Mask
+from core.attention.masks import content, layouts, patterns
+from core.attention.masks.patterns import Combined, Inverted, Mask
 from core.attention.score_block import ScoreBlock
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
 
@@ -66,7 +65,15 @@ COMPOSED: tuple[Entry, ...] = (
 # "learned" for one with weights of its own, "reads content" for one that depends on the numbers of a call, "whole rows"
 # for one that compares all keys of a row, "causal" for one that shows no later key though positions do not tell which
 # it shows, "reads length" for one that is another mask in a longer text.
-MASKS = Axis(*PATTERNS, *LAYOUTS, *SPARSE, *CONTENT, *LUONG, *DRAWN, *COMPOSED)
+MASKS = Axis(
+    *patterns.ENTRIES,
+    *layouts.ENTRIES,
+    *content.ENTRIES,
+    *COMPOSED,
+    order="none causal padding local causal_local dilated strided block chunked prefix document "
+    "tree shared_prefix block_diffusion neighborhood global_window bigbird moba lightning "
+    "local_m local_p formula drawn and or not",
+)
 COMPOSITIONS = tuple(item.key for item in COMPOSED)  # the masks that are made of other masks
 _TAKES = {
     "and": (1, "one or more parts"),

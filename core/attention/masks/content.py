@@ -210,7 +210,82 @@ def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(maps + scores, max(8 * heads * area.cells, 28 * area.cells), area.cells)
 
 
-CONTENT: tuple[Entry, ...] = (
+class Window(Mask):
+    """|j − p| ≤ D, with the weights times exp(−(j − p)² / 2σ²), σ = D / 2: rows then sum to less than 1."""
+
+    def __init__(self, window: int, gaussian: bool) -> None:
+        super().__init__()
+        self.window, self.gaussian = window, gaussian
+
+    def centre(self, block: ScoreBlock) -> Tensor:
+        """The position p of each query, broadcastable to (B, H, T, 1)."""
+        raise NotImplementedError
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        centre = self.centre(block)
+        return (block.j >= centre - self.window) & (block.j <= centre + self.window)
+
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
+        if not self.gaussian:
+            return None
+        deviations = (block.j - self.centre(block)) / (self.window / 2)
+        return torch.exp(-deviations.square() / 2).to(block.dtype)
+
+
+class Monotonic(Window):
+    """p = i: input and output are assumed to be aligned (local-m)."""
+
+    def centre(self, block: ScoreBlock) -> Tensor:
+        return block.i
+
+
+class Predictive(Window):
+    """p = S · σ(vᵀ tanh(W q)), predicted from each query (local-p); W (H, D, D) and v (H, D) are learned.
+
+    S is the end of the real keys, so that padding does not move p. The window has no gradient; W and v learn through
+    the Gaussian.
+    """
+
+    reads_content = True
+
+    def __init__(self, window: int, num_heads: int, dim: int) -> None:
+        super().__init__(window, gaussian=True)
+        bound = dim**-0.5
+        self.weight = nn.Parameter(torch.empty(num_heads, dim, dim).uniform_(-bound, bound))
+        self.vector = nn.Parameter(torch.empty(num_heads, dim).uniform_(-bound, bound))
+
+    def centre(self, block: ScoreBlock) -> Tensor:
+        q = block.require("q", "mask = local_p", mask="local_m")
+        precise = torch.promote_types(q.dtype, torch.float32)  # S · share in fp16 is off by keys
+        hidden = torch.tanh(q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
+        share = torch.sigmoid(
+            (hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True)
+        )  # (B, H, T, 1)
+        ends = block.ends if isinstance(block.ends, int) else block.ends[:, None]
+        return ends * share
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """A small network, and a window for each head."""
+    heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
+    return Cost(
+        2.0 * heads * area.queries * dim**2, max(8 * heads * area.queries * dim, 3 * cells), cells
+    )
+
+
+_PAPER = ("Luong et al.", 2015, "https://arxiv.org/abs/1508.04025")
+_WINDOW = Param(
+    "window",
+    "Window D",
+    2,
+    1,
+    512,
+    1,
+    meaning="number of keys on each side of the position p; σ of the Gaussian is half of it",
+)
+
+
+ENTRIES: tuple[Entry, ...] = (
     Entry(
         "moba",
         "MoBA",
@@ -292,84 +367,6 @@ CONTENT: tuple[Entry, ...] = (
         traits=frozenset({"learned", "reads content", "whole rows", "causal"}),
         cost=_lightning_cost,
     ),
-)
-
-
-class Window(Mask):
-    """|j − p| ≤ D, with the weights times exp(−(j − p)² / 2σ²), σ = D / 2: rows then sum to less than 1."""
-
-    def __init__(self, window: int, gaussian: bool) -> None:
-        super().__init__()
-        self.window, self.gaussian = window, gaussian
-
-    def centre(self, block: ScoreBlock) -> Tensor:
-        """The position p of each query, broadcastable to (B, H, T, 1)."""
-        raise NotImplementedError
-
-    def forward(self, block: ScoreBlock) -> Tensor:
-        centre = self.centre(block)
-        return (block.j >= centre - self.window) & (block.j <= centre + self.window)
-
-    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
-        if not self.gaussian:
-            return None
-        deviations = (block.j - self.centre(block)) / (self.window / 2)
-        return torch.exp(-deviations.square() / 2).to(block.dtype)
-
-
-class Monotonic(Window):
-    """p = i: input and output are assumed to be aligned (local-m)."""
-
-    def centre(self, block: ScoreBlock) -> Tensor:
-        return block.i
-
-
-class Predictive(Window):
-    """p = S · σ(vᵀ tanh(W q)), predicted from each query (local-p); W (H, D, D) and v (H, D) are learned.
-
-    S is the end of the real keys, so that padding does not move p. The window has no gradient; W and v learn through
-    the Gaussian.
-    """
-
-    reads_content = True
-
-    def __init__(self, window: int, num_heads: int, dim: int) -> None:
-        super().__init__(window, gaussian=True)
-        bound = dim**-0.5
-        self.weight = nn.Parameter(torch.empty(num_heads, dim, dim).uniform_(-bound, bound))
-        self.vector = nn.Parameter(torch.empty(num_heads, dim).uniform_(-bound, bound))
-
-    def centre(self, block: ScoreBlock) -> Tensor:
-        q = block.require("q", "mask = local_p", mask="local_m")
-        precise = torch.promote_types(q.dtype, torch.float32)  # S · share in fp16 is off by keys
-        hidden = torch.tanh(q.to(precise) @ self.weight.mT.to(precise))  # (B, H, T, D)
-        share = torch.sigmoid(
-            (hidden * self.vector[:, None].to(precise)).sum(-1, keepdim=True)
-        )  # (B, H, T, 1)
-        ends = block.ends if isinstance(block.ends, int) else block.ends[:, None]
-        return ends * share
-
-
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    """A small network, and a window for each head."""
-    heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
-    return Cost(
-        2.0 * heads * area.queries * dim**2, max(8 * heads * area.queries * dim, 3 * cells), cells
-    )
-
-
-_PAPER = ("Luong et al.", 2015, "https://arxiv.org/abs/1508.04025")
-_WINDOW = Param(
-    "window",
-    "Window D",
-    2,
-    1,
-    512,
-    1,
-    meaning="number of keys on each side of the position p; σ of the Gaussian is half of it",
-)
-
-LUONG: tuple[Entry, ...] = (
     Entry(
         "local_m",
         "Luong local-m",

@@ -85,7 +85,175 @@ def neighborhood(block: ScoreBlock, rows: int, columns: int, window: int) -> Ten
 
 _PREFIX = "number of tokens of the text before "
 
-LAYOUTS: tuple[Entry, ...] = (
+
+# Sparse patterns for long texts: a window, a few global tokens, and random far keys.
+
+
+# Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut), so that "random" needs no state.
+_MIX = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)
+_LARGEST = 2**63 - 1
+_MOST_CELLS = 2**22  # ranked at once: 32 MB
+
+
+def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
+    return local(block, window) | (block.i < globals) | (block.j < globals)
+
+
+def bigbird(
+    scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int
+) -> Tensor:
+    rows, columns = (
+        scores.i // block,
+        scores.j // block,
+    )  # (T, 1), (1, S): the block of each query and key
+    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[
+        None
+    ]  # (1, blocks of keys)
+    last_column = (scores.ends - 1) // block  # of each text, (B, 1, 1) where padding follows it
+    last_row = last_column if scores.owns_queries else (scores.num_queries - 1) // block
+    visible = (blocks >= rows - window) & (blocks <= rows + window)
+    ends = (
+        (blocks < globals)
+        | (blocks > last_column - globals)
+        | (rows < globals)
+        | (rows > last_row - globals)
+    )
+    visible = visible | ends
+    if random:
+        free = ~visible & (blocks <= last_column)
+        cells = [
+            random_cells(rows, blocks, one, random, seed)
+            for one in free.reshape(-1, *free.shape[-2:])
+        ]
+        visible = visible | torch.stack(cells).view(free.shape)
+    visible = visible[..., columns[0]]
+    return visible if visible.dim() == 2 else visible[:, None]
+
+
+def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: int) -> Tensor:
+    """In each row `count` of the free cells (all where there are fewer), by a hash of seed, row and column.
+
+    Any part of the mask, on any device, agrees with the whole.
+    """
+    start = ((seed + 1) * _MIX[2]) & _LARGEST
+    at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
+    for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
+        rank = scrambled(some * _MIX[0] + columns * _MIX[1] + start).masked_fill(
+            ~open_, -1
+        )  # an open cell's is ≥ 0
+        best = rank.topk(min(count, rank.shape[1]), dim=1).indices
+        parts.append(torch.zeros_like(open_).scatter(1, best, True) & open_)
+    return torch.cat(parts)
+
+
+def scrambled(x: Tensor) -> Tensor:
+    """A pseudorandom hash of integers to integers ≥ 0 (SplitMix64's finalizer; int64 wraps around)."""
+    for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
+        x = (x ^ (x >> shift)) * factor
+    return (x ^ (x >> 31)) & _LARGEST
+
+
+def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
+    """The integers of a hash over the blocks that each query might see."""
+    hashed = (
+        area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
+    )
+    return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)
+
+
+LARGEST_DRAWING = 64  # rows or columns
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Cells drawn by hand: one string of 0 and 1 a row, 1 = may attend.
+
+    As text it is rows × columns, then each row in hexadecimal with key 0 as the highest bit: `3x3:4.6.7` is causal.
+    """
+
+    rows: tuple[str, ...]
+
+    def text(self) -> str:
+        keys = len(self.rows[0])
+        digits = -(-keys // 4)
+        return f"{len(self.rows)}x{keys}:" + ".".join(
+            f"{int(row, 2):0{digits}x}" for row in self.rows
+        )
+
+    def tensor(self) -> Tensor:
+        """Bool (rows, columns)."""
+        return torch.tensor([[cell == "1" for cell in row] for row in self.rows])
+
+    @classmethod
+    def of(cls, allowed: Tensor) -> Drawing:
+        """From a bool matrix; ConfigError when it is larger than a drawing may be."""
+        queries, keys = allowed.shape
+        if not (1 <= queries <= LARGEST_DRAWING and 1 <= keys <= LARGEST_DRAWING):
+            raise ConfigError(
+                f"a drawing of {queries} × {keys} cells; expected 1 to {LARGEST_DRAWING} each way."
+            )
+        return cls(tuple("".join("01"[cell] for cell in row) for row in allowed.int().tolist()))
+
+
+@lru_cache(maxsize=64)
+def parse_drawing(text: str) -> Drawing:
+    """Parse a drawing; ConfigError for an invalid text."""
+    size, _, body = text.partition(":")
+    sides = [
+        int(side)
+        for side in size.split("x")
+        if side.isascii() and side.isdigit() and len(side) <= 2
+    ]
+    if (
+        len(sides) != 2
+        or size != f"{sides[0]}x{sides[1]}"
+        or not all(1 <= s <= LARGEST_DRAWING for s in sides)
+    ):
+        raise ConfigError(
+            f"drawing = {quote(text)}; expected rows x columns, each 1 to {LARGEST_DRAWING}, a colon and "
+            "the rows in hexadecimal, such as 3x3:4.6.7."
+        )
+    queries, keys = sides
+    words, digits = body.split("."), -(-keys // 4)
+    if len(words) != queries:
+        raise ConfigError(f"drawing = {quote(text)} announces {queries} rows and has {len(words)}.")
+    for row, word in enumerate(words):
+        if len(word) != digits or not set(word) <= set("0123456789abcdef") or int(word, 16) >> keys:
+            raise ConfigError(
+                f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
+                f"for {keys} cells."
+            )
+    return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
+
+
+@eager_cache(maxsize=64)
+def drawing_grid(text: str) -> Tensor:
+    return parse_drawing(text).tensor()
+
+
+def drawn(block: ScoreBlock, drawing: str, beyond: str) -> Tensor:
+    grid = drawing_grid(drawing).to(block.i.device)
+    rows, columns = grid.shape
+    inside = (block.i < rows) & (block.j < columns)
+    visible = grid[block.i % rows, block.j % columns]  # (T, S)
+    if beyond == "repeat":
+        return visible
+    return visible | ~inside if beyond == "seen" else visible & inside
+
+
+def formula(block: ScoreBlock, text: str) -> Tensor:
+    return parse(text, "mask")(block)
+
+
+def _cost(config: LayerConfig, area: Area) -> Cost:
+    """Double precision, one step at a time."""
+    cells = area.cells * (
+        config.score_heads if "h" in parse(str(config.mask["text"]), "mask").names else 1
+    )
+    return Cost(0.0, 20 * cells, cells)
+
+
+ENTRIES: tuple[Entry, ...] = (
     Entry(
         "tree",
         "Tree",
@@ -202,85 +370,6 @@ LAYOUTS: tuple[Entry, ...] = (
         ),
         "{window} × {window} patches",
     ),
-)
-
-
-# Sparse patterns for long texts: a window, a few global tokens, and random far keys.
-
-
-# Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut), so that "random" needs no state.
-_MIX = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)
-_LARGEST = 2**63 - 1
-_MOST_CELLS = 2**22  # ranked at once: 32 MB
-
-
-def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
-    return local(block, window) | (block.i < globals) | (block.j < globals)
-
-
-def bigbird(
-    scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int
-) -> Tensor:
-    rows, columns = (
-        scores.i // block,
-        scores.j // block,
-    )  # (T, 1), (1, S): the block of each query and key
-    blocks = torch.arange((scores.num_keys - 1) // block + 1, device=rows.device)[
-        None
-    ]  # (1, blocks of keys)
-    last_column = (scores.ends - 1) // block  # of each text, (B, 1, 1) where padding follows it
-    last_row = last_column if scores.owns_queries else (scores.num_queries - 1) // block
-    visible = (blocks >= rows - window) & (blocks <= rows + window)
-    ends = (
-        (blocks < globals)
-        | (blocks > last_column - globals)
-        | (rows < globals)
-        | (rows > last_row - globals)
-    )
-    visible = visible | ends
-    if random:
-        free = ~visible & (blocks <= last_column)
-        cells = [
-            random_cells(rows, blocks, one, random, seed)
-            for one in free.reshape(-1, *free.shape[-2:])
-        ]
-        visible = visible | torch.stack(cells).view(free.shape)
-    visible = visible[..., columns[0]]
-    return visible if visible.dim() == 2 else visible[:, None]
-
-
-def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: int) -> Tensor:
-    """In each row `count` of the free cells (all where there are fewer), by a hash of seed, row and column.
-
-    Any part of the mask, on any device, agrees with the whole.
-    """
-    start = ((seed + 1) * _MIX[2]) & _LARGEST
-    at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
-    for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
-        rank = scrambled(some * _MIX[0] + columns * _MIX[1] + start).masked_fill(
-            ~open_, -1
-        )  # an open cell's is ≥ 0
-        best = rank.topk(min(count, rank.shape[1]), dim=1).indices
-        parts.append(torch.zeros_like(open_).scatter(1, best, True) & open_)
-    return torch.cat(parts)
-
-
-def scrambled(x: Tensor) -> Tensor:
-    """A pseudorandom hash of integers to integers ≥ 0 (SplitMix64's finalizer; int64 wraps around)."""
-    for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
-        x = (x ^ (x >> shift)) * factor
-    return (x ^ (x >> 31)) & _LARGEST
-
-
-def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
-    """The integers of a hash over the blocks that each query might see."""
-    hashed = (
-        area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
-    )
-    return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)
-
-
-SPARSE: tuple[Entry, ...] = (
     Entry(
         "global_window",
         "Window + global",
@@ -360,102 +449,6 @@ SPARSE: tuple[Entry, ...] = (
         traits=frozenset({"reads length"}),
         cost=_bigbird_cost,
     ),
-)
-
-
-LARGEST_DRAWING = 64  # rows or columns
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """Cells drawn by hand: one string of 0 and 1 a row, 1 = may attend.
-
-    As text it is rows × columns, then each row in hexadecimal with key 0 as the highest bit: `3x3:4.6.7` is causal.
-    """
-
-    rows: tuple[str, ...]
-
-    def text(self) -> str:
-        keys = len(self.rows[0])
-        digits = -(-keys // 4)
-        return f"{len(self.rows)}x{keys}:" + ".".join(
-            f"{int(row, 2):0{digits}x}" for row in self.rows
-        )
-
-    def tensor(self) -> Tensor:
-        """Bool (rows, columns)."""
-        return torch.tensor([[cell == "1" for cell in row] for row in self.rows])
-
-    @classmethod
-    def of(cls, allowed: Tensor) -> Drawing:
-        """From a bool matrix; ConfigError when it is larger than a drawing may be."""
-        queries, keys = allowed.shape
-        if not (1 <= queries <= LARGEST_DRAWING and 1 <= keys <= LARGEST_DRAWING):
-            raise ConfigError(
-                f"a drawing of {queries} × {keys} cells; expected 1 to {LARGEST_DRAWING} each way."
-            )
-        return cls(tuple("".join("01"[cell] for cell in row) for row in allowed.int().tolist()))
-
-
-@lru_cache(maxsize=64)
-def parse_drawing(text: str) -> Drawing:
-    """Parse a drawing; ConfigError for an invalid text."""
-    size, _, body = text.partition(":")
-    sides = [
-        int(side)
-        for side in size.split("x")
-        if side.isascii() and side.isdigit() and len(side) <= 2
-    ]
-    if (
-        len(sides) != 2
-        or size != f"{sides[0]}x{sides[1]}"
-        or not all(1 <= s <= LARGEST_DRAWING for s in sides)
-    ):
-        raise ConfigError(
-            f"drawing = {quote(text)}; expected rows x columns, each 1 to {LARGEST_DRAWING}, a colon and "
-            "the rows in hexadecimal, such as 3x3:4.6.7."
-        )
-    queries, keys = sides
-    words, digits = body.split("."), -(-keys // 4)
-    if len(words) != queries:
-        raise ConfigError(f"drawing = {quote(text)} announces {queries} rows and has {len(words)}.")
-    for row, word in enumerate(words):
-        if len(word) != digits or not set(word) <= set("0123456789abcdef") or int(word, 16) >> keys:
-            raise ConfigError(
-                f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
-                f"for {keys} cells."
-            )
-    return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
-
-
-@eager_cache(maxsize=64)
-def drawing_grid(text: str) -> Tensor:
-    return parse_drawing(text).tensor()
-
-
-def drawn(block: ScoreBlock, drawing: str, beyond: str) -> Tensor:
-    grid = drawing_grid(drawing).to(block.i.device)
-    rows, columns = grid.shape
-    inside = (block.i < rows) & (block.j < columns)
-    visible = grid[block.i % rows, block.j % columns]  # (T, S)
-    if beyond == "repeat":
-        return visible
-    return visible | ~inside if beyond == "seen" else visible & inside
-
-
-def formula(block: ScoreBlock, text: str) -> Tensor:
-    return parse(text, "mask")(block)
-
-
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    """Double precision, one step at a time."""
-    cells = area.cells * (
-        config.score_heads if "h" in parse(str(config.mask["text"]), "mask").names else 1
-    )
-    return Cost(0.0, 20 * cells, cells)
-
-
-DRAWN: tuple[Entry, ...] = (
     Entry(
         "formula",
         "Formula",

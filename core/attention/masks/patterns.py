@@ -142,7 +142,64 @@ def document(block: ScoreBlock, lengths: str) -> Tensor:
 _VASWANI = ("Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762")
 _LONGFORMER = ("Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150")
 
-PATTERNS: tuple[Entry, ...] = (
+
+# Masks made of masks: and, or, not, cell by cell.
+
+
+class Combined(Mask):
+    """The masks of all parts, joined by an operator such as operator.and_."""
+
+    def __init__(self, parts: tuple[Mask, ...], join: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.parts, self.join = nn.ModuleList(parts), join
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        return reduce(self.join, [part(block) for part in self.parts])
+
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
+        """The product of the parts' factors; check_parts allows them in an `and` alone."""
+        factors = [
+            factor
+            for part in self.parts
+            if (factor := cast(Mask, part).weight_factor(block)) is not None
+        ]
+        return torch.stack(torch.broadcast_tensors(*factors)).prod(0) if factors else None
+
+
+class Inverted(Mask):
+    """True where the part is False."""
+
+    def __init__(self, part: Mask) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        return ~self.part(block)
+
+
+def layers_needed(allowed: Bool[Tensor, "T S"]) -> Int[Tensor, "T T"]:
+    """The number of layers of this mask after which query i depends on token j; 0 where no depth is enough.
+
+    `allowed` (T, T) of one sequence on itself. With the residual path, L layers reach the L-th power of (allowed or
+    identity). ValueError unless T = S.
+    """
+    if allowed.dim() != 2 or allowed.shape[0] != allowed.shape[1]:
+        raise ValueError(
+            f"allowed is {tuple(allowed.shape)}; expected one sequence on itself, (T, T)."
+        )
+    step = (allowed | torch.eye(len(allowed), dtype=torch.bool, device=allowed.device)).float()
+    reached = step > 0
+    needed = reached.int()
+    for layers in range(2, len(allowed)):  # a path between T tokens has at most T − 1 steps
+        further = (reached.float() @ step) > 0
+        if torch.equal(further, reached):
+            break
+        needed[further & ~reached] = layers
+        reached = further
+    return needed
+
+
+ENTRIES: tuple[Entry, ...] = (
     Entry(
         "none",
         "None",
@@ -320,59 +377,3 @@ PATTERNS: tuple[Entry, ...] = (
         "same text",
     ),
 )
-
-
-# Masks made of masks: and, or, not, cell by cell.
-
-
-class Combined(Mask):
-    """The masks of all parts, joined by an operator such as operator.and_."""
-
-    def __init__(self, parts: tuple[Mask, ...], join: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.parts, self.join = nn.ModuleList(parts), join
-
-    def forward(self, block: ScoreBlock) -> Tensor:
-        return reduce(self.join, [part(block) for part in self.parts])
-
-    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
-        """The product of the parts' factors; check_parts allows them in an `and` alone."""
-        factors = [
-            factor
-            for part in self.parts
-            if (factor := cast(Mask, part).weight_factor(block)) is not None
-        ]
-        return torch.stack(torch.broadcast_tensors(*factors)).prod(0) if factors else None
-
-
-class Inverted(Mask):
-    """True where the part is False."""
-
-    def __init__(self, part: Mask) -> None:
-        super().__init__()
-        self.part = part
-
-    def forward(self, block: ScoreBlock) -> Tensor:
-        return ~self.part(block)
-
-
-def layers_needed(allowed: Bool[Tensor, "T S"]) -> Int[Tensor, "T T"]:
-    """The number of layers of this mask after which query i depends on token j; 0 where no depth is enough.
-
-    `allowed` (T, T) of one sequence on itself. With the residual path, L layers reach the L-th power of (allowed or
-    identity). ValueError unless T = S.
-    """
-    if allowed.dim() != 2 or allowed.shape[0] != allowed.shape[1]:
-        raise ValueError(
-            f"allowed is {tuple(allowed.shape)}; expected one sequence on itself, (T, T)."
-        )
-    step = (allowed | torch.eye(len(allowed), dtype=torch.bool, device=allowed.device)).float()
-    reached = step > 0
-    needed = reached.int()
-    for layers in range(2, len(allowed)):  # a path between T tokens has at most T − 1 steps
-        further = (reached.float() @ step) > 0
-        if torch.equal(further, reached):
-            break
-        needed[further & ~reached] = layers
-        reached = further
-    return needed

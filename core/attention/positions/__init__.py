@@ -9,35 +9,8 @@ from operator import add
 
 from torch import Tensor, nn
 
-from core.attention.positions.absolute import LEARNED, NONE, SINUSOIDAL
-from core.attention.positions.contextual import (
-    COPE,
-    FORGETTING,
-    FORMULA,
-    MULTI_TOKEN,
-    POSITION_TEMPERATURE,
-    SELECTIVE,
-)
-from core.attention.positions.relative import (
-    ALIBI,
-    DEBERTA,
-    FIRE,
-    KERPLE,
-    SHAW,
-    T5_BUCKETS,
-    TRANSFORMER_XL,
-)
-from core.attention.positions.rotary import (
-    GRID_ROPE,
-    LINEAR_ROPE,
-    LLAMA3_ROPE,
-    LONG_ROPE,
-    NTK_ROPE,
-    P_ROPE,
-    ROPE,
-    YARN,
-    Position,
-)
+from core.attention.positions import absolute, contextual, relative, rotary
+from core.attention.positions.rotary import Position
 from core.attention.score_block import ScoreBlock
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find
 
@@ -169,29 +142,12 @@ JOINED = Entry(
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
 # vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
 POSITIONS = Axis(
-    NONE,
-    SINUSOIDAL,
-    LEARNED,
-    SHAW,
-    TRANSFORMER_XL,
-    T5_BUCKETS,
-    ROPE,
-    P_ROPE,
-    LINEAR_ROPE,
-    NTK_ROPE,
-    YARN,
-    LONG_ROPE,
-    LLAMA3_ROPE,
-    GRID_ROPE,
-    DEBERTA,
-    ALIBI,
-    KERPLE,
-    FIRE,
-    COPE,
-    FORGETTING,
-    SELECTIVE,
-    MULTI_TOKEN,
-    POSITION_TEMPERATURE,
-    FORMULA,
+    *absolute.ENTRIES,
+    *relative.ENTRIES,
+    *rotary.ENTRIES,
+    *contextual.ENTRIES,
     JOINED,
+    order="none sinusoidal learned shaw transformer_xl t5 rope p_rope linear_rope ntk_rope yarn "
+    "longrope llama3_rope grid_rope deberta alibi kerple fire cope forgetting selective "
+    "multi_token position_temperature formula and",
 )

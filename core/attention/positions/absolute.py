@@ -57,56 +57,64 @@ class Learned(Position):
         return x + self.table.weight[offset:end]
 
 
-NONE = Entry(
-    "none",
-    "None",
-    lambda config: Position(),
-    r"x_i",
-    "Attention does not see the order: if the inputs are permuted, "
-    "the outputs are permuted in the same way.",
-    "Bahdanau et al.",
-    2014,
-    "https://arxiv.org/abs/1409.0473",
-    short="x",
-)
-SINUSOIDAL = Entry(
-    "sinusoidal",
-    "Sinusoidal",
-    lambda config: Sinusoidal(config.d_model, **config.position.kwargs),
-    r"x_i + \left[\sin\tfrac{i}{b^{2m/C}},\ \cos\tfrac{i}{b^{2m/C}}\right]_m",
-    "Sine and cosine waves of growing wavelength are added to the input.",
-    "Vaswani et al.",
-    2017,
-    "https://arxiv.org/abs/1706.03762",
-    (
-        Param(
-            "base",
-            "Base",
-            10000.0,
-            2.0,
-            1e6,
-            1.0,
-            meaning="ratio of the longest wavelength to the shortest",
-        ),
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "none",
+        "None",
+        lambda config: Position(),
+        r"x_i",
+        "Attention does not see the order: if the inputs are permuted, "
+        "the outputs are permuted in the same way.",
+        "Bahdanau et al.",
+        2014,
+        "https://arxiv.org/abs/1409.0473",
+        short="x",
     ),
-    short="x + waves",
-    enters="x",
-)
-LEARNED = Entry(
-    "learned",
-    "Learned",
-    lambda config: Learned(config.d_model, **config.position.kwargs),
-    r"x_i + P_i",
-    "A learned vector for each position, up to a largest length, is added to the input.",
-    "Gehring et al.",
-    2017,
-    "https://arxiv.org/abs/1705.03122",
-    (
-        Param(
-            "max_len", "Longest length", 512, 1, 8192, 1, meaning="number of positions in the table"
+    Entry(
+        "sinusoidal",
+        "Sinusoidal",
+        lambda config: Sinusoidal(config.d_model, **config.position.kwargs),
+        r"x_i + \left[\sin\tfrac{i}{b^{2m/C}},\ \cos\tfrac{i}{b^{2m/C}}\right]_m",
+        "Sine and cosine waves of growing wavelength are added to the input.",
+        "Vaswani et al.",
+        2017,
+        "https://arxiv.org/abs/1706.03762",
+        (
+            Param(
+                "base",
+                "Base",
+                10000.0,
+                2.0,
+                1e6,
+                1.0,
+                meaning="ratio of the longest wavelength to the shortest",
+            ),
         ),
+        short="x + waves",
+        enters="x",
     ),
-    short="x + P[i]",
-    enters="x",
-    traits=frozenset({"longest"}),
+    Entry(
+        "learned",
+        "Learned",
+        lambda config: Learned(config.d_model, **config.position.kwargs),
+        r"x_i + P_i",
+        "A learned vector for each position, up to a largest length, is added to the input.",
+        "Gehring et al.",
+        2017,
+        "https://arxiv.org/abs/1705.03122",
+        (
+            Param(
+                "max_len",
+                "Longest length",
+                512,
+                1,
+                8192,
+                1,
+                meaning="number of positions in the table",
+            ),
+        ),
+        short="x + P[i]",
+        enters="x",
+        traits=frozenset({"longest"}),
+    ),
 )

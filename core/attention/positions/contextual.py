@@ -96,60 +96,6 @@ def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
     return Cost(2.0 * gates * config.d_model, 12 * gates, 4 * gates)
 
 
-COPE = Entry(
-    "cope",
-    "CoPE",
-    lambda config: Cope(config.qk_dim, **config.position.kwargs),
-    r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
-    "The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
-    "Golovneva et al.",
-    2024,
-    "https://arxiv.org/abs/2405.18719",
-    (
-        Param(
-            "places",
-            "Places",
-            64,
-            2,
-            4096,
-            1,
-            meaning="number of vectors in the table; larger positions share the last one",
-        ),
-    ),
-    short="+ q·e[Σσ(s)]",
-    enters="scores",
-    traits=frozenset({"adjusts", "whole rows"}),
-    cost=_cope_cost,
-)
-FORGETTING = Entry(
-    "forgetting",
-    "Forgetting gate",
-    lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
-    r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
-    "Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to the "
-    "score.",
-    "Lin et al.",
-    2025,
-    "https://arxiv.org/abs/2503.02130",
-    (
-        Param(
-            "start",
-            "Initial bias",
-            0.0,
-            -5.0,
-            8.0,
-            0.5,
-            meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993",
-        ),
-    ),
-    short="Σ log f",
-    enters="scores",
-    traits=frozenset({"reads x"}),
-    cost=lambda config, area: bias_cost(config, area, 0.0, 0.0, 3),
-    tables=_forgetting_tables,
-)
-
-
 # Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one.
 
 
@@ -213,35 +159,6 @@ def needs_all_rows(config: LayerConfig) -> ConfigError | None:
     )
 
 
-SELECTIVE = Entry(
-    "selective",
-    "Selective",
-    lambda config: Selective(**config.position.kwargs),
-    r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
-    "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
-    "subtracted from the scores of all later queries.",
-    "Leviathan et al.",
-    2024,
-    "https://arxiv.org/abs/2410.02703",
-    (
-        Param(
-            "keep_first",
-            "Keep the first token",
-            True,
-            meaning="whether the first token can never be selected",
-        ),
-    ),
-    short="− Σ max(0, s¹)",
-    enters="scores",
-    traits=frozenset({"adjusts", "other rows"}),
-    # the first head's scores, masked and summed, then the sums and all scores again
-    cost=lambda config, area: Cost(
-        0.0, 4 * area.cells * max(3, 1 + config.score_heads) + area.cells
-    ),
-    refuse=needs_all_rows,
-)
-
-
 # Multi-token attention (Golovneva 2025): a score is mixed with those of neighbouring queries and keys.
 
 
@@ -299,54 +216,6 @@ def _multi_token_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(2.0 * queries * keys * config.score_heads * area.cells, scores + around)
 
 
-MULTI_TOKEN = Entry(
-    "multi_token",
-    "Multi-token",
-    lambda config: MultiToken(config.score_heads, **config.position.kwargs),
-    r"\sum_{0 \le a < c_q,\ |b| \le c_k/2} \theta^{h}_{ab}\, s_{i-a,\,j+b}",
-    "Each score is mixed with those of neighbouring keys and of the queries just before, so a token can be found by "
-    "several words that stand together.",
-    "Golovneva et al.",
-    2025,
-    "https://arxiv.org/abs/2504.00927",
-    (
-        Param(
-            "queries",
-            "Queries",
-            6,
-            1,
-            64,
-            1,
-            meaning="number of queries that are mixed: a token and those before it",
-        ),
-        Param(
-            "keys",
-            "Keys",
-            11,
-            1,
-            127,
-            2,
-            meaning="number of neighbouring keys that are mixed, an odd number",
-        ),
-        Param(
-            "mix",
-            "Initial mixing",
-            0.25,
-            0.0,
-            1.0,
-            0.05,
-            meaning="share of the mean of all neighbours in each score before training; with 0, as in the paper, each "
-            "score begins alone",
-        ),
-    ),
-    short="Σ θ·s around (i, j)",
-    enters="scores",
-    traits=frozenset({"adjusts", "other rows", "whole rows"}),
-    cost=_multi_token_cost,
-    refuse=_refuse,
-)
-
-
 # A temperature that falls with the position of the query, as in the layers of Llama 4 without rotation.
 
 
@@ -369,43 +238,6 @@ class PositionTemperature(Position):
         return scores * (1.0 + self.growth * steps.log1p()).to(scores.dtype)
 
 
-POSITION_TEMPERATURE = Entry(
-    "position_temperature",
-    "Temperature by position",
-    lambda config: PositionTemperature(**config.position.kwargs),
-    r"s_{ij} \cdot \left(1 + a \log\left(1 + \left\lfloor \tfrac{i + 1}{n} \right\rfloor\right)\right)",
-    "Scores grow with the logarithm of the query's position, so a query that sees many keys still has large weights. "
-    "The positions of the keys have no effect.",
-    "Meta",
-    2025,
-    "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
-    (
-        Param(
-            "growth",
-            "Growth a",
-            0.1,
-            0.0,
-            2.0,
-            0.05,
-            meaning="growth a of the scores with the logarithm of the position; 0.1 in Llama 4",
-        ),
-        Param(
-            "step",
-            "Step n",
-            1,
-            1,
-            65536,
-            1,
-            meaning="number of positions n with the same factor; 8,192 in Llama 4",
-        ),
-    ),
-    short="s·(1 + a·log(1 + i / {step}))",
-    enters="scores",
-    traits=frozenset({"adjusts"}),
-    cost=lambda config, area: Cost(0.0, 4 * config.score_heads * area.cells),
-)
-
-
 class Typed(Position):
     """New scores by a formula over score, i, j, h, T and S, after scale and before the mask."""
 
@@ -423,29 +255,191 @@ class Typed(Position):
         return r"s_{ij} \leftarrow " + self.formula.latex()
 
 
-FORMULA = Entry(
-    "formula",
-    "Formula",
-    lambda config: Typed(**config.position.kwargs),
-    r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
-    "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
-    "T and S.",
-    "",
-    2024,
-    "",
-    (
-        Param(
-            "formula",
-            "Formula",
-            "score - 0.5*abs(i-j)",
-            parse=lambda text: parse(text, "score"),
-            meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
-            "log, sqrt and others",
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "cope",
+        "CoPE",
+        lambda config: Cope(config.qk_dim, **config.position.kwargs),
+        r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
+        "The position of a key is a count of the keys that the query finds relevant, not of all tokens.",
+        "Golovneva et al.",
+        2024,
+        "https://arxiv.org/abs/2405.18719",
+        (
+            Param(
+                "places",
+                "Places",
+                64,
+                2,
+                4096,
+                1,
+                meaning="number of vectors in the table; larger positions share the last one",
+            ),
         ),
+        short="+ q·e[Σσ(s)]",
+        enters="scores",
+        traits=frozenset({"adjusts", "whole rows"}),
+        cost=_cope_cost,
     ),
-    short="{formula}",
-    enters="scores",
-    traits=frozenset({"adjusts"}),
-    # about three matrices at once
-    cost=lambda config, area: Cost(0.0, 4 * config.score_heads * area.cells * 3),
+    Entry(
+        "forgetting",
+        "Forgetting gate",
+        lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
+        r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
+        "Each token has a forget gate from 0 to 1. The logarithms of the gates between key and query are added to the "
+        "score.",
+        "Lin et al.",
+        2025,
+        "https://arxiv.org/abs/2503.02130",
+        (
+            Param(
+                "start",
+                "Initial bias",
+                0.0,
+                -5.0,
+                8.0,
+                0.5,
+                meaning="bias of the gate before training: with 0 the gate is σ(0) = 0.5, with 5 it is σ(5) = 0.993",
+            ),
+        ),
+        short="Σ log f",
+        enters="scores",
+        traits=frozenset({"reads x"}),
+        cost=lambda config, area: bias_cost(config, area, 0.0, 0.0, 3),
+        tables=_forgetting_tables,
+    ),
+    Entry(
+        "selective",
+        "Selective",
+        lambda config: Selective(**config.position.kwargs),
+        r"s_{ij} - \sum_{m:\,j<m<i} \max(0,\ s^{1}_{mj})",
+        "A token can tell all later tokens that they need an earlier token less: a positive score of the first head is "
+        "subtracted from the scores of all later queries.",
+        "Leviathan et al.",
+        2024,
+        "https://arxiv.org/abs/2410.02703",
+        (
+            Param(
+                "keep_first",
+                "Keep the first token",
+                True,
+                meaning="whether the first token can never be selected",
+            ),
+        ),
+        short="− Σ max(0, s¹)",
+        enters="scores",
+        traits=frozenset({"adjusts", "other rows"}),
+        # the first head's scores, masked and summed, then the sums and all scores again
+        cost=lambda config, area: Cost(
+            0.0, 4 * area.cells * max(3, 1 + config.score_heads) + area.cells
+        ),
+        refuse=needs_all_rows,
+    ),
+    Entry(
+        "multi_token",
+        "Multi-token",
+        lambda config: MultiToken(config.score_heads, **config.position.kwargs),
+        r"\sum_{0 \le a < c_q,\ |b| \le c_k/2} \theta^{h}_{ab}\, s_{i-a,\,j+b}",
+        "Each score is mixed with those of neighbouring keys and of the queries just before, so a token can be found by "
+        "several words that stand together.",
+        "Golovneva et al.",
+        2025,
+        "https://arxiv.org/abs/2504.00927",
+        (
+            Param(
+                "queries",
+                "Queries",
+                6,
+                1,
+                64,
+                1,
+                meaning="number of queries that are mixed: a token and those before it",
+            ),
+            Param(
+                "keys",
+                "Keys",
+                11,
+                1,
+                127,
+                2,
+                meaning="number of neighbouring keys that are mixed, an odd number",
+            ),
+            Param(
+                "mix",
+                "Initial mixing",
+                0.25,
+                0.0,
+                1.0,
+                0.05,
+                meaning="share of the mean of all neighbours in each score before training; with 0, as in the paper, each "
+                "score begins alone",
+            ),
+        ),
+        short="Σ θ·s around (i, j)",
+        enters="scores",
+        traits=frozenset({"adjusts", "other rows", "whole rows"}),
+        cost=_multi_token_cost,
+        refuse=_refuse,
+    ),
+    Entry(
+        "position_temperature",
+        "Temperature by position",
+        lambda config: PositionTemperature(**config.position.kwargs),
+        r"s_{ij} \cdot \left(1 + a \log\left(1 + \left\lfloor \tfrac{i + 1}{n} \right\rfloor\right)\right)",
+        "Scores grow with the logarithm of the query's position, so a query that sees many keys still has large weights. "
+        "The positions of the keys have no effect.",
+        "Meta",
+        2025,
+        "https://ai.meta.com/blog/llama-4-multimodal-intelligence/",
+        (
+            Param(
+                "growth",
+                "Growth a",
+                0.1,
+                0.0,
+                2.0,
+                0.05,
+                meaning="growth a of the scores with the logarithm of the position; 0.1 in Llama 4",
+            ),
+            Param(
+                "step",
+                "Step n",
+                1,
+                1,
+                65536,
+                1,
+                meaning="number of positions n with the same factor; 8,192 in Llama 4",
+            ),
+        ),
+        short="s·(1 + a·log(1 + i / {step}))",
+        enters="scores",
+        traits=frozenset({"adjusts"}),
+        cost=lambda config, area: Cost(0.0, 4 * config.score_heads * area.cells),
+    ),
+    Entry(
+        "formula",
+        "Formula",
+        lambda config: Typed(**config.position.kwargs),
+        r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
+        "A rule that you type: it computes the new score from the score, the positions i and j, the head h and the sizes "
+        "T and S.",
+        "",
+        2024,
+        "",
+        (
+            Param(
+                "formula",
+                "Formula",
+                "score - 0.5*abs(i-j)",
+                parse=lambda text: parse(text, "score"),
+                meaning="formula of score, i, j, h, T and S with + − * / % **, comparisons, where, abs, min, max, exp, "
+                "log, sqrt and others",
+            ),
+        ),
+        short="{formula}",
+        enters="scores",
+        traits=frozenset({"adjusts"}),
+        # about three matrices at once
+        cost=lambda config, area: Cost(0.0, 4 * config.score_heads * area.cells * 3),
+    ),
 )

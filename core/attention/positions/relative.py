@@ -92,22 +92,6 @@ class Alibi(Position):
         return (-slopes[:, None, None] * (block.i - block.j).abs()).to(block.dtype)
 
 
-ALIBI = Entry(
-    "alibi",
-    "ALiBi",
-    lambda config: Alibi(config.score_heads),
-    r"-m_h\,|i - j|,\quad m_h = 2^{-8(h+1)/H}",
-    "A penalty that grows linearly with the distance is subtracted from each score. Each head has its slope.",
-    "Press et al.",
-    2022,
-    "https://arxiv.org/abs/2108.12409",
-    short="− m·|i−j|",
-    enters="scores",
-    # distances in whole numbers, then a bias
-    cost=lambda config, area: bias_cost(config, area, 8 * area.cells, 8 * area.cells),
-)
-
-
 def bucket(
     distance: Int[Tensor, "*cells"],
     bidirectional: bool = True,
@@ -159,44 +143,6 @@ def _refuse_t5(config: LayerConfig) -> ConfigError | None:
         "fewer buckets",
         axes=("position",),
     )
-
-
-T5_BUCKETS = Entry(
-    "t5",
-    "T5 buckets",
-    lambda config: T5(config.d_model, config.score_heads, **config.position.kwargs),
-    r"b_h[\mathrm{bucket}(j - i)]",
-    "Each head learns a bias for each short distance, and one for each range of long distances. The ranges grow with "
-    "the distance.",
-    "Raffel et al.",
-    2020,
-    "https://arxiv.org/abs/1910.10683",
-    (
-        Param(
-            "buckets", "Buckets", 32, 4, 256, 2, meaning="number of learned biases for each head"
-        ),
-        Param(
-            "max_distance",
-            "Farthest distance",
-            128,
-            2,
-            4096,
-            1,
-            meaning="distance from which all share one bucket",
-        ),
-        Param(
-            "bidirectional",
-            "Both directions",
-            True,
-            meaning="whether half of the buckets are for keys after the query; off in the decoder of T5",
-        ),
-    ),
-    short="+ b[bucket(j−i)]",
-    enters="scores",
-    refuse=_refuse_t5,
-    # buckets through logarithms, in matrices of T × S, then a bias
-    cost=lambda config, area: bias_cost(config, area, 8 * area.cells, 32 * area.cells),
-)
 
 
 # Biases that are a learned function of the distance: KERPLE (Chi 2022) and FIRE (Li 2024).
@@ -263,58 +209,6 @@ def _fire_cost(config: LayerConfig, area: Area) -> Cost:
         4 * config.score_heads * area.cells,
     )
     return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)
-
-
-KERPLE = Entry(
-    "kerple",
-    "KERPLE",
-    lambda config: Kerple(config.score_heads, **config.position.kwargs),
-    r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
-    "A learned penalty, a logarithm or a power of the distance, is subtracted from each score.",
-    "Chi et al.",
-    2022,
-    "https://arxiv.org/abs/2205.09921",
-    (
-        Param(
-            "kernel",
-            "Kernel",
-            "log",
-            choices=("log", "power"),
-            labels=("Logarithm", "Power"),
-            meaning="shape of the penalty: r₁ log(1 + r₂ distance), or r₁ distance to the power r₂",
-        ),
-    ),
-    short="− kernel(|i−j|)",
-    enters="scores",
-    # distances, and two matrices a head in the last step
-    cost=lambda config, area: bias_cost(config, area, 4 * area.cells, 16 * area.cells, 2),
-)
-FIRE = Entry(
-    "fire",
-    "FIRE",
-    lambda config: Fire(config.score_heads, **config.position.kwargs),
-    r"f_\theta\!\left(\frac{\psi(|i - j|)}{\psi(\max(i, L))}\right)_h,\quad \psi(x) = \log(c\,x + 1)",
-    "A small network computes the bias from the distance divided by the query’s position, so its input stays between "
-    "0 and 1 in longer texts.",
-    "Li et al.",
-    2024,
-    "https://arxiv.org/abs/2310.04418",
-    (
-        Param("hidden", "Hidden size", 32, 1, 256, 1, meaning="width of the network"),
-        Param(
-            "threshold",
-            "Threshold L",
-            512.0,
-            1.0,
-            65536.0,
-            1.0,
-            meaning="position up to which all queries share one denominator; its initial value, as it is learned",
-        ),
-    ),
-    short="+ f(ψ|i−j| / ψ(i))",
-    enters="scores",
-    cost=_fire_cost,
-)
 
 
 class Shaw(Position):
@@ -483,92 +377,200 @@ def _deberta_tables(config: LayerConfig, area: Area) -> Cost:
     return Cost(4.0 * vectors * config.d_model * wide, 8 * vectors * wide, 8 * vectors * wide)
 
 
-SHAW = Entry(
-    "shaw",
-    "Relative (Shaw)",
-    lambda config: Shaw(config.qk_dim, config.v_dim, **config.position.kwargs),
-    r"\frac{q_i^\top a^K_c}{\sqrt{D}},\quad o_i \mathrel{+}= \sum_j w_{ij}\,a^V_c,\quad c = \mathrm{clip}(j-i,\,\pm K)",
-    "Each distance, up to a largest one, has a learned vector that is added to the key, and another that is added to "
-    "the value.",
-    "Shaw et al.",
-    2018,
-    "https://arxiv.org/abs/1803.02155",
-    (
-        Param(
-            "distance",
-            "Farthest distance",
-            16,
-            1,
-            512,
-            1,
-            meaning="distance K; larger distances share the last vector",
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "alibi",
+        "ALiBi",
+        lambda config: Alibi(config.score_heads),
+        r"-m_h\,|i - j|,\quad m_h = 2^{-8(h+1)/H}",
+        "A penalty that grows linearly with the distance is subtracted from each score. Each head has its slope.",
+        "Press et al.",
+        2022,
+        "https://arxiv.org/abs/2108.12409",
+        short="− m·|i−j|",
+        enters="scores",
+        # distances in whole numbers, then a bias
+        cost=lambda config, area: bias_cost(config, area, 8 * area.cells, 8 * area.cells),
+    ),
+    Entry(
+        "t5",
+        "T5 buckets",
+        lambda config: T5(config.d_model, config.score_heads, **config.position.kwargs),
+        r"b_h[\mathrm{bucket}(j - i)]",
+        "Each head learns a bias for each short distance, and one for each range of long distances. The ranges grow with "
+        "the distance.",
+        "Raffel et al.",
+        2020,
+        "https://arxiv.org/abs/1910.10683",
+        (
+            Param(
+                "buckets",
+                "Buckets",
+                32,
+                4,
+                256,
+                2,
+                meaning="number of learned biases for each head",
+            ),
+            Param(
+                "max_distance",
+                "Farthest distance",
+                128,
+                2,
+                4096,
+                1,
+                meaning="distance from which all share one bucket",
+            ),
+            Param(
+                "bidirectional",
+                "Both directions",
+                True,
+                meaning="whether half of the buckets are for keys after the query; off in the decoder of T5",
+            ),
         ),
-        Param(
-            "values",
-            "Value term",
-            True,
-            meaning="whether a vector for the distance is also added to the value",
+        short="+ b[bucket(j−i)]",
+        enters="scores",
+        refuse=_refuse_t5,
+        # buckets through logarithms, in matrices of T × S, then a bias
+        cost=lambda config, area: bias_cost(config, area, 8 * area.cells, 32 * area.cells),
+    ),
+    Entry(
+        "kerple",
+        "KERPLE",
+        lambda config: Kerple(config.score_heads, **config.position.kwargs),
+        r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
+        "A learned penalty, a logarithm or a power of the distance, is subtracted from each score.",
+        "Chi et al.",
+        2022,
+        "https://arxiv.org/abs/2205.09921",
+        (
+            Param(
+                "kernel",
+                "Kernel",
+                "log",
+                choices=("log", "power"),
+                labels=("Logarithm", "Power"),
+                meaning="shape of the penalty: r₁ log(1 + r₂ distance), or r₁ distance to the power r₂",
+            ),
         ),
+        short="− kernel(|i−j|)",
+        enters="scores",
+        # distances, and two matrices a head in the last step
+        cost=lambda config, area: bias_cost(config, area, 4 * area.cells, 16 * area.cells, 2),
     ),
-    short="q·a[j−i]/√D",
-    enters="scores",
-    traits=frozenset({"values"}),
-    cost=_shaw_cost,
-)
-TRANSFORMER_XL = Entry(
-    "transformer_xl",
-    "Transformer-XL",
-    lambda config: TransformerXL(
-        config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs
-    ),
-    r"\frac{u_h^\top k_j + (q_i + v_h)^\top W_r\, r_{i-j}}{\sqrt{D}}",
-    "Queries are also compared with sinusoids of the distance, and each head has two learned vectors: one for "
-    "content, one for distance.",
-    "Dai et al.",
-    2019,
-    "https://arxiv.org/abs/1901.02860",
-    (
-        Param(
-            "base",
-            "Base",
-            10000.0,
-            2.0,
-            1e6,
-            1.0,
-            meaning="ratio of the longest wavelength to the shortest",
+    Entry(
+        "fire",
+        "FIRE",
+        lambda config: Fire(config.score_heads, **config.position.kwargs),
+        r"f_\theta\!\left(\frac{\psi(|i - j|)}{\psi(\max(i, L))}\right)_h,\quad \psi(x) = \log(c\,x + 1)",
+        "A small network computes the bias from the distance divided by the query’s position, so its input stays between "
+        "0 and 1 in longer texts.",
+        "Li et al.",
+        2024,
+        "https://arxiv.org/abs/2310.04418",
+        (
+            Param("hidden", "Hidden size", 32, 1, 256, 1, meaning="width of the network"),
+            Param(
+                "threshold",
+                "Threshold L",
+                512.0,
+                1.0,
+                65536.0,
+                1.0,
+                meaning="position up to which all queries share one denominator; its initial value, as it is learned",
+            ),
         ),
+        short="+ f(ψ|i−j| / ψ(i))",
+        enters="scores",
+        cost=_fire_cost,
     ),
-    short="(u·k + (q+v)·r[i−j])/√D",
-    enters="scores",
-    cost=_transformer_xl_cost,
-    tables=_transformer_xl_tables,
-)
-DEBERTA = Entry(
-    "deberta",
-    "Disentangled (DeBERTa)",
-    lambda config: Deberta(
-        config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs
-    ),
-    r"\frac{q_i^\top k_j + q_i^\top K^r_{\mathrm{clip}(i-j)} + k_j^\top Q^r_{\mathrm{clip}(i-j)}}{\sqrt{3D}}",
-    "The score has three terms: query with key, query with distance, and key with distance. Their sum is divided by "
-    "√(3D).",
-    "He et al.",
-    2021,
-    "https://arxiv.org/abs/2006.03654",
-    (
-        Param(
-            "distance",
-            "Farthest distance",
-            128,
-            1,
-            512,
-            1,
-            meaning="distance k; larger distances share the last vectors",
+    Entry(
+        "shaw",
+        "Relative (Shaw)",
+        lambda config: Shaw(config.qk_dim, config.v_dim, **config.position.kwargs),
+        r"\frac{q_i^\top a^K_c}{\sqrt{D}},\quad o_i \mathrel{+}= \sum_j w_{ij}\,a^V_c,\quad c = \mathrm{clip}(j-i,\,\pm K)",
+        "Each distance, up to a largest one, has a learned vector that is added to the key, and another that is added to "
+        "the value.",
+        "Shaw et al.",
+        2018,
+        "https://arxiv.org/abs/1803.02155",
+        (
+            Param(
+                "distance",
+                "Farthest distance",
+                16,
+                1,
+                512,
+                1,
+                meaning="distance K; larger distances share the last vector",
+            ),
+            Param(
+                "values",
+                "Value term",
+                True,
+                meaning="whether a vector for the distance is also added to the value",
+            ),
         ),
+        short="q·a[j−i]/√D",
+        enters="scores",
+        traits=frozenset({"values"}),
+        cost=_shaw_cost,
     ),
-    short="(qk + q·K[i−j] + k·Q[i−j])/√3D",
-    enters="scores",
-    traits=frozenset({"adjusts"}),
-    cost=_deberta_cost,
-    tables=_deberta_tables,
+    Entry(
+        "transformer_xl",
+        "Transformer-XL",
+        lambda config: TransformerXL(
+            config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs
+        ),
+        r"\frac{u_h^\top k_j + (q_i + v_h)^\top W_r\, r_{i-j}}{\sqrt{D}}",
+        "Queries are also compared with sinusoids of the distance, and each head has two learned vectors: one for "
+        "content, one for distance.",
+        "Dai et al.",
+        2019,
+        "https://arxiv.org/abs/1901.02860",
+        (
+            Param(
+                "base",
+                "Base",
+                10000.0,
+                2.0,
+                1e6,
+                1.0,
+                meaning="ratio of the longest wavelength to the shortest",
+            ),
+        ),
+        short="(u·k + (q+v)·r[i−j])/√D",
+        enters="scores",
+        cost=_transformer_xl_cost,
+        tables=_transformer_xl_tables,
+    ),
+    Entry(
+        "deberta",
+        "Disentangled (DeBERTa)",
+        lambda config: Deberta(
+            config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs
+        ),
+        r"\frac{q_i^\top k_j + q_i^\top K^r_{\mathrm{clip}(i-j)} + k_j^\top Q^r_{\mathrm{clip}(i-j)}}{\sqrt{3D}}",
+        "The score has three terms: query with key, query with distance, and key with distance. Their sum is divided by "
+        "√(3D).",
+        "He et al.",
+        2021,
+        "https://arxiv.org/abs/2006.03654",
+        (
+            Param(
+                "distance",
+                "Farthest distance",
+                128,
+                1,
+                512,
+                1,
+                meaning="distance k; larger distances share the last vectors",
+            ),
+        ),
+        short="(qk + q·K[i−j] + k·Q[i−j])/√3D",
+        enters="scores",
+        traits=frozenset({"adjusts"}),
+        cost=_deberta_cost,
+        tables=_deberta_tables,
+    ),
 )

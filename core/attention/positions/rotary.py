@@ -198,20 +198,6 @@ ROTARY_PARAMS = (
         meaning="share of the dimensions that are rotated, in whole pairs; the others have no position",
     ),
 )
-ROPE = Entry(
-    "rope",
-    "RoPE",
-    lambda config: Rotary(config.qk_dim, **config.position.kwargs),
-    r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
-    "Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
-    "Su et al.",
-    2021,
-    "https://arxiv.org/abs/2104.09864",
-    ROTARY_PARAMS,
-    short="(R[i] q)·(R[j] k)",
-    enters="q, k",
-    refuse=refuse_odd,
-)
 
 
 # Rotary positions scaled to texts longer than in training: linear, dynamic NTK, YaRN and Llama 3.
@@ -363,99 +349,6 @@ def _original(default: int) -> Param:
     )
 
 
-LINEAR_ROPE = _entry(
-    "linear_rope",
-    "RoPE, linear scaling",
-    Linear,
-    r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
-    "Positions are divided by a factor, so the angles of a longer text stay within those of training.",
-    "Chen et al.",
-    2023,
-    "https://arxiv.org/abs/2306.15595",
-    "R[i/{factor}]",
-    _factor(4.0),
-)
-NTK_ROPE = _entry(
-    "ntk_rope",
-    "RoPE, dynamic NTK",
-    DynamicNtk,
-    r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
-    "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
-    "change.",
-    "Peng et al.",
-    2023,
-    "https://arxiv.org/abs/2309.00071",
-    "R[i], base by length",
-    _factor(2.0),
-    _original(2048),
-    traits=frozenset({"reads length"}),
-)
-YARN = _entry(
-    "yarn",
-    "YaRN",
-    Yarn,
-    r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
-    "Pairs of dimensions that rotate often within the original length do not change, the others rotate more slowly, "
-    "and scores become a little larger.",
-    "Peng et al.",
-    2023,
-    "https://arxiv.org/abs/2309.00071",
-    "R[i] by parts",
-    _factor(4.0),
-    _original(2048),
-    Param(
-        "fast",
-        "Fast from",
-        32.0,
-        8.0,
-        128.0,
-        1.0,
-        meaning="turns in the original length from which a pair does not change",
-    ),
-    Param(
-        "slow",
-        "Slow below",
-        1.0,
-        0.25,
-        4.0,
-        0.25,
-        meaning="turns in the original length below which the whole factor applies",
-    ),
-)
-LLAMA3_ROPE = _entry(
-    "llama3_rope",
-    "RoPE, Llama 3 scaling",
-    Llama3,
-    r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
-    r"\gamma_m = \mathrm{clip}\!\left(\frac{L_0/\lambda_m - l}{h - l},\,0,\,1\right)",
-    "Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
-    "Grattafiori et al.",
-    2024,
-    "https://arxiv.org/abs/2407.21783",
-    "R[i] by parts",
-    _factor(8.0),
-    _original(8192),
-    Param(
-        "low",
-        "Slow below",
-        1.0,
-        0.25,
-        2.0,
-        0.25,
-        meaning="turns in the original length below which the whole factor applies",
-    ),
-    Param(
-        "high",
-        "Fast from",
-        4.0,
-        2.5,
-        32.0,
-        0.5,
-        meaning="turns in the original length from which a pair does not change",
-    ),
-)
-
-
 # Rotary positions in a grid: patches of a picture, whose rows and columns rotate pairs of their own (Heo 2024).
 
 
@@ -503,28 +396,6 @@ def grid_tables(
             [at[:, None] * plain_frequencies(base, 2 * pairs) for at, pairs in places], -1
         )
         return tables_of_pairs(angle.cos().to(device, dtype), angle.sin().to(device, dtype), layout)
-
-
-GRID_ROPE = Entry(
-    "grid_rope",
-    "RoPE in a grid",
-    lambda config: GridRotary(config.qk_dim, **config.position.kwargs),
-    r"(R_{r_i, c_i} q_i)^\top (R_{r_j, c_j} k_j) = q_i^\top R_{r_j - r_i,\, c_j - c_i} k_j",
-    "Tokens are the patches of a picture, row by row. Half of each query and key is rotated by the row, the other half "
-    "by the column, so a score depends on how far apart two patches are in both directions.",
-    "Heo et al.",
-    2024,
-    "https://arxiv.org/abs/2403.13298",
-    (
-        Param(
-            "columns", "Columns", 4, 2, 256, 1, meaning="number of patches in a row of the picture"
-        ),
-        *ROTARY_PARAMS[:2],
-    ),
-    short="(R[r, c] q)·(R[r, c] k)",
-    enters="q, k",
-    refuse=refuse_odd,
-)
 
 
 SMALLEST_FACTOR, LARGEST_FACTOR = 0.01, 1e6
@@ -615,65 +486,198 @@ def _factors(key: str, name: str, default: str, where: str) -> Param:
     )
 
 
-P_ROPE = Entry(
-    "p_rope",
-    "p-RoPE",
-    lambda config: PartialRotary(config.qk_dim, **config.position.kwargs),
-    r"\theta_m = b^{-2m/D}\ \text{for}\ m < p\,D/2,\ \text{else}\ 0",
-    "Only the fastest pairs of dimensions rotate. The slowest do not see the position, so they can compare content at "
-    "any distance.",
-    "Barbero et al.",
-    2024,
-    "https://arxiv.org/abs/2410.06205",
-    (
-        replace(
-            _SHARE,
-            name="Share p",
-            default=0.75,
-            meaning="share p of the pairs of dimensions that rotate: the fastest ones, and at least one",
-        ),
-        _BASE,
-        _LAYOUT,
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "rope",
+        "RoPE",
+        lambda config: Rotary(config.qk_dim, **config.position.kwargs),
+        r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
+        "Queries and keys are rotated by angles that grow with their position, so a score depends on the distance.",
+        "Su et al.",
+        2021,
+        "https://arxiv.org/abs/2104.09864",
+        ROTARY_PARAMS,
+        short="(R[i] q)·(R[j] k)",
+        enters="q, k",
+        refuse=refuse_odd,
     ),
-    short="R[i] of the fast pairs",
-    enters="q, k",
-    refuse=refuse_odd,
-)
-LONG_ROPE = Entry(
-    "longrope",
-    "LongRoPE",
-    lambda config: LongRope(config.qk_dim, **config.position.kwargs),
-    r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
-    "Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for short and "
-    "once for long texts.",
-    "Ding et al.",
-    2024,
-    "https://arxiv.org/abs/2402.13753",
-    (
+    _entry(
+        "linear_rope",
+        "RoPE, linear scaling",
+        Linear,
+        r"R_{i/s},\quad \theta_m \leftarrow \theta_m / s",
+        "Positions are divided by a factor, so the angles of a longer text stay within those of training.",
+        "Chen et al.",
+        2023,
+        "https://arxiv.org/abs/2306.15595",
+        "R[i/{factor}]",
+        _factor(4.0),
+    ),
+    _entry(
+        "ntk_rope",
+        "RoPE, dynamic NTK",
+        DynamicNtk,
+        r"b \leftarrow b\left(\frac{s L}{L_0} - (s - 1)\right)^{\frac{d}{d-2}}\ \text{for}\ L > L_0",
+        "The base grows with the length. Slow pairs of dimensions rotate more slowly, and the fastest pair does not "
+        "change.",
+        "Peng et al.",
+        2023,
+        "https://arxiv.org/abs/2309.00071",
+        "R[i], base by length",
+        _factor(2.0),
+        _original(2048),
+        traits=frozenset({"reads length"}),
+    ),
+    _entry(
+        "yarn",
+        "YaRN",
+        Yarn,
+        r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad s_{ij} \times (0.1 \ln s + 1)^2",
+        "Pairs of dimensions that rotate often within the original length do not change, the others rotate more slowly, "
+        "and scores become a little larger.",
+        "Peng et al.",
+        2023,
+        "https://arxiv.org/abs/2309.00071",
+        "R[i] by parts",
+        _factor(4.0),
+        _original(2048),
         Param(
-            "stretch",
-            "Stretch s",
-            4.0,
+            "fast",
+            "Fast from",
+            32.0,
+            8.0,
+            128.0,
             1.0,
-            2048.0,
-            0.5,
-            meaning="how many times longer texts become; scores grow with its logarithm",
+            meaning="turns in the original length from which a pair does not change",
         ),
         Param(
-            "original",
-            "Original length",
-            2048,
-            32,
-            1_048_576,
-            1,
-            meaning="length of the texts in training",
+            "slow",
+            "Slow below",
+            1.0,
+            0.25,
+            4.0,
+            0.25,
+            meaning="turns in the original length below which the whole factor applies",
         ),
-        _factors("short", "Factors, short", "1", "up to the original length"),
-        _factors("long", "Factors, long", "1, 4", "beyond the original length"),
-        *ROTARY_PARAMS,
     ),
-    short="R[i], a factor each pair",
-    enters="q, k",
-    traits=frozenset({"reads length"}),
-    refuse=refuse_odd,
+    _entry(
+        "llama3_rope",
+        "RoPE, Llama 3 scaling",
+        Llama3,
+        r"\theta_m \leftarrow (1 - \gamma_m)\,\theta_m / s + \gamma_m\,\theta_m,\quad "
+        r"\gamma_m = \mathrm{clip}\!\left(\frac{L_0/\lambda_m - l}{h - l},\,0,\,1\right)",
+        "Short wavelengths do not change, long ones are multiplied by the factor, and those between by a part of it.",
+        "Grattafiori et al.",
+        2024,
+        "https://arxiv.org/abs/2407.21783",
+        "R[i] by parts",
+        _factor(8.0),
+        _original(8192),
+        Param(
+            "low",
+            "Slow below",
+            1.0,
+            0.25,
+            2.0,
+            0.25,
+            meaning="turns in the original length below which the whole factor applies",
+        ),
+        Param(
+            "high",
+            "Fast from",
+            4.0,
+            2.5,
+            32.0,
+            0.5,
+            meaning="turns in the original length from which a pair does not change",
+        ),
+    ),
+    Entry(
+        "grid_rope",
+        "RoPE in a grid",
+        lambda config: GridRotary(config.qk_dim, **config.position.kwargs),
+        r"(R_{r_i, c_i} q_i)^\top (R_{r_j, c_j} k_j) = q_i^\top R_{r_j - r_i,\, c_j - c_i} k_j",
+        "Tokens are the patches of a picture, row by row. Half of each query and key is rotated by the row, the other half "
+        "by the column, so a score depends on how far apart two patches are in both directions.",
+        "Heo et al.",
+        2024,
+        "https://arxiv.org/abs/2403.13298",
+        (
+            Param(
+                "columns",
+                "Columns",
+                4,
+                2,
+                256,
+                1,
+                meaning="number of patches in a row of the picture",
+            ),
+            *ROTARY_PARAMS[:2],
+        ),
+        short="(R[r, c] q)·(R[r, c] k)",
+        enters="q, k",
+        refuse=refuse_odd,
+    ),
+    Entry(
+        "p_rope",
+        "p-RoPE",
+        lambda config: PartialRotary(config.qk_dim, **config.position.kwargs),
+        r"\theta_m = b^{-2m/D}\ \text{for}\ m < p\,D/2,\ \text{else}\ 0",
+        "Only the fastest pairs of dimensions rotate. The slowest do not see the position, so they can compare content at "
+        "any distance.",
+        "Barbero et al.",
+        2024,
+        "https://arxiv.org/abs/2410.06205",
+        (
+            replace(
+                _SHARE,
+                name="Share p",
+                default=0.75,
+                meaning="share p of the pairs of dimensions that rotate: the fastest ones, and at least one",
+            ),
+            _BASE,
+            _LAYOUT,
+        ),
+        short="R[i] of the fast pairs",
+        enters="q, k",
+        refuse=refuse_odd,
+    ),
+    Entry(
+        "longrope",
+        "LongRoPE",
+        lambda config: LongRope(config.qk_dim, **config.position.kwargs),
+        r"\theta_m \leftarrow \theta_m / \lambda_m,\quad s_{ij} \times \left(1 + \frac{\ln s}{\ln L_0}\right)",
+        "Each pair of dimensions rotates more slowly by a factor of its own. The factors are searched, once for short and "
+        "once for long texts.",
+        "Ding et al.",
+        2024,
+        "https://arxiv.org/abs/2402.13753",
+        (
+            Param(
+                "stretch",
+                "Stretch s",
+                4.0,
+                1.0,
+                2048.0,
+                0.5,
+                meaning="how many times longer texts become; scores grow with its logarithm",
+            ),
+            Param(
+                "original",
+                "Original length",
+                2048,
+                32,
+                1_048_576,
+                1,
+                meaning="length of the texts in training",
+            ),
+            _factors("short", "Factors, short", "1", "up to the original length"),
+            _factors("long", "Factors, long", "1, 4", "beyond the original length"),
+            *ROTARY_PARAMS,
+        ),
+        short="R[i], a factor each pair",
+        enters="q, k",
+        traits=frozenset({"reads length"}),
+        refuse=refuse_odd,
+    ),
 )

@@ -74,43 +74,6 @@ def _sizes(config: LayerConfig) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
-GATED = Entry(
-    "gated",
-    "Gated output",
-    _build,
-    r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
-    "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
-    "Qiu et al.",
-    2025,
-    "https://arxiv.org/abs/2505.06708",
-    (
-        BIAS,
-        Param(
-            "grain",
-            "Gate",
-            "elementwise",
-            choices=("elementwise", "headwise"),
-            labels=("each number", "each head"),
-            meaning="whether each number of the output has a gate, or each head",
-        ),
-        Param(
-            "kv_heads",
-            "Key/value heads",
-            0,
-            0,
-            MAX_KV_HEADS,
-            1,
-            meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
-        ),
-        HEAD_SIZE,
-    ),
-    "q = x W_q, σ(x W_g) ⊙ out",
-    traits=SHARES_KEYS,
-    sizes=_sizes,
-    refuse=lambda config: refuse_uneven(config, "key head", (0,)),
-)
-
-
 # Short convolutions before linear attention, and a norm and a gate after it, as in Mamba-2, GLA and Gated DeltaNet.
 
 
@@ -198,47 +161,6 @@ class Convolved(MultiHead):
         )
 
 
-SHORT_CONV = Entry(
-    "short_conv",
-    "Short convolution, norm and gate",
-    lambda config: Convolved(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"q_i = \mathrm{SiLU}\Big(\sum_w c_w \odot x_{i-w} W_q\Big),\ k,\, v\ \text{alike};\quad "
-    r"[\mathrm{RMSNorm}(\mathrm{out}_i) \odot g(x_i W_g)]\,W_o",
-    "Queries, keys and values are mixed with those of the few tokens before them, so that one layer can compare a "
-    "token with its neighbour. The output of each head is normalized, then multiplied by a gate.",
-    "Yang et al.",
-    2024,
-    "https://arxiv.org/abs/2412.06464",
-    (
-        Param(
-            "bias",
-            "Bias",
-            False,
-            meaning="whether the maps to queries, keys, values and output have a bias",
-        ),
-        Param(
-            "width",
-            "Width",
-            4,
-            1,
-            16,
-            1,
-            meaning="tokens that a convolution reads, the token itself among them",
-        ),
-        Param(
-            "gate",
-            "Gate",
-            "silu",
-            choices=("silu", "sigmoid", "none"),
-            labels=("SiLU", "sigmoid", "none"),
-            meaning="the function of the gate that multiplies the normalized output",
-        ),
-    ),
-    "conv of {width}, norm, gate",
-    traits=frozenset({"one sequence"}),
-)
-
-
 DIFFERENTIAL_EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
 INITIAL_STD = 0.1  # standard deviation of the vectors that make λ, at the start
 
@@ -306,37 +228,113 @@ def _differential_refuse(config: LayerConfig) -> ConfigError | None:
     )
 
 
-DIFFERENTIAL = Entry(
-    "differential",
-    "Differential",
-    lambda config: Differential(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
-    r"\lambda_{k_2}} + \lambda_0",
-    "Each head subtracts one attention map from another, so weights that both maps share cancel. Weights may be "
-    "negative.",
-    "Ye et al.",
-    2024,
-    "https://arxiv.org/abs/2410.05258",
-    (
-        BIAS,
-        Param(
-            "depth",
-            "Layer",
-            1,
-            1,
-            1000,
-            1,
-            meaning="number l of the layer, from 1; λ₀ grows with it from 0.2 to 0.8",
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "gated",
+        "Gated output",
+        _build,
+        r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
+        "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
+        "Qiu et al.",
+        2025,
+        "https://arxiv.org/abs/2505.06708",
+        (
+            BIAS,
+            Param(
+                "grain",
+                "Gate",
+                "elementwise",
+                choices=("elementwise", "headwise"),
+                labels=("each number", "each head"),
+                meaning="whether each number of the output has a gate, or each head",
+            ),
+            Param(
+                "kv_heads",
+                "Key/value heads",
+                0,
+                0,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of heads of keys and values, which divides the number of query heads; 0 for as many",
+            ),
+            HEAD_SIZE,
         ),
+        "q = x W_q, σ(x W_g) ⊙ out",
+        traits=SHARES_KEYS,
+        sizes=_sizes,
+        refuse=lambda config: refuse_uneven(config, "key head", (0,)),
     ),
-    "A₁ − λA₂",
-    traits=frozenset({"folds"}),
-    sizes=lambda config: HeadSizes(  # as many keys, half the values
-        2 * config.num_heads,
-        config.head_dim // 2,
-        config.head_dim,
-        2 * config.num_heads,
-        cached=2 * config.d_model,
+    Entry(
+        "short_conv",
+        "Short convolution, norm and gate",
+        lambda config: Convolved(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"q_i = \mathrm{SiLU}\Big(\sum_w c_w \odot x_{i-w} W_q\Big),\ k,\, v\ \text{alike};\quad "
+        r"[\mathrm{RMSNorm}(\mathrm{out}_i) \odot g(x_i W_g)]\,W_o",
+        "Queries, keys and values are mixed with those of the few tokens before them, so that one layer can compare a "
+        "token with its neighbour. The output of each head is normalized, then multiplied by a gate.",
+        "Yang et al.",
+        2024,
+        "https://arxiv.org/abs/2412.06464",
+        (
+            Param(
+                "bias",
+                "Bias",
+                False,
+                meaning="whether the maps to queries, keys, values and output have a bias",
+            ),
+            Param(
+                "width",
+                "Width",
+                4,
+                1,
+                16,
+                1,
+                meaning="tokens that a convolution reads, the token itself among them",
+            ),
+            Param(
+                "gate",
+                "Gate",
+                "silu",
+                choices=("silu", "sigmoid", "none"),
+                labels=("SiLU", "sigmoid", "none"),
+                meaning="the function of the gate that multiplies the normalized output",
+            ),
+        ),
+        "conv of {width}, norm, gate",
+        traits=frozenset({"one sequence"}),
     ),
-    refuse=_differential_refuse,
+    Entry(
+        "differential",
+        "Differential",
+        lambda config: Differential(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
+        r"\lambda_{k_2}} + \lambda_0",
+        "Each head subtracts one attention map from another, so weights that both maps share cancel. Weights may be "
+        "negative.",
+        "Ye et al.",
+        2024,
+        "https://arxiv.org/abs/2410.05258",
+        (
+            BIAS,
+            Param(
+                "depth",
+                "Layer",
+                1,
+                1,
+                1000,
+                1,
+                meaning="number l of the layer, from 1; λ₀ grows with it from 0.2 to 0.8",
+            ),
+        ),
+        "A₁ − λA₂",
+        traits=frozenset({"folds"}),
+        sizes=lambda config: HeadSizes(  # as many keys, half the values
+            2 * config.num_heads,
+            config.head_dim // 2,
+            config.head_dim,
+            2 * config.num_heads,
+            cached=2 * config.d_model,
+        ),
+        refuse=_differential_refuse,
+    ),
 )

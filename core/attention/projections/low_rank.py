@@ -238,77 +238,6 @@ def refuse_second_rotation(config: LayerConfig) -> ConfigError | None:
 
 _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for queries
 
-LATENT = Entry(
-    "latent",
-    "Latent (MLA)",
-    _build,
-    r"c_j = x_j W_c,\quad k^{(h)}_j = [c_j W^{(h)}_{uk};\ R_j(x_j W_r)],\quad v^{(h)}_j = c_j W^{(h)}_{uv}",
-    "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
-    "Order enters through one rotated key that all heads share.",
-    "DeepSeek-AI",
-    2024,
-    "https://arxiv.org/abs/2405.04434",
-    (
-        Param(
-            "latent",
-            "Latent size",
-            32,
-            1,
-            _SIZE,
-            1,
-            meaning="size R of the latent vector that is cached for each token",
-        ),
-        Param(
-            "rope",
-            "Rotary size",
-            8,
-            0,
-            256,
-            2,
-            meaning="dimensions of the shared key, which are rotated by position; an even number",
-        ),
-        Param(
-            "query_latent",
-            "Query latent",
-            0,
-            0,
-            _SIZE,
-            1,
-            meaning="size of the latent vector that queries are computed from; 0 for none",
-        ),
-        Param(
-            "base",
-            "Base",
-            10000.0,
-            2.0,
-            1e7,
-            1.0,
-            meaning="ratio of the longest wavelength to the shortest",
-        ),
-        Param(
-            "layout",
-            "Layout",
-            "interleaved",
-            choices=("halves", "interleaved", "none"),
-            meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing",
-        ),
-        HEAD_SIZE,
-        Param(
-            "groups",
-            "Groups",
-            1,
-            1,
-            MAX_KV_HEADS,
-            1,
-            meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA",
-        ),
-    ),
-    "k, v from {latent} numbers",
-    traits=frozenset({"own positions"}),
-    sizes=_sizes,
-    refuse=_refuse,
-)
-
 
 class TensorProduct(Projection):
     """q, k and v of a token are (1/R) Σ_r a_r ⊗ b_r: a_r has a number for each head, b_r one for each dimension.
@@ -421,74 +350,158 @@ def _tied_sizes(config: LayerConfig) -> HeadSizes:
     )
 
 
-TENSOR_PRODUCT = Entry(
-    "tensor_product",
-    "Tensor product (TPA)",
-    lambda config: TensorProduct(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"k_j = \tfrac{1}{R} \sum_r a_r(c_j) \otimes b_r(c_j)\ \text{for all heads},\quad q, v\ \text{alike}",
-    "The queries, keys and values of all heads are sums of a few outer products: one vector says how much each head "
-    "takes, the other what it takes. A decoder caches these vectors.",
-    "Zhang et al.",
-    2025,
-    "https://arxiv.org/abs/2501.06425",
-    (
-        Param(
-            "rank", "Rank", 2, 1, 64, 1, meaning="number R of outer products in keys, and in values"
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "latent",
+        "Latent (MLA)",
+        _build,
+        r"c_j = x_j W_c,\quad k^{(h)}_j = [c_j W^{(h)}_{uk};\ R_j(x_j W_r)],\quad v^{(h)}_j = c_j W^{(h)}_{uv}",
+        "A decoder caches one small vector of each token, the latent, from which every head computes its keys and values. "
+        "Order enters through one rotated key that all heads share.",
+        "DeepSeek-AI",
+        2024,
+        "https://arxiv.org/abs/2405.04434",
+        (
+            Param(
+                "latent",
+                "Latent size",
+                32,
+                1,
+                _SIZE,
+                1,
+                meaning="size R of the latent vector that is cached for each token",
+            ),
+            Param(
+                "rope",
+                "Rotary size",
+                8,
+                0,
+                256,
+                2,
+                meaning="dimensions of the shared key, which are rotated by position; an even number",
+            ),
+            Param(
+                "query_latent",
+                "Query latent",
+                0,
+                0,
+                _SIZE,
+                1,
+                meaning="size of the latent vector that queries are computed from; 0 for none",
+            ),
+            Param(
+                "base",
+                "Base",
+                10000.0,
+                2.0,
+                1e7,
+                1.0,
+                meaning="ratio of the longest wavelength to the shortest",
+            ),
+            Param(
+                "layout",
+                "Layout",
+                "interleaved",
+                choices=("halves", "interleaved", "none"),
+                meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1; none rotates nothing",
+            ),
+            HEAD_SIZE,
+            Param(
+                "groups",
+                "Groups",
+                1,
+                1,
+                MAX_KV_HEADS,
+                1,
+                meaning="number of parts of the latent, each read by as many heads; 1 is MLA, more are GLA",
+            ),
         ),
-        Param(
-            "query_rank", "Query rank", 6, 1, 64, 1, meaning="number of outer products in queries"
+        "k, v from {latent} numbers",
+        traits=frozenset({"own positions"}),
+        sizes=_sizes,
+        refuse=_refuse,
+    ),
+    Entry(
+        "tensor_product",
+        "Tensor product (TPA)",
+        lambda config: TensorProduct(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"k_j = \tfrac{1}{R} \sum_r a_r(c_j) \otimes b_r(c_j)\ \text{for all heads},\quad q, v\ \text{alike}",
+        "The queries, keys and values of all heads are sums of a few outer products: one vector says how much each head "
+        "takes, the other what it takes. A decoder caches these vectors.",
+        "Zhang et al.",
+        2025,
+        "https://arxiv.org/abs/2501.06425",
+        (
+            Param(
+                "rank",
+                "Rank",
+                2,
+                1,
+                64,
+                1,
+                meaning="number R of outer products in keys, and in values",
+            ),
+            Param(
+                "query_rank",
+                "Query rank",
+                6,
+                1,
+                64,
+                1,
+                meaning="number of outer products in queries",
+            ),
+        ),
+        "k, v of rank {rank}",
+        sizes=lambda config: HeadSizes(
+            config.num_heads,
+            config.head_dim,
+            config.head_dim,
+            config.num_heads,
+            cached=2 * int(config.projection["rank"]) * (config.num_heads + config.head_dim),
         ),
     ),
-    "k, v of rank {rank}",
-    sizes=lambda config: HeadSizes(
-        config.num_heads,
-        config.head_dim,
-        config.head_dim,
-        config.num_heads,
-        cached=2 * int(config.projection["rank"]) * (config.num_heads + config.head_dim),
-    ),
-)
-GROUPED_TIED = Entry(
-    "grouped_tied",
-    "Grouped-tied (GTA)",
-    lambda config: GroupedTied(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"s_j = c_j W_s,\quad v_j = s_j,\quad k_j = [s_j^{\text{first half}};\ R_j(c_j W_r)]",
-    "Each group of heads has one state that is the value and half of the key. The other half of every key is one "
-    "rotated vector for all heads. A decoder caches about half as much as with grouped-query heads.",
-    "Zadouri et al.",
-    2025,
-    "https://arxiv.org/abs/2505.21487",
-    (
-        Param(
-            "kv_heads",
-            "Tied heads",
-            1,
-            1,
-            MAX_KV_HEADS,
-            1,
-            meaning="number G of tied states; it divides the number of query heads",
+    Entry(
+        "grouped_tied",
+        "Grouped-tied (GTA)",
+        lambda config: GroupedTied(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"s_j = c_j W_s,\quad v_j = s_j,\quad k_j = [s_j^{\text{first half}};\ R_j(c_j W_r)]",
+        "Each group of heads has one state that is the value and half of the key. The other half of every key is one "
+        "rotated vector for all heads. A decoder caches about half as much as with grouped-query heads.",
+        "Zadouri et al.",
+        2025,
+        "https://arxiv.org/abs/2505.21487",
+        (
+            Param(
+                "kv_heads",
+                "Tied heads",
+                1,
+                1,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of tied states; it divides the number of query heads",
+            ),
+            Param(
+                "base",
+                "Base",
+                10000.0,
+                2.0,
+                1e7,
+                1.0,
+                meaning="ratio of the longest wavelength to the shortest",
+            ),
+            Param(
+                "layout",
+                "Layout",
+                "halves",
+                choices=("halves", "interleaved"),
+                meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
+            ),
         ),
-        Param(
-            "base",
-            "Base",
-            10000.0,
-            2.0,
-            1e7,
-            1.0,
-            meaning="ratio of the longest wavelength to the shortest",
+        "v and half of k tied",
+        traits=frozenset({"own positions"}),
+        sizes=_tied_sizes,
+        refuse=lambda config: (
+            refuse_uneven(config, "tied state", (1,)) or refuse_second_rotation(config)
         ),
-        Param(
-            "layout",
-            "Layout",
-            "halves",
-            choices=("halves", "interleaved"),
-            meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
-        ),
-    ),
-    "v and half of k tied",
-    traits=frozenset({"own positions"}),
-    sizes=_tied_sizes,
-    refuse=lambda config: (
-        refuse_uneven(config, "tied state", (1,)) or refuse_second_rotation(config)
     ),
 )

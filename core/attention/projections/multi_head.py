@@ -66,36 +66,6 @@ class Identity(Projection):
         return split_heads(x, self.num_heads), both, both, (both,)
 
 
-IDENTITY = Entry(
-    "identity",
-    "Identity",
-    lambda config: Identity(config.d_model, config.num_heads),
-    r"q_i = x_i,\quad k_j = v_j = c_j",
-    "Queries, keys and values are the states themselves. Nothing is learned here.",
-    "Bahdanau et al.",
-    2014,
-    "https://arxiv.org/abs/1409.0473",
-    short="q = x",
-    sizes=lambda config: HeadSizes(  # keys and values are one
-        config.num_heads, config.head_dim, config.head_dim, config.num_heads, config.d_model
-    ),
-)
-MULTI_HEAD = Entry(
-    "multi_head",
-    "Multi-head",
-    lambda config: MultiHead(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"q_i = x_i W_q,\quad k_j = c_j W_k,\quad v_j = c_j W_v",
-    "Learned projections give each head its queries, keys and values. The context c is x itself (self-attention) or "
-    "another sequence (cross-attention).",
-    "Vaswani et al.",
-    2017,
-    "https://arxiv.org/abs/1706.03762",
-    (BIAS, HEAD_SIZE),
-    "q = x W_q",
-    traits=SHARES_KEYS,
-)
-
-
 # Fewer key and value heads than query heads: grouped-query (Ainslie 2023) and multi-query (Shazeer 2019).
 
 
@@ -181,49 +151,6 @@ def refuse_uneven(config: LayerConfig, shared: str, take: Sequence[int] = ()) ->
     )
 
 
-GROUPED_QUERY = Entry(
-    "grouped_query",
-    "Grouped-query",
-    _build,
-    r"k^{(g)}_j = W^{(g)}_k c_j,\quad v^{(g)}_j = W^{(g)}_v c_j,\quad g = \lfloor h\,G / H \rfloor",
-    "Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each token.",
-    "Ainslie et al.",
-    2023,
-    "https://arxiv.org/abs/2305.13245",
-    (
-        Param(
-            "kv_heads",
-            "Key/value heads",
-            2,
-            1,
-            MAX_KV_HEADS,
-            1,
-            meaning="number G of heads of keys and values; it divides the number of query heads",
-        ),
-        BIAS,
-        HEAD_SIZE,
-    ),
-    "{kv_heads} heads of k, v",
-    traits=SHARES_KEYS,
-    sizes=_sizes,
-    refuse=lambda config: refuse_uneven(config, "key head"),
-)
-MULTI_QUERY = Entry(
-    "multi_query",
-    "Multi-query",
-    _build,
-    r"k_j = c_j W_k,\quad v_j = c_j W_v\ \text{for all heads}",
-    "All query heads share one head of keys and values.",
-    "Shazeer",
-    2019,
-    "https://arxiv.org/abs/1911.02150",
-    (BIAS, HEAD_SIZE),
-    "one head of k, v",
-    traits=SHARES_KEYS,
-    sizes=_sizes,
-)
-
-
 # What is done to values: made of the keys (K = V, Gemma 4), or the own one left out of the output (Zhai 2026).
 
 
@@ -289,46 +216,117 @@ class Exclusive(MultiHead):
         return super().merge(out - (out * own).sum(-1, keepdim=True) * own, x)
 
 
-KEYS_AS_VALUES = Entry(
-    "keys_as_values",
-    "Keys as values (K = V)",
-    lambda config: KeysAsValues(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"k_j = c_j W_k,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
-    "Values are the normalized keys, so a layer has no map for values, and a decoder caches the keys alone. Layers of "
-    "Gemma 4 that attend to all tokens do this.",
-    "Gemma Team",
-    2026,
-    "https://huggingface.co/docs/transformers/model_doc/gemma4",
-    (
-        Param(
-            "kv_heads",
-            "Key/value heads",
-            1,
-            1,
-            MAX_KV_HEADS,
-            1,
-            meaning="number G of heads of keys and values; it divides the number of query heads",
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "identity",
+        "Identity",
+        lambda config: Identity(config.d_model, config.num_heads),
+        r"q_i = x_i,\quad k_j = v_j = c_j",
+        "Queries, keys and values are the states themselves. Nothing is learned here.",
+        "Bahdanau et al.",
+        2014,
+        "https://arxiv.org/abs/1409.0473",
+        short="q = x",
+        sizes=lambda config: HeadSizes(  # keys and values are one
+            config.num_heads, config.head_dim, config.head_dim, config.num_heads, config.d_model
         ),
-        BIAS,
-        HEAD_SIZE,
     ),
-    "v = norm(k), {kv_heads} heads",
-    sizes=lambda config: replace(
-        _sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
+    Entry(
+        "multi_head",
+        "Multi-head",
+        lambda config: MultiHead(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"q_i = x_i W_q,\quad k_j = c_j W_k,\quad v_j = c_j W_v",
+        "Learned projections give each head its queries, keys and values. The context c is x itself (self-attention) or "
+        "another sequence (cross-attention).",
+        "Vaswani et al.",
+        2017,
+        "https://arxiv.org/abs/1706.03762",
+        (BIAS, HEAD_SIZE),
+        "q = x W_q",
+        traits=SHARES_KEYS,
     ),
-    refuse=lambda config: refuse_uneven(config, "head of keys", (1,)),
-)
-EXCLUSIVE = Entry(
-    "exclusive",
-    "Exclusive",
-    lambda config: Exclusive(config.d_model, config.num_heads, **config.projection.kwargs),
-    r"\big[y_i - \langle y_i, \hat{v}_i \rangle\, \hat{v}_i\big]\,W_o,\quad \hat{v}_i = v_i / \lVert v_i \rVert",
-    "From each head's output the part along the token's own value is taken away, so that attention adds only what the "
-    "token does not already have. It needs self-attention: cross-attention has no own value.",
-    "Zhai",
-    2026,
-    "https://arxiv.org/abs/2603.09078",
-    (BIAS,),
-    "out − its part along v of i",
-    traits=frozenset({"one sequence"}),
+    Entry(
+        "grouped_query",
+        "Grouped-query",
+        _build,
+        r"k^{(g)}_j = W^{(g)}_k c_j,\quad v^{(g)}_j = W^{(g)}_v c_j,\quad g = \lfloor h\,G / H \rfloor",
+        "Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each token.",
+        "Ainslie et al.",
+        2023,
+        "https://arxiv.org/abs/2305.13245",
+        (
+            Param(
+                "kv_heads",
+                "Key/value heads",
+                2,
+                1,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of heads of keys and values; it divides the number of query heads",
+            ),
+            BIAS,
+            HEAD_SIZE,
+        ),
+        "{kv_heads} heads of k, v",
+        traits=SHARES_KEYS,
+        sizes=_sizes,
+        refuse=lambda config: refuse_uneven(config, "key head"),
+    ),
+    Entry(
+        "multi_query",
+        "Multi-query",
+        _build,
+        r"k_j = c_j W_k,\quad v_j = c_j W_v\ \text{for all heads}",
+        "All query heads share one head of keys and values.",
+        "Shazeer",
+        2019,
+        "https://arxiv.org/abs/1911.02150",
+        (BIAS, HEAD_SIZE),
+        "one head of k, v",
+        traits=SHARES_KEYS,
+        sizes=_sizes,
+    ),
+    Entry(
+        "keys_as_values",
+        "Keys as values (K = V)",
+        lambda config: KeysAsValues(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"k_j = c_j W_k,\quad v_j = \frac{k_j}{\mathrm{RMS}(k_j)}",
+        "Values are the normalized keys, so a layer has no map for values, and a decoder caches the keys alone. Layers of "
+        "Gemma 4 that attend to all tokens do this.",
+        "Gemma Team",
+        2026,
+        "https://huggingface.co/docs/transformers/model_doc/gemma4",
+        (
+            Param(
+                "kv_heads",
+                "Key/value heads",
+                1,
+                1,
+                MAX_KV_HEADS,
+                1,
+                meaning="number G of heads of keys and values; it divides the number of query heads",
+            ),
+            BIAS,
+            HEAD_SIZE,
+        ),
+        "v = norm(k), {kv_heads} heads",
+        sizes=lambda config: replace(
+            _sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
+        ),
+        refuse=lambda config: refuse_uneven(config, "head of keys", (1,)),
+    ),
+    Entry(
+        "exclusive",
+        "Exclusive",
+        lambda config: Exclusive(config.d_model, config.num_heads, **config.projection.kwargs),
+        r"\big[y_i - \langle y_i, \hat{v}_i \rangle\, \hat{v}_i\big]\,W_o,\quad \hat{v}_i = v_i / \lVert v_i \rVert",
+        "From each head's output the part along the token's own value is taken away, so that attention adds only what the "
+        "token does not already have. It needs self-attention: cross-attention has no own value.",
+        "Zhai",
+        2026,
+        "https://arxiv.org/abs/2603.09078",
+        (BIAS,),
+        "out − its part along v of i",
+        traits=frozenset({"one sequence"}),
+    ),
 )
