@@ -270,8 +270,8 @@ def compatible_panel(controls: Controls) -> None:
     )
     rows = ["| axis | choice | reason |", "| --- | --- | --- |"]
     rows += [
-        f"| {NAMES[r.axis]} | {plain(entry(r.axis, r.key).name)} | {plain(r.reason)} |"
-        for r in conflicts
+        f"| {NAMES[axis]} | {plain(entry(axis, choice).name)} | {plain(reason)} |"
+        for axis, choice, reason in conflicts
     ]
     st.markdown("\n".join(rows))
 

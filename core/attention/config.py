@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -170,55 +171,45 @@ _LOCAL = Choice("causal"), Choice.of("local", window=2)
 EXAMPLE_PARTS = {"and": _LOCAL, "or": _LOCAL, "not": (Choice("causal"),)}
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A choice on another axis that does not go with the first, and the reason."""
-
-    axis: str
-    key: str
-    reason: str
-
-
 def example(axis: str, key: str, **params: Any) -> Choice:
     """The choice of that key with those parameters; a composed mask gets parts to compose."""
     return Choice.of(key, *(EXAMPLE_PARTS.get(key, ()) if axis == "mask" else ()), **params)
 
 
-def config_with(choices: dict[str, Any], d_model: int = 64, num_heads: int = 4) -> AttentionConfig:
-    """The default config with those choices, axis → Choice or key; ConfigError where they do not fit."""
-    return AttentionConfig(d_model, num_heads, **choices)
+def example_config(
+    axis: str, key: str, d_model: int = 64, num_heads: int = 4, **params: Any
+) -> AttentionConfig:
+    """The default config with that choice, and with what it needs beside it; ConfigError where they do not fit."""
+    choices: dict[str, Any] = {
+        other: example(other, name) for other, name in needs(axis, key).items()
+    }
+    return AttentionConfig(d_model, num_heads, **choices | {axis: example(axis, key, **params)})
 
 
-def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tuple[Refusal, ...]:
-    """The choices on other axes, with default parameters, that do not go with this one at those sizes."""
+def refusals(axis: str, key: str) -> list[tuple[str, str, str]]:
+    """The choices on other axes, with default parameters, that do not go with this one: axis, key and reason."""
     refused = []
-    for other, entries in AXES.items():
-        if other == axis:
-            continue
-        for item in entries:
-            try:
-                config_with(
-                    {axis: example(axis, key), other: example(other, item.key)}, d_model, num_heads
-                )
-            except ConfigError as reason:
-                refused.append(Refusal(other, item.key, str(reason)))
-    return tuple(refused)
+    for other, item in others_of(axis):
+        choices: dict[str, Any] = {axis: example(axis, key), other: example(other, item.key)}
+        try:
+            AttentionConfig(**choices)
+        except ConfigError as error:
+            refused.append((other, item.key, str(error)))
+    return refused
+
+
+def others_of(axis: str) -> list[tuple[str, Entry]]:
+    """The entries of all other axes, each with its axis."""
+    return [(other, item) for other in AXES if other != axis for item in AXES[other]]
 
 
 def needs(axis: str, key: str) -> dict[str, str]:
     """What a choice needs where the default config does not fit: axis → the first key that does."""
-    try:
-        config_with({axis: example(axis, key)})
-        return {}
-    except ConfigError:
-        pass
-    for other, entries in AXES.items():
-        for item in entries if other != axis else ():
-            try:
-                config_with({axis: example(axis, key), other: example(other, item.key)})
-                return {other: item.key}
-            except ConfigError:
-                continue
+    for beside in ({}, *({other: item.key} for other, item in others_of(axis))):
+        choices: dict[str, Any] = {other: example(other, name) for other, name in beside.items()}
+        with suppress(ConfigError):
+            AttentionConfig(**choices | {axis: example(axis, key)})
+            return beside
     raise ConfigError(
         f"{axis} = {key} ({entry(axis, key).name}) goes with nothing; its refuse is too strict."
     )

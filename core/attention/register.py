@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
 from core.attention.basics import Cache, Normalizer
-from core.attention.config import AXES, AttentionConfig, config_with, example, needs
+from core.attention.config import AXES, AttentionConfig, example_config
 from core.attention.functions import adapt
 from core.attention.kernels.exact import Steps
 from core.attention.layer import Attention
@@ -147,12 +147,11 @@ def _param_complaints(param: Param, owner: str) -> Iterator[str]:
 def _try_out(axis: str, entry: Entry) -> None:
     """Run the entry with its defaults and with each parameter at its least and at each choice; ConfigError, or the
     entry's own error, where it fails."""
-    beside = {other: example(other, key) for other, key in needs(axis, entry.key).items()}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(86)
         for params in _variants(entry):
             try:
-                config = config_with({axis: Choice.of(entry.key, **params)} | beside, C, H)
+                config = example_config(axis, entry.key, C, H, **params)
             except ConfigError:
                 if not params:
                     raise

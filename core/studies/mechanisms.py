@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from core.attention import Attention, AttentionConfig, LayerSteps
-from core.attention.config import example, needs
+from core.attention.config import example_config
 from core.seeding import seeded_layer
 from core.tokens import embed, labels, tokenize
 
@@ -66,8 +66,7 @@ def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
 @cache
 def parameter_count(axis: str, key: str) -> int:
     """The number of learned parameters of a choice, counted on the built module at d_model 64, 4 heads."""
-    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
-    layer = Attention(AttentionConfig(64, 4).with_(**beside, **{axis: example(axis, key)}))
+    layer = Attention(example_config(axis, key))
     piece = getattr(layer, axis)
     return (
         sum(weight.numel() for weight in piece.parameters())

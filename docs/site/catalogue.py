@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from core.attention import AXES, PRESETS, AttentionConfig, Entry, Param, Preset
-from core.attention.config import config_with, example, needs
+from core.attention.config import example_config, needs
 from core.attention.cost import attention_cost, parameters
 from core.attention.presets.base import AXIS_NAMES, name
 from core.entries import Cost
@@ -13,7 +13,7 @@ from dashboard.draw.formats import byte_size, operations
 from dashboard.draw.glossary import TERMS
 from dashboard.navigation import step_of
 
-D_MODEL, HEADS, LENGTH = 64, 4, 512
+D_MODEL, HEADS, LENGTH = 64, 4, 512  # the defaults of a config
 SIZES = (
     f"For d_model {D_MODEL}, {HEADS} heads and {LENGTH} tokens attending to {LENGTH}, in one forward pass from "
     "the heads' q, k and v to their outputs: FLOPs of matrix products, peak memory, FLOPs with twice the tokens. "
@@ -31,7 +31,7 @@ def axis_page(axis: str) -> str:
     title = AXIS_NAMES[axis].removesuffix("s") + "s"
     entries = sorted(AXES[axis], key=lambda item: item.year)
     rows = [
-        f"| [{plain(item.name)}](#{item.key}) | {item.year} | {cost_cells(axis, config_of(axis, item.key))} |"
+        f"| [{plain(item.name)}](#{item.key}) | {item.year} | {cost_cells(axis, example_config(axis, item.key))} |"
         for item in entries
     ]
     head = [f"# {title}\n", f"{len(entries)} choices, by year.\n", *cost_head("choice")]
@@ -122,12 +122,6 @@ def terms() -> str:
             *rows,
         ]
     )
-
-
-def config_of(axis: str, key: str) -> AttentionConfig:
-    """The default config with a choice, and with what it needs beside it."""
-    others = {other: example(other, one) for other, one in needs(axis, key).items()}
-    return config_with({**others, axis: example(axis, key)}, D_MODEL, HEADS)
 
 
 @cache

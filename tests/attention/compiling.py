@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.config import config_with, example, needs
+from core.attention.config import example, example_config
 
 C = 24
 torch._dynamo.config.fake_tensor_cache_enabled = (
@@ -69,8 +69,7 @@ def exports(model):
 
 def alone(name):
     axis, key = name.split("-")
-    beside = {other: example(other, first) for other, first in needs(axis, key).items()}
-    return config_with(beside | {axis: example(axis, key)}, C)
+    return example_config(axis, key, C)
 
 
 def candidates(axis, keys):

@@ -7,7 +7,7 @@ import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Cache, Choice, ConfigError, attend
 from core.attention.basics import Softmax
-from core.attention.config import config_with, needs
+from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
 from core.attention.projections.low_rank import Latent
 from core.models.blocks import causal_config
@@ -121,9 +121,7 @@ def test_a_state_grows_with_nothing_and_takes_no_step_without_a_token(key):
 def test_each_kernel_carries_a_state_or_says_why_not():
     reasons = {
         item.key: why_no_state(
-            config_with({"kernel": item.key} | needs("kernel", item.key), C, 3).with_(
-                mask=Choice("causal")
-            )
+            example_config("kernel", item.key, C, 3).with_(mask=Choice("causal"))
         )
         for item in AXES["kernel"]
         if item.key not in ("linformer", "nystrom")
@@ -275,9 +273,7 @@ UNUSED = {"context": torch.ones(B, T, C), "mask": WHOLE[:1], "offset": 3}
 @each("key", [item.key for item in AXES["kernel"] if item.key not in ("linformer", "nystrom")])
 @each("name", UNUSED)
 def test_what_a_step_would_not_use_is_refused(name, key, record):
-    layer = Attention(
-        config_with({"kernel": key} | needs("kernel", key), C, 3).with_(mask=Choice("causal"))
-    ).eval()
+    layer = Attention(example_config("kernel", key, C, 3).with_(mask=Choice("causal"))).eval()
     x = torch.randn(B, T, C)
     for cache in (Cache(), layer.step(x, record=record)[1]):
         with pytest.raises(ValueError, match=name):

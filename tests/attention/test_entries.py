@@ -6,7 +6,6 @@ import itertools
 import pickle
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ from core.attention import (
     attend,
     entry,
 )
-from core.attention.config import config_with, example, needs, refusals
+from core.attention.config import example_config
 from tests.attention import covering
 from tests.attention.drawing import B, C, H, T, plain, run
 from tests.cases import each
@@ -164,8 +163,7 @@ SIZES = each(("batch", "queries", "keys"), [(2, 0, 5), (2, 3, 0), (0, 3, 5), (2,
 @SIZES
 @each(("axis", "key"), ENTRIES)
 def test_zero_lengths_give_zeros(axis, key, batch, queries, keys):
-    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
-    layer = Attention(config_with(beside | {axis: example(axis, key)}, C), add_positions=True)
+    layer = Attention(example_config(axis, key, C), add_positions=True)
     x, context = (torch.randn(batch, n, C, requires_grad=True) for n in (queries, keys))
     for real in (None, torch.ones(batch, keys, dtype=torch.bool)):
         for record in (True, False):
@@ -190,44 +188,24 @@ def test_attend_on_nothing(kernel, batch, queries, keys):
 # What goes with what is found by asking, and both sides of a refusal name each other.
 
 
-def test_fused_and_additive_refuse_each_other_from_both_sides():
-    from_fused = {(r.axis, r.key) for r in refusals("kernel", "fused")}
-    from_additive = {(r.axis, r.key) for r in refusals("score", "additive")}
-    assert ("score", "additive") in from_fused and ("kernel", "fused") in from_additive
-    assert ("score", "scaled_dot") not in from_fused
-
-
-def test_a_refusal_is_one_that_a_config_makes():
-    for refusal in refusals("kernel", "fused"):
-        with pytest.raises(ConfigError) as error:
-            AttentionConfig(64, 4, kernel="fused").with_(
-                **{refusal.axis: example(refusal.axis, refusal.key)}
-            )
-        assert str(error.value) == refusal.reason
+def test_a_refusal_carries_its_axes_and_alternatives_as_data():
+    with pytest.raises(ConfigError) as error:
+        AttentionConfig(64, 4, kernel="fused", score="additive")
+    assert error.value.axes == ("kernel", "score")
+    assert error.value.take == {"score": ("scaled_dot",), "kernel": ("exact",)}
+    assert str(error.value).endswith("take score = scaled_dot, or kernel = exact.")
 
 
 @each(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
 def test_every_choice_goes_with_something(axis, key):
-    beside: dict[str, Any] = {
-        other: example(other, name) for other, name in needs(axis, key).items()
-    }
-    assert (
-        getattr(AttentionConfig(64, 4).with_(**{axis: example(axis, key)}, **beside), axis).key
-        == key
-    )
+    assert getattr(example_config(axis, key), axis).key == key
 
 
 # A layer goes to another process and into a file: torch.save, pickle and deepcopy, for every choice and preset.
 
 
 CONFIGS = {
-    f"{axis}-{item.key}": config_with(
-        {other: example(other, name) for other, name in needs(axis, item.key).items()}
-        | {axis: example(axis, item.key)},
-        C,
-    )
-    for axis in AXES
-    for item in AXES[axis]
+    f"{axis}-{item.key}": example_config(axis, item.key, C) for axis in AXES for item in AXES[axis]
 } | {f"preset-{p.key}": p.config() for p in PRESETS}
 
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.config import config_with, example, needs
+from core.attention.config import example_config
 from core.attention.kernels.exact import exact
 from tests.attention import drawing
 from tests.attention.drawing import B, C, configs, perturbed, plain
@@ -186,8 +186,7 @@ class OneDevice(TorchDispatchMode):
 
 @cache
 def config_of(axis, key):
-    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
-    return config_with(beside | {axis: example(axis, key)}, C, 4)
+    return example_config(axis, key, C, 4)
 
 
 def answers(monkeypatch):

@@ -23,7 +23,7 @@ from core.attention import (
     register,
 )
 from core.attention.basics import MultiHead, Softmax, append, split_heads
-from core.attention.config import config_with, needs
+from core.attention.config import needs
 from core.attention.cost import attention_cost, parameters
 from core.attention.positions.relative import alibi_slopes
 from core.attention.register import _read_in_parts
@@ -330,7 +330,9 @@ def test_a_cache_without_what_later_tokens_read_is_refused(axes):
     ],
 )
 def test_every_choice_of_the_labs_own_passes_the_trial_of_caches(axis, key):
-    tried = _read_in_parts(axis, config_with({axis: plain(axis, key)} | needs(axis, key), 24, 3))
+    tried = _read_in_parts(
+        axis, AttentionConfig(24, 3, **{axis: plain(axis, key)} | needs(axis, key))
+    )
     assert tried == (key not in ("padding", "linformer", "nystrom")), "these are not for a decoder"
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.attention import AXES, PRESETS, Attention, ConfigError
-from core.attention.config import config_with, example, needs
+from core.attention.config import example_config
 from tests.attention import covering
 from tests.attention.test_compile import listed
 from tests.cases import each
@@ -19,8 +19,7 @@ ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 
 
 def config_of(axis, key, width=C):
-    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
-    return config_with(beside | {axis: example(axis, key)}, width, H)
+    return example_config(axis, key, width, H)
 
 
 def inputs(width, length=T) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from core.attention import AXES
-from core.attention.config import config_with, example
+from core.attention import AXES, AttentionConfig
+from core.attention.config import example
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
 from core.models.recurrent import Sentences
@@ -229,7 +229,7 @@ ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 @each(("axis", "key"), ENTRIES)
 def test_a_choice_trains_or_is_refused_in_words(axis, key):
     try:
-        attention = config_with({"projection": "identity"} | {axis: example(axis, key)}, C, 1)
+        attention = AttentionConfig(C, 1, "identity").with_(**{axis: example(axis, key)})
         model_config = ModelConfig("hierarchical", C, 1, attention)
     except ConfigError as refusal:
         assert key in str(refusal) and "take" in str(refusal)

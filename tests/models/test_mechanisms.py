@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError
-from core.attention.config import config_with, example, needs
+from core.attention.config import example, example_config
 from core.models import ModelConfig, Shape, build_model
 from core.models.blocks import exact_fallbacks
 from tests.cases import each
@@ -71,8 +71,7 @@ def attention_of(axis, key) -> AttentionConfig:
         return BY_KEY[key].config(
             C, 1 if BY_KEY[key].config(C, 1).projection.key == "identity" else H
         )
-    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
-    return config_with(beside | {axis: example(axis, key)}, C, 1 if key == "identity" else H)
+    return example_config(axis, key, C, 1 if key == "identity" else H)
 
 
 @each(("axis", "key"), ENTRIES)
@@ -152,7 +151,7 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
     """Every feeding is built or refused, and one of them is trained."""
     for feeding in FEEDINGS:
         try:
-            config = config_with({"projection": "identity"} | {axis: example(axis, key)}, C, 1)
+            config = AttentionConfig(C, 1, "identity").with_(**{axis: example(axis, key)})
             model = ModelConfig("recurrent", C, 1, config, feeding=feeding)
         except ConfigError as refusal:
             assert key in str(refusal) and "take" in str(refusal)
@@ -178,7 +177,7 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
             "recurrent",
             C,
             1,
-            config_with({"projection": "identity", "mask": example("mask", mask, window=1)}, C, 1),
+            AttentionConfig(C, 1, "identity", mask=example("mask", mask, window=1)),
         ),
         SHAPE,
     ).eval()
@@ -190,9 +189,9 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
 
 
 def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
-    linformer = config_with({"kernel": "linformer"}, C, H)
+    linformer = AttentionConfig(C, H, kernel="linformer")
     assert exact_fallbacks(linformer) == ("the decoder's self-attention",)
-    assert exact_fallbacks(config_with({"kernel": "chunked"}, C, H)) == ()
+    assert exact_fallbacks(AttentionConfig(C, H, kernel="chunked")) == ()
     model: Any = build_model(transformer(linformer), SHAPE)
     assert model.encoder.layers[0].attention.config.kernel.key == "linformer"
     assert model.layers[0].causal.config.kernel.key == "exact"
