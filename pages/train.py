@@ -45,6 +45,7 @@ from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
 from dashboard.ui import attention_frames, run_controls, uploads as data_upload
+from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
 from dashboard.ui.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
 from dashboard.ui.links import (
     KEEP,
@@ -119,11 +120,11 @@ def separator(task: Task) -> str:
 
 def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
     """The past, the target and the forecast of a series."""
-    past, target, output = (
-        [float(token) for token in tokens]
-        for tokens in (prediction.source, prediction.target, prediction.predicted)
+    return (
+        [*map(float, prediction.source)],
+        [*map(float, prediction.target)],
+        [*map(float, prediction.predicted)],
     )
-    return past, target, output
 
 
 def fact_text(
@@ -286,12 +287,6 @@ def pace(record: Record, machine: str = "") -> str:
     return " · ".join(parts)
 
 
-# Where memory is short no worker waits.
-SLOW_START = (
-    "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
-)
-
-
 # The attention of one held-out example over training time, and where it attends on a picture or a series.
 
 
@@ -311,7 +306,12 @@ class Head:
 
     @property
     def name(self) -> str:
-        return f"head {self.head}" if self.shape[0] == 1 else f"head L{self.layer}·H{self.head}"
+        return head_name(self.layer, self.head, self.shape)
+
+
+def head_name(layer: int, head: int, shape: tuple[int, int]) -> str:
+    """A head of (layers, heads) in a sentence."""
+    return f"head {head}" if shape[0] == 1 else f"head L{layer}·H{head}"
 
 
 @dataclass(frozen=True)
@@ -381,78 +381,32 @@ def _no_attention(data: RunData) -> Moment:
         )
     if len(steps) < 2 or data.live:
         return Moment(steps[-1])
-    key = f"train:step:{data.run.id}"
-    link_value(key, steps[-1], one_of(steps))
-    return Moment(
-        st.select_slider(
-            "Training step",
-            steps,
-            steps[-1],
-            key=key,
-            help="The training step that all figures show.",
-        )
-    )
+    return Moment(FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step)
 
 
 def _choose_head(data: RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     examples = range(attention_frames.count_examples(data.run, step))
-    link_value("train:example", 0, one_of(examples))
     row = st.grid("auto", min_column_width=room(190), gap="small")
-    with row:
-        example = (
-            st.selectbox(
-                "Held-out example",
-                examples,
-                key="train:example",
-                persist_state="session",
-                format_func=lambda i: _example_label(data, i),
-                help="An input that the model is not trained on; the map shows its attention.",
-            )
-            or 0
-        )
+    example = FIELDS.draw("example", into=row, data=data, examples=examples).example or 0
     sizes = attention_frames.sizes(data.run, step, example)
     if not sizes:
         return None
-    kinds = list(sizes)
-    kind = kinds[0]
-    if len(kinds) > 1:
-        kind_key = f"train:kind:{data.run.id}"
-        link_value(kind_key, kind, one_of(kinds))
-        kind = row.selectbox(
-            "Attention",
-            kinds,
-            key=kind_key,
-            persist_state="session",
-            format_func=attention_frames.NAMES.__getitem__,
-            help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
-            "hierarchical model attends to sentences, and to the words of each.",
-        )
-    layers, count = shape = sizes[kind]
-    heads = [(layer, head) for layer in range(layers) for head in range(count)]
-    to_source = kind == kinds[0]
-    best = best_head(data.records[-1]) if to_source else (0, 0)
-    layer, head = heads[0]
-    if len(heads) > 1:
-        best, head_key = best if best in heads else heads[0], f"train:head:{data.run.id}:{kind}"
-        link_value(head_key, best, one_of(heads))
-        layer, head = row.selectbox(
-            "Head",
-            heads,
-            heads.index(best),
-            key=head_key,
-            persist_state="session",
-            format_func=lambda at: Head(example, kind, at[0], at[1], shape).name,
-            help="At first the head with the most weight on the expected position.",
-        )
-    return Head(example, kind, layer, head, shape, to_source)
+    first, given = next(iter(sizes)), {"data": data, "kinds": list(sizes)}
+    kind = FIELDS.draw("attention", into=row, **given).attention or first
+    best = best_head(data.records[-1]) if kind == first else (0, 0)
+    layers, heads = shape = sizes[kind]
+    best = best if best[0] < layers and best[1] < heads else (0, 0)
+    drawn = FIELDS.draw("head", into=row, **given, kind=kind, shape=shape, best=best)
+    layer, head = drawn.head or (0, 0)
+    return Head(example, kind, layer, head, shape, kind == first)
 
 
-def _example_label(data: RunData, example: int) -> str:
-    assert data.config is not None
-    task = data.task()
+def example_label(data: RunData, example: int) -> str:
+    """A held-out example in a list."""
+    task, config = data.task(), data.required_config
     source, target = task.display_tokens(
-        watched_examples(data.config.task, data.config.num_examples)[example]
+        watched_examples(config.task, config.num_examples)[example]
     )
     if task.input in ("patches", "series"):
         answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
@@ -548,10 +502,10 @@ def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> Non
     _draw(
         data,
         "loss",
-        "Validation and training loss over training.",
         curves,
         step,
         ink,
+        "Validation and training loss over training.",
         guess=(guess, f"{guesses.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
         high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
     )
@@ -566,10 +520,10 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
         _draw(
             data,
             "sequence_accuracy",
-            "Validation error over training, compared with repeating the last season.",
             [Curve("error", points(records, "error", 100))],
             step,
             ink,
+            "Validation error over training, compared with repeating the last season.",
             guess=(100.0, "last season repeated"),
         )
         return
@@ -578,16 +532,16 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
         if any(getattr(r, key) is not None for r in records)
     ]
-    exact, single = (
-        points(records, "sequence_accuracy", 100),
-        points(records, "token_accuracy", 100),
-    )
-    curves = [Curve(f"{task.unit} accuracy", single)]
-    if task.form == "label":
-        curves = [Curve("accuracy", single), Curve("balanced accuracy", balanced_points(records))]
-    elif task.form == "pairs":
-        curves = [Curve("sequence accuracy", exact), *curves]
-    curves += scores
+    curves = [
+        *[Curve("sequence accuracy", points(records, "sequence_accuracy", 100))]
+        * (task.form == "pairs"),
+        Curve(
+            "accuracy" if task.form == "label" else f"{task.unit} accuracy",
+            points(records, "token_accuracy", 100),
+        ),
+        *[Curve("balanced accuracy", balanced_points(records))] * (task.form == "label"),
+        *scores,
+    ]
     short = [replace(curve, name=curve.name.removesuffix(" accuracy")) for curve in curves]
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
     chart_title(f"Validation {name}", legend=legend(short, ink))
@@ -596,10 +550,10 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
     _draw(
         data,
         "sequence_accuracy",
-        f"Accuracy on held-out {task.whole} over training.",
         curves,
         step,
         ink,
+        f"Accuracy on held-out {task.whole} over training.",
         high=100,
         percent=not scores,
         guess=guess,
@@ -615,10 +569,9 @@ def charts_details(
         names = ["expected", *names[:-1]]
     if any(r.indexer_loss is not None for r in data.records):
         names.append("indexer")
-    for at, name in enumerate(names):
-        if at % 2 == 0:
-            cells = st.columns(2, gap="medium")
-        with cells[at % 2]:
+    cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]
+    for cell, name in zip(cells, names, strict=False):
+        with cell:
             if name == "expected":
                 _expected(data, step, ink)
             elif name == "parts":
@@ -632,7 +585,7 @@ def charts_details(
                     largest = max(value or 0.0 for _, value in values)
                     if clip <= 5 * max(largest, 1e-9):
                         guess = (clip, f"clipped at {clip:g}")
-                _draw_small(data, name, [Curve(curve, values)], step, ink, guess=guess)
+                _draw(data, name, [Curve(curve, values)], step, ink, guess=guess)
             show_findings(findings.get(name, ()))
 
 
@@ -653,7 +606,7 @@ def _expected(data: RunData, step: int, ink: Ink) -> None:
     chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
     most = max(w for r in data.records for row in r.expected or () for w in row)
     even = (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
-    _draw_small(
+    _draw(
         data,
         "expected",
         curves,
@@ -731,23 +684,23 @@ def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
     )
 
 
-def _draw_small(
-    data: RunData, key: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any
-) -> None:
-    _draw(data, key, f"{key} over training.", curves, step, ink, height=SMALL, **options)
-
-
 def _draw(
-    data: RunData, key: str, alt: str, curves: Sequence[Curve], step: int, ink: Ink, **options: Any
+    data: RunData,
+    key: str,
+    curves: Sequence[Curve],
+    step: int,
+    ink: Ink,
+    alt: str = "",
+    **options: Any,
 ) -> None:
     """Curves over the steps of the run, all of them while it is live; `options` are those of `step_chart`.
 
-    `alt` names no step: the browser builds a chart anew when its words change.
+    `alt` names no step: the browser builds a chart anew when its words change. Without it the chart is a small one.
     """
-    assert data.config is not None
-    last_x = data.config.steps if data.live else data.records[-1].step
+    last_x = data.required_config.steps if data.live else data.records[-1].step
+    options = options if alt else {"height": SMALL, **options}
     spec = step_chart(curves, ink=ink, last_x=last_x, step=step, **options)
-    draw_chart(st, *split_data(spec), key=f"train:{key}", alt=alt)
+    draw_chart(st, *split_data(spec), key=f"train:{key}", alt=alt or f"{key} over training.")
 
 
 # The attention that is trained: a published one by name, any choice on the six axes, or none.
@@ -821,25 +774,31 @@ def choose_attention(
         )
         if current not in options:
             options.append(current)
+        labels = LABELS | {
+            item.key: item.name if str(item.year) in item.name else f"{item.name} {item.year}"
+            for item in PRESETS
+        }
+
+        def select() -> None:
+            key = st.session_state[f"{name}:mechanism"]
+            if key != OWN:
+                special = {RECOMMENDED: usual, NONE: None}
+                config = special[key] if key in special else preset(key).config(*sizes)
+                st.session_state[attention_key(name)] = config
+
         st.session_state[f"{name}:mechanism"] = current
         st.selectbox(
             "Mechanism",
             options,
             key=f"{name}:mechanism",
-            on_change=_select,
-            args=(name, usual, sizes),
-            format_func=lambda key: LABELS.get(key) or _preset_label(key),
+            on_change=select,
+            format_func=labels.__getitem__,
             **KEEP,
             help="The attention mechanism. A published name sets all six axes.",
         )
     if problem is not None:
         raise problem
     return config
-
-
-def _preset_label(key: str) -> str:
-    item = preset(key)
-    return item.name if str(item.year) in item.name else f"{item.name} {item.year}"
 
 
 @lru_cache(maxsize=1024)
@@ -851,17 +810,6 @@ def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
     except ConfigError:
         return False
     return (config.projection.key == "identity") == (kind in ("recurrent", "hierarchical"))
-
-
-def _select(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> None:
-    key = st.session_state[f"{name}:mechanism"]
-    if key != OWN:
-        config = (
-            {RECOMMENDED: usual, NONE: None}.get(key)
-            if key in LABELS
-            else preset(key).config(*sizes)
-        )
-        st.session_state[attention_key(name)] = config
 
 
 def summary(model: ModelConfig) -> str:
@@ -900,215 +848,237 @@ WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
 MAX_LAYERS = 12
 
-LAYERS = Param(
-    "layers",
-    "Layers",
-    1,
-    1,
-    MAX_LAYERS,
-    1,
-    meaning="the number of encoder layers, and of decoder layers",
-)
-DROPOUT = Param(
-    "dropout",
-    "Dropout",
-    0.0,
-    0.0,
-    0.6,
-    0.05,
-    meaning="the share of values set to zero during training",
-)
-TIED = Param(
-    "tied",
-    "Tied embeddings",
-    False,
-    meaning="the target embedding and the output layer share one matrix",
-)
-OUTPUT_BIAS = Param(
-    "output_bias",
-    "Output bias",
-    True,
-    meaning="a learned number for each token, added to its logit",
-)
-BLOCK = (
-    Param(
-        "norm",
-        "Norm position",
-        "post",
-        choices=("post", "pre"),
-        labels=("post-norm: after the residual sum", "pre-norm: before the layer"),
-        meaning="post-norm is the original (Vaswani 2017); with pre-norm deep models train more easily (Xiong 2020)",
+MODEL_SETTINGS = {
+    param.key: param
+    for param in (
+        Param(
+            "layers",
+            "Layers",
+            1,
+            1,
+            MAX_LAYERS,
+            1,
+            meaning="the number of encoder layers, and of decoder layers",
+        ),
+        Param(
+            "norm",
+            "Norm position",
+            "post",
+            choices=("post", "pre"),
+            labels=("post-norm: after the residual sum", "pre-norm: before the layer"),
+            meaning="post-norm is the original (Vaswani 2017); with pre-norm deep models train more easily (Xiong 2020)",
+        ),
+        Param(
+            "normalization",
+            "Norm",
+            "layer",
+            choices=("layer", "rms"),
+            labels=("LayerNorm", "RMSNorm"),
+            meaning="LayerNorm subtracts the mean, RMSNorm does not (Zhang & Sennrich 2019)",
+        ),
+        Param(
+            "activation",
+            "Activation",
+            "relu",
+            choices=("relu", "gelu", "swiglu"),
+            labels=("ReLU", "GELU", "SwiGLU"),
+            meaning="the function between the two feed-forward layers; SwiGLU adds a gate (Shazeer 2020)",
+        ),
+        Param(
+            "d_ff",
+            "Feed-forward width",
+            64,
+            0,
+            4096,
+            16,
+            meaning="d_ff: the number of hidden units of the feed-forward network; 0 leaves it out",
+        ),
+        Param(
+            "cell",
+            "Cell",
+            "gru",
+            choices=("gru", "lstm"),
+            labels=("GRU", "LSTM"),
+            meaning="the recurrent cell of encoder and decoder",
+        ),
+        Param(
+            "bidirectional",
+            "Bidirectional encoder",
+            True,
+            meaning="the encoder reads the source in both directions",
+        ),
+        Param(
+            "feeding",
+            "Input feeding",
+            "none",
+            choices=("none", "input", "bahdanau"),
+            labels=("none", "attentional vector (Luong)", "context vector (Bahdanau)"),
+            meaning="which result of attention the decoder cell receives at the next step",
+        ),
+        Param(
+            "pool",
+            "Pooling",
+            "first",
+            choices=("first", "mean"),
+            labels=("[CLS] token", "mean of all tokens"),
+            meaning="which vector the class is computed from",
+        ),
+        Param(
+            "dropout",
+            "Dropout",
+            0.0,
+            0.0,
+            0.6,
+            0.05,
+            meaning="the share of values set to zero during training",
+        ),
+        Param(
+            "tied",
+            "Tied embeddings",
+            False,
+            meaning="the target embedding and the output layer share one matrix",
+        ),
+        Param(
+            "output_bias",
+            "Output bias",
+            True,
+            meaning="a learned number for each token, added to its logit",
+        ),
+    )
+}
+# What a setting is called and means in a hierarchical model.
+HIERARCHICAL: dict[str, dict[str, Any]] = {
+    "layers": {"meaning": "the number of layers of cells at each of the two levels"},
+    "cell": {"meaning": "the recurrent cell at both levels, over words and over sentences"},
+    "bidirectional": {
+        "name": "Bidirectional",
+        "meaning": "the cells read words, and sentences, in both directions",
+    },
+}
+# Only these kinds of models have the setting.
+KINDS_WITH = {
+    **dict.fromkeys(("norm", "normalization", "activation", "d_ff"), STACKED),
+    **dict.fromkeys(("cell", "bidirectional"), RECURRENT),
+    "feeding": tuple(kind for kind in RECURRENT if kind != "hierarchical"),
+    "pool": ("classifier",),
+    "tied": ("transformer", "decoder", "recurrent", "hybrid"),
+    "output_bias": ("transformer", "decoder"),
+}
+TRAINING_SETTINGS = {  # by group
+    "Duration": (
+        Param(
+            "steps",
+            "Maximum steps",
+            1000,
+            *BOUNDS["steps"],
+            100,
+            meaning="the largest number of updates of the weights",
+        ),
+        Param(
+            "max_seconds",
+            "Maximum seconds",
+            900.0,
+            *BOUNDS["max_seconds"],
+            5.0,
+            meaning="the longest time of the run, evaluation included",
+        ),
+        Param(
+            "patience",
+            "Early stopping patience",
+            0,
+            *BOUNDS["patience"],
+            5,
+            meaning="records without a smaller validation loss after which training stops; 0 never stops early",
+        ),
+        Param(
+            "keep_best",
+            "Keep the best weights",
+            False,
+            meaning="the final figures and the other pages use the weights with the smallest validation loss",
+        ),
+        Param(
+            "finish_early",
+            "Finish at 99 %",
+            True,
+            meaning="training ends after two records in a row with a validation sequence accuracy of 99 %",
+        ),
     ),
-    Param(
-        "normalization",
-        "Norm",
-        "layer",
-        choices=("layer", "rms"),
-        labels=("LayerNorm", "RMSNorm"),
-        meaning="LayerNorm subtracts the mean, RMSNorm does not (Zhang & Sennrich 2019)",
+    "Optimization": (
+        Param(
+            "optimizer",
+            "Optimizer",
+            "adamw",
+            choices=OPTIMIZERS,
+            labels=("AdamW", "Adam", "RMSprop", "SGD"),
+            meaning="the rule by which gradients change the weights; SGD has momentum 0.9 and needs a larger rate",
+        ),
+        Param(
+            "schedule",
+            "Learning rate schedule",
+            "cosine",
+            choices=SCHEDULES,
+            labels=("constant", "cosine, to a tenth", "1/√step (Vaswani 2017)"),
+            meaning="how the learning rate changes after the warm-up",
+        ),
+        Param(
+            "warmup",
+            "Warm-up steps",
+            50,
+            *BOUNDS["warmup"],
+            10,
+            meaning="the first steps, in which the learning rate rises from 0",
+        ),
+        Param(
+            "batch_size",
+            "Batch size",
+            64,
+            *BOUNDS["batch_size"],
+            8,
+            meaning="the number of examples in one update",
+        ),
+        Param(
+            "clip",
+            "Clip gradients at",
+            1.0,
+            *BOUNDS["clip"],
+            0.1,
+            meaning="the largest allowed gradient norm; a very large number never clips",
+        ),
+        Param(
+            "weight_decay",
+            "Weight decay",
+            0.01,
+            *BOUNDS["weight_decay"],
+            0.01,
+            meaning="how strongly each step pulls the weights towards zero",
+        ),
+        Param(
+            "label_smoothing",
+            "Label smoothing",
+            0.0,
+            *BOUNDS["label_smoothing"],
+            0.05,
+            meaning="the share of the target probability spread over all tokens (Szegedy 2016)",
+        ),
     ),
-    Param(
-        "activation",
-        "Activation",
-        "relu",
-        choices=("relu", "gelu", "swiglu"),
-        labels=("ReLU", "GELU", "SwiGLU"),
-        meaning="the function between the two feed-forward layers; SwiGLU adds a gate (Shazeer 2020)",
+    "Hardware": (
+        Param("device", "Device", "auto", choices=devices(), labels=("automatic",), meaning=AUTO),
+        Param(
+            "precision",
+            "Precision",
+            "fp32",
+            choices=PRECISIONS,
+            labels=("float32", "bfloat16"),
+            meaning="bfloat16 is for wide models: on a CPU with AMX from a width of about 256; below, it is slower",
+        ),
+        Param(
+            "checkpointing",
+            "Gradient checkpointing",
+            False,
+            meaning="each layer is computed again in the backward pass: less memory, more time",
+        ),
     ),
-    Param(
-        "d_ff",
-        "Feed-forward width",
-        64,
-        0,
-        4096,
-        16,
-        meaning="d_ff: the number of hidden units of the feed-forward network; 0 leaves it out",
-    ),
-)
-POOL = Param(
-    "pool",
-    "Pooling",
-    "first",
-    choices=("first", "mean"),
-    labels=("[CLS] token", "mean of all tokens"),
-    meaning="which vector the class is computed from",
-)
-CELLS = (
-    Param(
-        "cell",
-        "Cell",
-        "gru",
-        choices=("gru", "lstm"),
-        labels=("GRU", "LSTM"),
-        meaning="the recurrent cell of encoder and decoder",
-    ),
-    Param(
-        "bidirectional",
-        "Bidirectional encoder",
-        True,
-        meaning="the encoder reads the source in both directions",
-    ),
-    Param(
-        "feeding",
-        "Input feeding",
-        "none",
-        choices=("none", "input", "bahdanau"),
-        labels=("none", "attentional vector (Luong)", "context vector (Bahdanau)"),
-        meaning="which result of attention the decoder cell receives at the next step",
-    ),
-)
-PARAMETERS_LEVELS = (
-    replace(LAYERS, meaning="the number of layers of cells at each of the two levels"),
-    replace(CELLS[0], meaning="the recurrent cell at both levels, over words and over sentences"),
-    replace(
-        CELLS[1],
-        name="Bidirectional",
-        meaning="the cells read words, and sentences, in both directions",
-    ),
-)
-OUTPUTS_TEXT = ("transformer", "decoder")
-OUTPUTS_TOKENS = ("transformer", "decoder", "recurrent", "hybrid")
-
-
-def parameters_number(name: str, label: str, default: float, step: float, meaning: str) -> Param:
-    """A setting of a run within its bounds."""
-    return Param(name, label, default, *BOUNDS[name], step, meaning=meaning)
-
-
-HOW_LONG = (
-    parameters_number(
-        "steps", "Maximum steps", 1000, 100, "the largest number of updates of the weights"
-    ),
-    parameters_number(
-        "max_seconds",
-        "Maximum seconds",
-        900.0,
-        5.0,
-        "the longest time of the run, evaluation included",
-    ),
-    parameters_number(
-        "patience",
-        "Early stopping patience",
-        0,
-        5,
-        "records without a smaller validation loss after which training stops; 0 never stops early",
-    ),
-    Param(
-        "keep_best",
-        "Keep the best weights",
-        False,
-        meaning="the final figures and the other pages use the weights with the smallest validation loss",
-    ),
-    Param(
-        "finish_early",
-        "Finish at 99 %",
-        True,
-        meaning="training ends after two records in a row with a validation sequence accuracy of 99 %",
-    ),
-)
-HOW = (
-    Param(
-        "optimizer",
-        "Optimizer",
-        "adamw",
-        choices=OPTIMIZERS,
-        labels=("AdamW", "Adam", "RMSprop", "SGD"),
-        meaning="the rule by which gradients change the weights; SGD has momentum 0.9 and needs a larger rate",
-    ),
-    Param(
-        "schedule",
-        "Learning rate schedule",
-        "cosine",
-        choices=SCHEDULES,
-        labels=("constant", "cosine, to a tenth", "1/√step (Vaswani 2017)"),
-        meaning="how the learning rate changes after the warm-up",
-    ),
-    parameters_number(
-        "warmup",
-        "Warm-up steps",
-        50,
-        10,
-        "the first steps, in which the learning rate rises from 0",
-    ),
-    parameters_number("batch_size", "Batch size", 64, 8, "the number of examples in one update"),
-    parameters_number(
-        "clip",
-        "Clip gradients at",
-        1.0,
-        0.1,
-        "the largest allowed gradient norm; a very large number never clips",
-    ),
-    parameters_number(
-        "weight_decay",
-        "Weight decay",
-        0.01,
-        0.01,
-        "how strongly each step pulls the weights towards zero",
-    ),
-    parameters_number(
-        "label_smoothing",
-        "Label smoothing",
-        0.0,
-        0.05,
-        "the share of the target probability spread over all tokens (Szegedy 2016)",
-    ),
-)
-WHERE = (
-    Param(
-        "precision",
-        "Precision",
-        "fp32",
-        choices=PRECISIONS,
-        labels=("float32", "bfloat16"),
-        meaning="bfloat16 is for wide models: on a CPU with AMX from a width of about 256; below, it is slower",
-    ),
-    Param(
-        "checkpointing",
-        "Gradient checkpointing",
-        False,
-        meaning="each layer is computed again in the backward pass: less memory, more time",
-    ),
-)
+}
 
 
 def group(label: str, icon: str, key: str) -> Any:
@@ -1138,30 +1108,19 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool) -> dict[
 
 def of_model(start: ModelConfig) -> tuple[Param, ...]:
     """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
-    kind = start.kind
-    sizes = (
-        PARAMETERS_LEVELS
-        if kind == "hierarchical"
-        else (LAYERS, *(BLOCK if kind in STACKED else CELLS))
+    words = HIERARCHICAL if start.kind == "hierarchical" else {}
+    return tuple(
+        replace(param, default=getattr(start, key), **words.get(key, {}))
+        for key, param in MODEL_SETTINGS.items()
+        if start.kind in KINDS_WITH.get(key, (start.kind,))
     )
-    params = [
-        *sizes,
-        *[POOL] * (kind == "classifier"),
-        DROPOUT,
-        *[TIED] * (kind in OUTPUTS_TOKENS),
-        *[OUTPUT_BIAS] * (kind in OUTPUTS_TEXT),
-    ]
-    return tuple(replace(param, default=getattr(start, param.key)) for param in params)
 
 
 def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
     """The settings of a run by group, without those that do not apply to it; their defaults are the recipe's."""
-    excluded = {"label_smoothing"} if form == "series" else set()
-    excluded |= {"checkpointing"} if base.model.kind in RECURRENT else set()
-    excluded |= {"finish_early"} if form in ("text", "series") else set()
-    device = Param(
-        "device", "Device", "auto", choices=devices(), labels=("automatic",), meaning=AUTO
-    )
+    excluded = ["label_smoothing"] * (form == "series")
+    excluded += ["checkpointing"] * (base.model.kind in RECURRENT)
+    excluded += ["finish_early"] * (form in ("text", "series"))
     most = {"steps": most_steps(), "max_seconds": most_seconds()}
     return {
         name: tuple(
@@ -1169,11 +1128,7 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
             for param in params
             if param.key not in excluded
         )
-        for name, params in (
-            ("Duration", HOW_LONG),
-            ("Optimization", HOW),
-            ("Hardware", (device, *WHERE)),
-        )
+        for name, params in TRAINING_SETTINGS.items()
     }
 
 
@@ -1198,22 +1153,110 @@ BY_INPUT = {
     ("classifier", "patches"): "Vision Transformer",
 }
 TASK = "train:task"
-CONTROLS_MOST_HEADS, MAX_WIDTH = 16, 1024
-WIDE = ("task", "told", "own")
-OF_TASK = ("param", "more")
-CONTROLS_NAMES = ("model", "mechanism")  # which are long
-CONTROLS_CELLS = ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")
+MAX_HEADS_ON_OFFER, MAX_WIDTH = 16, 1024
+CELLS = (  # of the controls: those that are wide, those of the task, those with long names, and the others
+    (False, ("task", "told", "own")),
+    (True, ("param", "more")),
+    (False, ("model", "mechanism")),
+    (True, ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")),
+)
+
+
+def heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS_ON_OFFER]
+
+
+def nearest_heads(d_model: int, most: int) -> int:
+    """The largest number of heads on offer up to `most`."""
+    return max(heads for heads in heads_of(d_model) if heads <= most)
+
+
+FIELDS = Fields(
+    "train",
+    kind=Select(
+        "Model",
+        lambda values: {
+            kind: BY_INPUT.get((kind, values.input), MODEL_NAMES[kind]) for kind in values.kinds
+        },
+        key=lambda values: f"{values.task}:kind",
+        hidden=True,
+        help="The architecture that is trained. Each has settings of its own.",
+    ),
+    heads=SelectSlider(
+        "Heads",
+        lambda values: heads_of(values.d_model),
+        lambda values: nearest_heads(values.d_model, values.most),
+        key=lambda values: f"{values.name}:heads:{values.d_model}",
+        hidden=True,
+        help="The number of attention heads in each layer. Only numbers that divide d_model.",
+    ),
+    seed=Number(
+        "Seed",
+        0,
+        0,
+        2**31 - 1,
+        hidden=True,
+        help="Fixes the first weights, the data and its order: the same seed gives the same run.",
+    ),
+    example=Select(
+        "Held-out example",
+        lambda values: {at: example_label(values.data, at) for at in values.examples},
+        hidden=True,
+        help="An input that the model is not trained on; the map shows its attention.",
+    ),
+    attention=Select(
+        "Attention",
+        lambda values: {kind: attention_frames.NAMES[kind] for kind in values.kinds},
+        key=lambda values: f"kind:{values.data.run.id}",
+        when=lambda values: len(values.kinds) > 1,
+        hidden=True,
+        help="Cross-attention: from outputs to the input. Self-attention: within one of them. A "
+        "hierarchical model attends to sentences, and to the words of each.",
+    ),
+    head=Select(
+        "Head",
+        lambda values: {
+            (layer, head): head_name(layer, head, values.shape)
+            for layer in range(values.shape[0])
+            for head in range(values.shape[1])
+        },
+        lambda values: values.best,
+        key=lambda values: f"head:{values.data.run.id}:{values.kind}",
+        when=lambda values: values.shape != (1, 1),
+        hidden=True,
+        help="At first the head with the most weight on the expected position.",
+    ),
+    step=SelectSlider(
+        "Training step",
+        lambda values: values.steps,
+        lambda values: values.steps[-1],
+        key=lambda values: f"step:{values.run}",
+        hidden=True,
+        help="The training step that all figures show.",
+    ),
+    more=Number(
+        "More steps",
+        lambda values: min(values.most, max(100, values.reached)),
+        1,
+        lambda values: values.most,
+        100,
+        key=lambda values: f"more:{values.run}",
+        hidden=True,
+        help="Training continues from the last saved weights.",
+    ),
+)
 
 
 def controls() -> RunConfig | None:
     """Draw the controls; the config of the run, or None with the reason on the page."""
+    cells: dict[str, DeltaGenerator] = {}
     with st.container(gap="small"):
-        cells = {name: st.container() for name in WIDE}
-        cells |= (
-            _grid(OF_TASK)
-            | {name: st.container() for name in CONTROLS_NAMES}
-            | _grid(CONTROLS_CELLS)
-        )
+        for in_grid, names in CELLS:
+            # in one column beside the pictures, in two on a phone
+            columns: Any = 1 if presenting() else "auto"
+            grid: Any = st.grid(columns, min_column_width=150, gap="small") if in_grid else HERE
+            with grid:
+                cells |= {name: st.container() for name in names}
     keys = [entry.key for entry in TASKS]
     link_value(
         TASK, keys[0], one_of(keys), always="run" in st.query_params
@@ -1226,7 +1269,7 @@ def controls() -> RunConfig | None:
         **KEEP,
         help="What the model learns. The tasks on your own data come last.",
     )
-    entry = task_entry(key)
+    entry, config = task_entry(key), None
     try:
         task = task_of(_task(entry, cells))
     except (ConfigError, ValueError) as error:
@@ -1234,7 +1277,6 @@ def controls() -> RunConfig | None:
         return None
     if task.notes:
         cells["own"].caption(plain(" ".join(task.notes)))
-    config = None
     try:
         config = _run(task, cells)
     except ConfigError as error:
@@ -1242,12 +1284,6 @@ def controls() -> RunConfig | None:
     attends = config is None or config.model.attention is not None
     cells["told"].caption(f"{entry.meaning} {entry.look if attends else ''}")
     return config
-
-
-def _grid(names: Sequence[str]) -> dict[str, DeltaGenerator]:
-    """Cells in one column beside the pictures, in two on a phone."""
-    with st.grid(1 if presenting() else "auto", min_column_width=150, gap="small"):
-        return {name: st.container() for name in names}
 
 
 def adopt(config: RunConfig) -> None:
@@ -1262,7 +1298,7 @@ def adopt(config: RunConfig) -> None:
         attention_key(name): model.attention,
         f"{name}:rate": config.learning_rate,
         f"{name}:d_model": model.d_model,
-        f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads),
+        f"{name}:heads:{model.d_model}": nearest_heads(model.d_model, model.num_heads),
     }
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)}
     values |= adopt_pattern(name, model)
@@ -1277,17 +1313,17 @@ def adopt(config: RunConfig) -> None:
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
     values: dict[str, Value] = {}
-    name = f"train:{entry.key}"
+    name, others = f"train:{entry.key}", entry.params[1:]
     if any(param.key == data_upload.DATA for param in entry.params):
         with cells["own"]:
             return TaskConfig.of(entry.key, seed=0, **_own_data(entry, name))
     with cells["param"]:
         values |= parameters_values(entry.params[:1], name, True)
-    if entry.params[1:]:
+    if others:
         with cells["more"]:
             panel = group("Task settings", ":material/tune:", f"{name}:group")
-            with panel:
-                values |= parameters_values(entry.params[1:], name, panel.open)
+        with panel:
+            values |= parameters_values(others, name, panel.open)
     return TaskConfig.of(entry.key, seed=0, **values)
 
 
@@ -1313,56 +1349,52 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
 
 
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
-    link_value(f"train:{task.key}:kind", next(iter(task.recommended)), one_of(task.recommended))
     # Where other data has another first recommended model, select it, unless a person had selected another
-    state, kind_key, first_key = (
-        st.session_state,
-        f"train:{task.key}:kind",
-        f"train:{task.key}:first",
-    )
-    first = next(iter(task.recommended))
-    if state.get(first_key, first) != first and state.get(kind_key) == state[first_key]:
-        state[kind_key] = first
-    state[first_key] = first
-    kind = cells["model"].selectbox(
-        "Model",
-        list(task.recommended),
-        key=f"train:{task.key}:kind",
-        **KEEP,
-        help="The architecture that is trained. Each has settings of its own.",
-        format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]),
-    )
+    state, kinds = st.session_state, list(task.recommended)
+    key, first = f"train:{task.key}:kind", f"train:{task.key}:first"
+    if state.get(first, kinds[0]) != kinds[0] and state.get(key) == state[first]:
+        state[key] = kinds[0]
+    state[first] = kinds[0]
+    kind = FIELDS.draw(
+        "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
+    ).kind
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     with cells["sizes"]:
         sizes = _sizes(base.model, name)
-    heads = _heads(base.model, sizes["d_model"], name, cells["heads"])
+    d_model, heads = sizes["d_model"], 1
+    if kind not in RECURRENT or base.model.num_heads > 1:
+        most = base.model.num_heads
+        given = {"name": name.removeprefix("train:"), "d_model": d_model, "most": most}
+        heads = FIELDS.draw("heads", into=cells["heads"], **given).heads
+        note_heads(f"{name}:d_model", d_model, heads)
     with cells["training"]:
-        training = _training(base, task.form, name)
+        # The popover of the training, in its groups
+        panel = group("Training settings", ":material/model_training:", f"{name}:training")
+        groups, training = of_training(base, task.form), dict[str, Any]()
+        with panel:
+            for title, params in groups.items():
+                if panel.open:
+                    st.markdown(f"**{title}**")
+                training |= parameters_values(params, name, panel.open)
+        _show_changes([text for params in groups.values() for text in changes(training, params)])
     link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
-    current = st.session_state.get(f"{name}:rate", base.learning_rate)
-    rates = sorted({*RATES, base.learning_rate, current})
+    current = state.get(f"{name}:rate", base.learning_rate)
     rate = cells["rate"].select_slider(
         "Learning rate",
-        rates,
+        sorted({*RATES, base.learning_rate, current}),
         base.learning_rate,
-        format_func=_rate_text,
+        # No two rates have the same text, by which the slider tells them apart.
+        format_func=lambda rate: np.format_float_scientific(rate, trim="-", exp_digits=1).replace(
+            "+", ""
+        ),
         key=f"{name}:rate",
         **KEEP,
         help="The size of each update of the weights.",
     )
-    link_value("train:seed", 0, between(*BOUNDS["seed"]))
-    seed = cells["seed"].number_input(
-        "Seed",
-        0,
-        2**31 - 1,
-        0,
-        key="train:seed",
-        **KEEP,
-        help="Fixes the first weights, the data and its order: the same seed gives the same run.",
-    )
+    seed = FIELDS.draw("seed", into=cells["seed"]).seed
     attention = choose_attention(
-        name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"]
+        name, base.model, kind, d_model, heads, cells["mechanism"], cells["axes"]
     )
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
@@ -1373,33 +1405,6 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     model = replace(model, **pattern)
     caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
-
-
-def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) -> int:
-    """The number of heads; 1, without a widget, for a recurrent model."""
-    if start.kind in RECURRENT and start.num_heads == 1:
-        return 1
-    options = _heads_of(d_model)
-    key, usual = f"{name}:heads:{d_model}", _nearest_heads(d_model, start.num_heads)
-    link_value(key, usual, one_of(options))
-    heads = cell.select_slider(
-        "Heads",
-        options,
-        usual,
-        key=key,
-        **KEEP,
-        help="The number of attention heads in each layer. Only numbers that divide d_model.",
-    )
-    return note_heads(f"{name}:d_model", d_model, heads)
-
-
-def _nearest_heads(d_model: int, most: int) -> int:
-    """The largest number of heads on offer up to `most`."""
-    return max(heads for heads in _heads_of(d_model) if heads <= most)
-
-
-def _heads_of(d_model: int) -> list[int]:
-    return [heads for heads in heads_that_divide(d_model) if heads <= CONTROLS_MOST_HEADS]
 
 
 def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
@@ -1416,7 +1421,7 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
                 start.d_model,
                 key=f"{name}:d_model",
                 **KEEP,
-                **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", _heads_of),
+                **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", heads_of),
                 help="The length of each token's vector.",
             )
         values = parameters_values(params, name, panel.open)
@@ -1424,30 +1429,10 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
     return {"d_model": width, **values}
 
 
-def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
-    """The popover of the training, in its groups."""
-    panel = group("Training settings", ":material/model_training:", f"{name}:training")
-    values: dict[str, Any] = {}
-    groups = of_training(base, form)
-    with panel:
-        for title, params in groups.items():
-            if panel.open:
-                st.markdown(f"**{title}**")
-            values |= parameters_values(params, name, panel.open)
-    _show_changes([change for params in groups.values() for change in changes(values, params)])
-    return values
-
-
 def _show_changes(changes: list[str]) -> None:
     """The changed settings, which a closed popover hides."""
     if changes:
         st.caption(plain(f"Changed: {', '.join(changes)}."))
-
-
-def _rate_text(rate: float) -> str:
-    """0.003 → "3e-3", 0.0017 → "1.7e-3"; no two rates have the same text, by which the slider tells them apart."""
-    mantissa, exponent = f"{rate:e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
@@ -1479,26 +1464,19 @@ show_maps({f"Step {step}": weights}, rows, columns)
 
 def script(data: RunData, moment: Moment) -> Script:
     """The curves of the run, and the picked step with its map."""
+    records, record, head = data.records, data.at(moment.step), moment.head
     names = [
-        name
-        for name in SCRIPT_NAMES
-        if any(getattr(record, name) is not None for record in data.records)
+        name for name in SCRIPT_NAMES if any(getattr(one, name) is not None for one in records)
     ]
     config = source_of(data.required_config)
-    imports = (
-        [attention_import(config)] if "AttentionConfig" in config or "Choice" in config else []
-    )
-    imports += [
-        "from core.models import ModelConfig",
-        "from core.tasks import TaskConfig, make_task",
-        "from core.training.config import RunConfig",
-        "from core.training.record import one_a_step",
-        "from core.runs.runs import open_run",
-    ]
-    curves = (
-        "import pandas as pd\n\n"
-        + "\n".join(imports)
-        + f"""
+    attention = "AttentionConfig" in config or "Choice" in config
+    curves = f"""import pandas as pd
+
+{f"{attention_import(config)}{chr(10)}" * attention}from core.models import ModelConfig
+from core.tasks import TaskConfig, make_task
+from core.training.config import RunConfig
+from core.training.record import one_a_step
+from core.runs.runs import open_run
 
 config = {config}
 task = make_task(config.task)
@@ -1510,10 +1488,14 @@ table = pd.DataFrame([[getattr(record, name) for name in names] for record in re
                      index=pd.Index([record.step for record in records], name="step"))
 print(table.tail(), "guessing has a loss of", task.baseline_loss)
 """
-    )
+    step = f"""
+step = {moment.step}
+record = next(one for one in records if one.step == step)
+print(record.loss, record.sequence_accuracy, record.expected)
+"""
     results = {
         f"table[{name!r}].to_numpy(float)": np.array(
-            [value for _, value in points(data.records, name)], dtype=float
+            [value for _, value in points(records, name)], dtype=float
         )
         for name in names
     }
@@ -1521,39 +1503,24 @@ print(table.tail(), "guessing has a loss of", task.baseline_loss)
         "task.baseline_loss": np.array(data.task().baseline_loss),
         "int(config == run.config())": np.array(1),
     }
-    step, shown = _step(data, moment)
-    return Script((Cell(CURVES, curves, DRAW_CURVES, "train:loss"), step), {**results, **shown})
-
-
-def _step(data: RunData, moment: Moment) -> tuple[Cell, dict[str, np.ndarray]]:
-    """The record of the picked step, and where there is attention the drawn map with its tokens."""
-    record, head = data.at(moment.step), moment.head
-    code = f"""
-step = {moment.step}
-record = next(one for one in records if one.step == step)
-print(record.loss, record.sequence_accuracy, record.expected)
-"""
-    results = (
-        {}
-        if not record.expected
-        else {"record.expected": np.array(record.expected), "record.even": np.array(record.even)}
-    )
-    if head is None or moment.weights is None:
-        return Cell(STEP.partition(",")[0] + ".", code), results
-    key = f"{head.example}:{head.kind}"
-    code = (
-        f"from core.models import map_tokens\nfrom core.training.evaluate import axis_tokens\n{code}"
-        + f"""
+    if record.expected:
+        results["record.expected"] = np.array(record.expected)
+        results["record.even"] = np.array(record.even)
+    shown = Cell(STEP.partition(",")[0] + ".", step)
+    if head is not None and moment.weights is not None:
+        key = f"{head.example}:{head.kind}"
+        code = f"""from core.models import map_tokens
+from core.training.evaluate import axis_tokens
+{step}
 frame = run.frame(step)  # by example and type of attention: (layers, H, T, S)
 weights = frame[{key!r}][{head.layer}, {head.head}]  # (T, S)
 tokens = axis_tokens(task, task.held_out(config.num_examples)[{head.example}])
 rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
-    )
-    return Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}"), results | {
-        "weights": moment.weights
-    }
+        shown = Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}")
+        results["weights"] = moment.weights
+    return Script((Cell(CURVES, curves, DRAW_CURVES, "train:loss"), shown), results)
 
 
 # The page Train: the run bar and the controls on the left, the figures of the run on the right.
@@ -1622,8 +1589,7 @@ def page() -> None:
                 if sentence:
                     st.caption(plain(sentence))
     # A question about the run, runs to try, and what the figures mean
-    question = run_question(data) if data.config is not None and not data.live else None
-    if question is not None:
+    if data.config is not None and not data.live and (question := run_question(data)):
         predict("train", question)
     try_this("train", moves())
     paragraph(f"**What it means.** {MEANING}")
@@ -1631,15 +1597,14 @@ def page() -> None:
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
         for step in map(step_of, AFTER):
             st.page_link(step.page(), label=step.title, icon=step.icon, query_params={})
-    details("Equation, paper and training loop", partial(_source, config), "train:source")
+
+    def source() -> None:
+        if config is not None and config.model.attention is not None:
+            entries_panel([entry("score", config.model.attention.score.key)])
+        source_panel(train)
+
+    details("Equation, paper and training loop", source, "train:source")
     next_page("train")
-
-
-def _source(config: RunConfig | None) -> None:
-    """Draw the equation of the score, and the training loop."""
-    if config is not None and config.model.attention is not None:
-        entries_panel([entry("score", config.model.attention.score.key)])
-    source_panel(train)
 
 
 def _figures(data: RunData) -> None:
@@ -1809,9 +1774,9 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         proceed=_continue,
         restart_help=RESTART_HELP,
     )
-    if state == "ended" and own and run.checkpoint_steps():
+    if state == "ended" and own and run.checkpoint_steps() and data.config is not None:
         with row:
-            _train_longer(data)
+            _train_longer(data, data.config)
     if run_controls.anothers_note(run) and data.config is not None:
         st.button(
             "Copy to my runs",
@@ -1823,7 +1788,10 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         )
     run_controls.limits_line()
     if is_small() and state == "ended":
-        st.caption(SLOW_START)
+        # Where memory is short no worker waits.
+        st.caption(
+            "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
+        )
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
     if (
@@ -1841,10 +1809,8 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         )
 
 
-def _train_longer(data: RunData) -> None:
+def _train_longer(data: RunData, config: RunConfig) -> None:
     """A popover for more steps, from the last checkpoint."""
-    if data.config is None:
-        return
     panel = st.popover(
         "Train longer",
         icon=":material/forward:",
@@ -1860,21 +1826,11 @@ def _train_longer(data: RunData) -> None:
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
-        default = min(most - reached, max(100, reached))
-        key = f"train:more:{data.run.id}"
-        link_value(key, default, between(1, most - reached))
-        more = st.number_input(
-            "More steps",
-            1,
-            most - reached,
-            default,
-            100,
-            key=key,
-            help="Training continues from the last saved weights.",
-        )
+        given = {"run": data.run.id, "reached": reached, "most": most - reached}
+        more = FIELDS.draw("more", into=HERE, **given).more
         st.caption(
-            f"From step {reached:,} to {reached + more:,}, for at most {data.config.max_seconds:g} more seconds. "
-            f"The learning rate schedule ({data.config.schedule}) covers all steps."
+            f"From step {reached:,} to {reached + more:,}, for at most {config.max_seconds:g} more seconds. "
+            f"The learning rate schedule ({config.schedule}) covers all steps."
         )
         st.button(
             "Continue training",
@@ -1901,14 +1857,12 @@ def _continue(run: Run, more: int = 0) -> None:
     changes: dict[str, Any] = {}
     if more:
         data = load_run(run)
-        if data.config is None:
-            return
-        spent = data.records[-1].elapsed if data.records else 0.0
+        seconds = sum(record.elapsed for record in data.records[-1:])
         changes = {
             "steps": run.checkpoint_steps()[-1] + more,
             "finish_early": False,
             "patience": 0,
-            "max_seconds": min(most_seconds(), spent + data.config.max_seconds),
+            "max_seconds": min(most_seconds(), seconds + data.required_config.max_seconds),
         }
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)
