@@ -42,7 +42,7 @@ from core.runs.store_sync import bring
 from core.settings import limits
 from core.tasks import Task, make_task, reading
 from core.training.config import RunConfig
-from core.training.loop import Session, misfit
+from core.training.loop import Session, load_weights
 from core.training.record import Record
 
 METRICS = "metrics.jsonl"
@@ -191,17 +191,7 @@ class Run(RunFolder):
         task = make_task(config.task)
         with torch.random.fork_rng(devices=[]):
             model = build_model(config.model, task.shape)
-        tensors, _ = self.checkpoint(step)
-        try:
-            model.load_state_dict(
-                {
-                    name.removeprefix("model."): value
-                    for name, value in tensors.items()
-                    if name.startswith("model.")
-                }
-            )
-        except RuntimeError as error:
-            raise ValueError(misfit(error)) from error
+        load_weights(model, self.checkpoint(step)[0])
         return model.eval(), task
 
     def truncate(self, step: int) -> None:

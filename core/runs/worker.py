@@ -35,7 +35,7 @@ from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from core.training.loop import Session, one_thread, prepare, train
+from core.training.loop import Best, Session, one_thread, prepare, train
 from core.training.record import Record, cap_reached
 
 # What works on a run, by its job, found by name: it lies above core.runs, and Hugging Face's Trainer is large.
@@ -146,7 +146,7 @@ def _restore_best(run: Run, session: Session) -> None:
     damaged = False
     while (best := run.best_step()) is not None:
         try:
-            session.restore_best(best, run.checkpoint(best)[0])
+            session.best = Best(best, run.checkpoint(best)[0])
             break
         except ValueError as error:
             print(error, flush=True)

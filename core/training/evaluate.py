@@ -13,16 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention import Steps
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.models import Model, ModelConfig, ModelOutput, map_tokens
+from core.models import Model, ModelConfig, map_tokens
 from core.models.decoding import EOS, greedy
 from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task, task_of
 from core.tasks.metrics import by_length, score
 from core.training.record import Bucket, Prediction, Record
-
-# The objective of each form of task: the loss, the teacher-forced measures, and the free-running outputs.
-
 
 CONTINUED = 64  # tokens of a displayed continuation, at most
 
@@ -41,27 +37,16 @@ class Objective:
             label_smoothing=smoothing,
         )
 
-    def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
-        """The sum of losses, the number of right outputs, and the number of outputs."""
-        real = batch.target_out != PAD
-        logits, targets = logits[real], batch.target_out[real]
-        loss = F.cross_entropy(logits, targets, reduction="sum")
-        return loss.item(), float((logits.argmax(-1) == targets).sum()), int(real.sum())
-
-    def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
-        """The sum of losses at target tokens that the vocabulary lacks, and their number."""
-        mask = batch.target_out == UNK
-        return F.cross_entropy(logits[mask], batch.target_out[mask], reduction="sum").item(), int(
-            mask.sum()
+    def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
+        """The sum of losses, the number of right outputs (nan where none can be) and that of outputs; then the sum of
+        losses at target tokens that the vocabulary lacks, and their number."""
+        real, rare = batch.target_out != PAD, batch.target_out == UNK
+        of_real, of_rare = (
+            F.cross_entropy(logits[which], batch.target_out[which], reduction="sum").item()
+            for which in (real, rare)
         )
-
-    def confusion(self, logits: Tensor, batch: Batch) -> Tensor | None:
-        """The confusion matrix (K, K), rows true and columns predicted classes; None unless classes are predicted."""
-        return None
-
-    def outputs(self, batch: Batch) -> int:
-        """The number of outputs of an example."""
-        return batch.target_out.shape[1]
+        right = (logits[real].argmax(-1) == batch.target_out[real]).sum()
+        return of_real, float(right), int(real.sum()), of_rare, int(rare.sum())
 
     def free(
         self, model: Any, task: Task, examples: Sequence[Example], device: str
@@ -124,22 +109,10 @@ class Label(Objective):
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.cross_entropy(logits, batch.target_out, label_smoothing=smoothing)
 
-    def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
-        return 0.0, 0
-
-    def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
-        loss = F.cross_entropy(logits, batch.target_out, reduction="sum")
-        return (
-            loss.item(),
-            float((logits.argmax(-1) == batch.target_out).sum()),
-            len(batch.target_out),
-        )
-
-    def confusion(self, logits: Tensor, batch: Batch) -> Tensor:
-        return confusion_matrix(logits, batch.target_out)
-
-    def outputs(self, batch: Batch) -> int:
-        return 1
+    def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
+        loss = F.cross_entropy(logits, batch.target_out, reduction="sum").item()
+        right = float((logits.argmax(-1) == batch.target_out).sum())
+        return loss, right, len(batch.target_out), 0.0, 0
 
     def free(
         self, model: Any, task: Task, examples: Sequence[Example], device: str
@@ -158,12 +131,9 @@ class Series(Objective):
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.mse_loss(logits, batch.target_out)
 
-    def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
-        return 0.0, 0
-
-    def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
-        loss = F.mse_loss(logits, batch.target_out, reduction="sum")
-        return loss.item(), float("nan"), batch.target_out.numel()
+    def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
+        loss = F.mse_loss(logits, batch.target_out, reduction="sum").item()
+        return loss, math.nan, batch.target_out.numel(), 0.0, 0
 
     def free(
         self, model: Any, task: Task, examples: Sequence[Example], device: str
@@ -202,9 +172,6 @@ OBJECTIVES: dict[str, Objective] = {
 def objective(task: Task) -> Objective:
     """The objective of a task's form."""
     return OBJECTIVES[task.form]
-
-
-# What the outputs of a trained model attend to in the source, from the attention that a run saved.
 
 
 # The attention of outputs to their source first.
@@ -289,19 +256,6 @@ class Stopped(Exception):
     """Raised inside a measurement when a stop is requested."""
 
 
-@dataclass(frozen=True)
-class TeacherForced:
-    """Teacher-forced measures, as in Record; `expected` and `even` are None where the task expects no position."""
-
-    loss: float
-    token_accuracy: float | None
-    expected: tuple[tuple[float, ...], ...] | None
-    even: float | None
-    confusion: tuple[tuple[int, ...], ...] | None = None
-    unknown: float | None = None
-    known_loss: float | None = None
-
-
 def never_stop() -> bool:
     return False
 
@@ -309,68 +263,47 @@ def never_stop() -> bool:
 @torch.no_grad()
 def measure_teacher_forced(
     model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
-) -> TeacherForced:
-    """Loss, accuracy and attention mass on the expected positions over `examples`, under teacher forcing."""
-    form, mass = objective(task), AttentionMass()
-    loss = right = unknown_loss = 0.0
-    count, unknown, tables = 0, 0, []
+) -> dict[str, Any]:
+    """Loss, accuracy and attention mass on the expected positions over `examples`, under teacher forcing: fields of a
+    Record by name, None where the task has no such measure."""
+    form, sums, tables = objective(task), np.zeros(5), []
+    mass: list[Tensor] = []  # of each batch the weight on expected keys, (layers, H)
+    rows = even = 0.0
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
         part = examples[start : start + CHUNK]
         batch = task.collate(part).to(device)
-        keys = expected_keys(task, part, form.outputs(batch), device)
+        outputs = batch.target_out.shape[1] if task.form != "label" else 1
+        keys = expected_keys(task, part, outputs, device)
         output = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
-        sums = form.teacher_forced(output.logits, batch)
-        loss, right, count = loss + sums[0], right + sums[1], count + sums[2]
-        part_loss, part_count = form.unknown(output.logits, batch)
-        unknown_loss, unknown = unknown_loss + part_loss, unknown + part_count
-        if (table := form.confusion(output.logits, batch)) is not None:
-            tables.append(table)
-        if keys is not None:
-            mass.add(output, batch, keys)
-    confusion = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
-    known = (
-        (unknown / count, (loss - unknown_loss) / max(1, count - unknown))
-        if unknown
-        else (None, None)
-    )
-    return TeacherForced(
-        loss / count, None if math.isnan(right) else right / count, *mass.mean(), confusion, *known
-    )
-
-
-class AttentionMass:
-    """Sums, by layer and head, the weight on expected keys, and the weight that uniform attention puts there."""
-
-    def __init__(self) -> None:
-        self.total: Tensor | None = None
-        self.rows = self.even = 0.0
-
-    def add(self, output: ModelOutput, batch: Batch, keys: Tensor) -> None:
-        """Add a batch; `keys` (B, T, K) are the expected source positions of each output, padded with −1."""
-        if not output.source_attention:
-            return
-        mass = torch.stack(
-            [_mass(weights, keys) for weights in output.source_attention]
-        )  # (layers, H)
-        self.total = mass if self.total is None else self.total + mass
+        sums += form.sums(output.logits, batch)
+        if task.form == "label":
+            tables.append(confusion_matrix(output.logits, batch.target_out))
+        if keys is None or not output.source_attention:
+            continue
+        mass.append(torch.stack([_mass(weights, keys) for weights in output.source_attention]))
         expected = (keys >= 0).sum(-1)
-        self.rows += float((expected > 0).sum())
+        rows += float((expected > 0).sum())
         if output.uniform is not None:
-            self.even += float(_mass(output.uniform[:, None], keys))
-            return
-        visible = (
-            batch.source_mask.sum(1, keepdim=True) if output.visible is None else output.visible
-        )
-        self.even += float((expected / visible).sum())
-
-    def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
-        if self.total is None or not self.rows:
-            return None, None
-        return tuple(
-            tuple(layer) for layer in (self.total / self.rows).tolist()
-        ), self.even / self.rows
+            even += float(_mass(output.uniform[:, None], keys))
+        else:
+            total = batch.source_mask.sum(1, keepdim=True)
+            even += float((expected / (total if output.visible is None else output.visible)).sum())
+    loss, right, count, unknown_loss, unknown = sums.tolist()
+    measured: dict[str, Any] = {
+        "loss": loss / count,
+        "token_accuracy": None if math.isnan(right) else right / count,
+    }
+    if unknown:
+        known_loss = (loss - unknown_loss) / max(1, count - unknown)
+        measured |= {"unknown": unknown / count, "known_loss": known_loss}
+    if rows:
+        shares = (sum(mass[1:], mass[0]) / rows).tolist()
+        measured |= {"expected": tuple(map(tuple, shares)), "even": even / rows}
+    if tables:
+        measured["confusion"] = tuple(map(tuple, torch.stack(tables).sum(0).tolist()))
+    return measured
 
 
 def expected_keys(
@@ -435,15 +368,11 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
     maps = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
     result: dict[str, np.ndarray] = {}
     for i, example in enumerate(examples):
-        cut = {}
         for kind, layers in maps.items():
             rows, columns = map(len, map_tokens(config, kind, *axis_tokens(task, example)))
-            cut[f"{i}:{kind}"] = torch.stack(
-                [steps.weights[i, :, :rows, :columns] for steps in layers]
-            )
-        result |= {
-            name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()
-        }
+            weights = torch.stack([steps.weights[i, :, :rows, :columns] for steps in layers])
+            if weights.numel():
+                result[f"{i}:{kind}"] = weights.float().cpu().numpy()
         if sum(weights.size for weights in result.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:
             break
     return result
@@ -461,13 +390,9 @@ def bits_by_length(
         task = make_task(
             TaskConfig.of(config.key, config.seed, **dict(config.params) | {"length": length})
         )
-        bits[length] = measure_teacher_forced(
-            model, task, task.held_out(windows), "cpu"
-        ).loss / math.log(2)
+        measured = measure_teacher_forced(model, task, task.held_out(windows), "cpu")
+        bits[length] = measured["loss"] / math.log(2)
     return bits
-
-
-# A model's attention on one example of its task, and what it predicts there, under teacher forcing.
 
 
 @dataclass(frozen=True, eq=False)
@@ -483,37 +408,23 @@ def read_example(model: Model, config: ModelConfig, task: Task, example: Example
     """Run a model in eval mode on one example; a series has no `predicted`."""
     batch = task.collate([example])
     output = model(batch.source, batch.source_mask, batch.target_in, record=True)
-    maps = []
+    maps: list[AttentionMap] = []
+    predicted: tuple[tuple[str, float], ...] = ()
     for kind, layers in output.maps.items():
         rows, columns = map_tokens(config, kind, *axis_tokens(task, example))
+        shape = len(rows), len(columns)
         for layer, steps in enumerate(layers):
-            weights = steps.weights[0, :, : len(rows), : len(columns)].float().numpy()
-            maps.append(
-                AttentionMap(
-                    kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))
-                )
-            )
-    return ExampleReading(
-        AttentionTrace(tuple(maps), task.name), _predicted(output.logits[0], task)
-    )
-
-
-def _predicted(logits: torch.Tensor, task: Task) -> tuple[tuple[str, float], ...]:
-    if task.form == "series":
-        return ()
-    names = task.classes if task.form == "label" else task.target_vocab.tokens
-    shares, ids = logits.reshape(-1, logits.shape[-1]).softmax(-1).max(-1)
-    return tuple(
-        (str(names[index]), share)
-        for index, share in zip(ids.tolist(), shares.tolist(), strict=True)
-    )
-
-
-def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
-    """The mask of the example, (1, T, S), the same for every head."""
-    if steps.mask is None:
-        return None
-    return steps.mask[:1, :1].expand(1, 1, rows, columns)[0].numpy()
+            weights = steps.weights[0, :, : shape[0], : shape[1]].float().numpy()
+            mask = steps.mask  # (1, T, S), the same for every head
+            allowed = None if mask is None else mask[:1, :1].expand(1, 1, *shape)[0].numpy()
+            maps.append(AttentionMap(kind, layer, weights, rows, columns, allowed))
+    if task.form != "series":
+        names = task.classes if task.form == "label" else task.target_vocab.tokens
+        logits = output.logits[0].reshape(-1, output.logits.shape[-1])
+        shares, ids = logits.softmax(-1).max(-1)
+        best = zip(ids.tolist(), shares.tolist(), strict=True)
+        predicted = tuple((str(names[index]), share) for index, share in best)
+    return ExampleReading(AttentionTrace(tuple(maps), task.name), predicted)
 
 
 @lru_cache(maxsize=8)

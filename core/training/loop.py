@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +31,6 @@ from core.training.evaluate import (
 )
 from core.training.record import Record
 
-# The auxiliary losses of a model's attention layers: what trains parts that the task's loss does not reach.
-
-
 INDEXER_WEIGHT = 1.0  # of the indexers' mean loss, which alone reaches them, beside the task's
 
 
@@ -52,9 +50,6 @@ def indexer_losses(model: nn.Module) -> Iterator[list[Tensor]]:
         if isinstance(layer, Attention) and layer.indexer is not None
     ):
         yield losses
-
-
-# PyTorch's optimizers for a run, without torch.compile, which is not used here and slow to import.
 
 
 Optimizer = torch.optim.Optimizer
@@ -89,9 +84,6 @@ def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
     return optimizer
 
 
-# The state of a training run, and its conversion to tensors, from which a run continues.
-
-
 @dataclass
 class Progress:
     """Counters of a run; `elapsed` are seconds with measuring, `train_seconds` without."""
@@ -106,7 +98,7 @@ class Progress:
 
 @dataclass
 class Interval:
-    """Sums over the steps since the last record."""
+    """Sums over the steps since the last record, as far as they were fetched from the device."""
 
     loss: float = 0.0
     gradient: float = 0.0
@@ -115,15 +107,6 @@ class Interval:
     busy: float = 0.0  # seconds
     data: float = 0.0  # seconds of them spent on making batches
     count: int = 0
-
-    def add(self, tokens: int, busy: float, data: float) -> None:
-        self.tokens += tokens
-        self.busy += busy
-        self.data += data
-        self.count += 1
-
-    def clear(self) -> None:
-        vars(self).update(vars(Interval()))
 
 
 def read_counters(text: Mapping[str, str]) -> tuple[Progress, Interval]:
@@ -137,17 +120,32 @@ def read_counters(text: Mapping[str, str]) -> tuple[Progress, Interval]:
     return Progress(**now), Interval(**sums)
 
 
-@dataclass(frozen=True)
-class Best:
-    """The weights at the step of the smallest validation loss."""
+class Best(NamedTuple):
+    """The step of the smallest validation loss, and its weights as `model.*`."""
 
     step: int
-    weights: dict[str, Tensor]
+    tensors: Mapping[str, Tensor]
+
+
+class Step(NamedTuple):
+    """One update: its loss, its gradient norm before clipping and its indexers' loss (0 without any), on the device;
+    tokens, seconds, and those of data."""
+
+    number: int
+    loss: Tensor
+    gradient: Tensor
+    indexer: Tensor
+    tokens: int
+    seconds: float
+    data: float
 
 
 @dataclass
 class Session:
-    """A task, a model, its optimizer and the data generator; `record` is that of the step it was restored at."""
+    """A task, a model, its optimizer and the data generator; `record` is that of the step it was restored at.
+
+    `steps` are those that were not yet fetched from the device, `started` is when the clock of the run stood at 0.
+    """
 
     config: RunConfig
     task: Task
@@ -156,36 +154,26 @@ class Session:
     data: torch.Generator
     device: str
     held_out: tuple[Example, ...]
-    progress: Progress
+    progress: Progress = field(default_factory=Progress)
     best: Best | None = None
     interval: Interval = field(default_factory=Interval)
     record: Record | None = None
+    steps: list[Step] = field(default_factory=list)
+    started: float = 0.0
 
-    def note_best(self) -> None:
-        """Copy the current weights as those of the smallest validation loss."""
-        self.best = Best(self.progress.step, self._copy_weights())
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run, with measuring."""
+        return time.perf_counter() - self.started
 
-    def _copy_weights(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-
-    @contextmanager
-    def best_weights(self) -> Iterator[int | None]:
-        """Use the best weights inside the block; gives their step, or None where those are the last ones."""
-        if self.best is None or self.best.step == self.progress.step:
-            yield None
-            return
-        last = self._copy_weights()
-        self.model.load_state_dict(self.best.weights)
-        try:
-            yield self.best.step
-        finally:
-            self.model.load_state_dict(last)
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the weights, as `model.*`."""
+        state = self.model.state_dict().items()
+        return {f"model.{name}": value.detach().clone() for name, value in state}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """The state as tensors by name (model.*, optimizer.*, generator.*), and the progress as text."""
-        tensors = {
-            f"model.{name}": value.detach() for name, value in self.model.state_dict().items()
-        }
+        tensors = self.weights()
         for index, values in self.optimizer.state_dict()["state"].items():
             tensors |= {
                 f"optimizer.{index}.{name}": torch.as_tensor(value)
@@ -206,34 +194,65 @@ class Session:
             text | {"optimizer": self.config.optimizer},
         )
 
-    def restore_best(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Take the best weights from a checkpoint."""
-        self.best = Best(
-            step,
-            {name: value.to(self.device) for name, value in _within(tensors, "model.").items()},
-        )
-
-    def restore(self, tensors: dict[str, Tensor], text: dict[str, str]) -> None:
+    def restore(self, tensors: Mapping[str, Tensor], text: Mapping[str, str]) -> None:
         """Restore a state; another optimizer than its own starts anew. ValueError when the weights do not fit."""
-        try:
-            self.model.load_state_dict(_within(tensors, "model."))
-        except RuntimeError as error:
-            raise ValueError(misfit(error)) from error
+        load_weights(self.model, tensors)
         if text.get("optimizer") == self.config.optimizer:
-            self._restore_optimizer(_within(tensors, "optimizer."))
+            state: dict[int, dict[str, Tensor]] = defaultdict(dict)
+            for name, value in tensors.items():
+                if name.startswith("optimizer."):
+                    _, index, part = name.split(".", 2)
+                    state[int(index)][part] = value
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
         self.data.set_state(tensors["generator.data"])
         torch.set_rng_state(tensors["generator.torch"])
         if self.device == "cuda" and "generator.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["generator.cuda"])
         self.progress, self.interval = read_counters(text)
 
-    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            index, part = name.split(".", 1)
-            state.setdefault(int(index), {})[part] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    def collect(self) -> None:
+        """Fetch the losses and norms since the last call in one transfer; FloatingPointError if one is not finite."""
+        steps, self.steps = self.steps, []
+        if not steps:
+            return
+        started, sums = time.perf_counter(), self.interval
+        values = torch.stack(
+            [torch.stack((step.loss, step.gradient, step.indexer)) for step in steps]
+        ).tolist()
+        waited = time.perf_counter() - started  # seconds the device still worked on the steps
+        self.progress.train_seconds += waited
+        sums.busy += waited
+        for step, (loss, gradient, indexer) in zip(steps, values, strict=True):
+            if not (math.isfinite(loss) and math.isfinite(gradient)):
+                what = "gradient" if math.isfinite(loss) else "loss"
+                raise FloatingPointError(
+                    f"The {what} is no longer a number at step {step.number}; take a smaller "
+                    "learning rate."
+                )
+            sums.loss += loss
+            sums.gradient += gradient
+            sums.indexer += indexer
+            sums.tokens += step.tokens
+            sums.busy += step.seconds
+            sums.data += step.data
+            sums.count += 1
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Take the weights, `model.*` among the tensors of a checkpoint; ValueError where they do not fit."""
+    weights = {
+        name.removeprefix("model."): value
+        for name, value in tensors.items()
+        if name.startswith("model.")
+    }
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # whose first line has no reason, and each further one has one
+        first, *reasons = str(error).splitlines()
+        raise ValueError(
+            f"The saved weights do not fit this model: {(reasons or [first])[0].strip()[:300]}"
+        ) from error
 
 
 @contextmanager
@@ -259,23 +278,15 @@ def prepare(config: RunConfig) -> Session:
     model = build_model(config.model, task.shape).to(device)
     if config.checkpointing:
         model.checkpointing = True
-    data = torch.Generator().manual_seed(config.seed)
     return Session(
         config,
         task,
         model,
         make_optimizer(config, model),
-        data,
+        torch.Generator().manual_seed(config.seed),
         device,
         task.held_out(config.held_out),
-        Progress(),
     )
-
-
-def misfit(error: RuntimeError) -> str:
-    """A sentence for weights that `load_state_dict` refuses, with the first of the lines in which it says why."""
-    first, *reasons = str(error).splitlines()
-    return f"The saved weights do not fit this model: {(reasons or [first])[0].strip()[:300]}"
 
 
 def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
@@ -290,14 +301,9 @@ def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     return parts
 
 
-def _within(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
-    }
-
-
 PASS = 0.99
 FINAL = 1_000
+OF_STEPS = ("train_loss", "gradient", "gradients", "rate", "tokens_per_second", "data_share")
 
 
 def train(
@@ -331,157 +337,88 @@ def _records(
     session.task.batch(
         1, torch.Generator()
     )  # what a task makes once, before the clock of the first step
-    now, clock, record, late = session.progress, Clock(session), session.record, False
+    now, record, late = session.progress, session.record, False
+    session.started = time.perf_counter() - now.elapsed
     try:
         while True:
-            if record is None and (late or now.step >= config.steps or _due(session)):
-                record = _next_record(session, clock, stop)
+            due = now.step % config.record_every == 0 and (
+                not now.step or session.steps or session.interval.count
+            )  # a session that was restored at a record has it already
+            if record is None and (late or now.step >= config.steps or due):
+                record = measure(session, stop)
+                if now.step:
+                    _judge(session, record)
                 yield record
             if record is not None:
                 if late or now.step >= config.steps or 0 < config.patience <= now.waited:
                     break
                 if config.finish_early and now.passes >= 2:
-                    last = _final(session, clock, record, stop)
+                    last = _final(session, record, stop)
                     if (
                         last.sequence_accuracy is not None and last.sequence_accuracy >= PASS
                     ):  # a record has few items
                         yield last
                         return
                     now.passes = 0
-            clock.add(one_step(session, now.step + 1))
+            session.steps.append(step := one_step(session, now.step + 1))
+            now.train_seconds += step.seconds
             now.step, record = now.step + 1, None
             if stop():
                 return
             late = (
-                clock.elapsed > config.max_seconds or now.train_seconds > config.max_train_seconds
+                session.elapsed > config.max_seconds or now.train_seconds > config.max_train_seconds
             )
         yield replace(
-            _final(session, clock, record, stop),
-            capped=now.step < config.steps and clock.elapsed > config.max_seconds,
+            _final(session, record, stop),
+            capped=now.step < config.steps and session.elapsed > config.max_seconds,
         )
     except Stopped:
         return
     finally:
-        now.elapsed = clock.elapsed
-        clock.collect()
+        now.elapsed = session.elapsed
+        session.collect()
 
 
-def _due(session: Session) -> bool:
-    """Whether this step needs a record; a session restored at one has it already."""
-    step = session.progress.step
-    return step % session.config.record_every == 0 and (step == 0 or session.interval.count > 0)
+def _judge(session: Session, record: Record) -> None:
+    """Count the passes in a row, and the records without a smaller loss; keep the best weights."""
+    now, loss, passes = session.progress, record.validation_loss, record.sequence_accuracy
+    if loss is not None and loss < now.best:
+        now.best, now.waited = loss, 0
+        if session.config.keep_best:
+            session.best = Best(now.step, session.weights())
+    else:
+        now.waited += 1
+    if passes is not None:
+        now.passes = now.passes + 1 if passes >= PASS else 0
 
 
-def _next_record(session: Session, clock: Clock, stop: Callable[[], bool]) -> Record:
-    """The record of this step; counts the passes in a row, and the records without a smaller loss."""
-    now, record = session.progress, measure(session, clock, stop)
-    if not now.step:
-        return record
-    loss = record.validation_loss
-    better = loss is not None and loss < now.best
-    now.best, now.waited = (loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
-    if better and session.config.keep_best:
-        session.note_best()
-    if record.sequence_accuracy is not None:
-        now.passes = now.passes + 1 if record.sequence_accuracy >= PASS else 0
-    return record
-
-
-def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bool]) -> Record:
-    """The record of the same step over 1,000 held-out items."""
-    with session.best_weights() as best:
-        last = measure(session, clock, stop, final=True)
+def _final(session: Session, record: Record, stop: Callable[[], bool]) -> Record:
+    """The record of the same step over 1,000 held-out items, of the best weights where they are kept."""
+    best, kept = session.best, session.weights()
+    if best is not None:
+        load_weights(session.model, best.tensors)
+    try:
+        last = measure(session, stop, final=True)
+    finally:
+        load_weights(session.model, kept)
     return replace(
         last,
-        best=best,
-        train_loss=record.train_loss,
-        gradient=record.gradient,
-        gradients=record.gradients,
-        rate=record.rate,
-        tokens_per_second=record.tokens_per_second,
-        data_share=record.data_share,
+        best=None if best is None or best.step == record.step else best.step,
+        **{name: getattr(record, name) for name in OF_STEPS},
     )
-
-
-@dataclass(frozen=True)
-class Step:
-    """One update: its loss, its gradient norm before clipping and its indexers' loss (0 without any), on the device;
-    tokens, seconds, and those of data."""
-
-    number: int
-    loss: Tensor
-    gradient: Tensor
-    indexer: Tensor
-    tokens: int
-    seconds: float
-    data: float
-
-
-class Clock:
-    """Times training without measuring, and averages the steps between two records."""
-
-    def __init__(self, session: Session) -> None:
-        self.progress, self.interval = session.progress, session.interval
-        self.started = time.perf_counter() - session.progress.elapsed
-        self.steps: list[Step] = []  # not yet fetched from the device
-
-    def add(self, step: Step) -> None:
-        self.steps.append(step)
-        self.progress.train_seconds += step.seconds
-        self.interval.add(step.tokens, step.seconds, step.data)
-
-    def collect(self) -> None:
-        """Fetch the losses and norms since the last call in one transfer; FloatingPointError if one is not finite."""
-        steps, self.steps = self.steps, []
-        if not steps:
-            return
-        started = time.perf_counter()
-        values = torch.stack(
-            [torch.stack((step.loss, step.gradient, step.indexer)) for step in steps]
-        ).tolist()
-        waited = time.perf_counter() - started  # seconds the device still worked on the steps
-        self.progress.train_seconds += waited
-        self.interval.busy += waited
-        for step, (loss, gradient, indexer) in zip(steps, values, strict=True):
-            if not (math.isfinite(loss) and math.isfinite(gradient)):
-                what = "gradient" if math.isfinite(loss) else "loss"
-                raise FloatingPointError(
-                    f"The {what} is no longer a number at step {step.number}; take a smaller "
-                    "learning rate."
-                )
-            self.interval.loss += loss
-            self.interval.gradient += gradient
-            self.interval.indexer += indexer
-
-    @property
-    def elapsed(self) -> float:
-        return time.perf_counter() - self.started
-
-    def figures(self) -> dict[str, Any]:
-        """The fields of a Record on the steps since the last one; empty before the first step."""
-        self.collect()
-        each = self.interval
-        if not each.count:
-            return {}
-        return {
-            "train_loss": each.loss / each.count,
-            "gradient": each.gradient / each.count,
-            "indexer_loss": each.indexer / each.count if each.indexer else None,
-            "tokens_per_second": each.tokens / each.busy,
-            "data_share": each.data / each.busy,
-        }
 
 
 def learning_rate(config: RunConfig, step: int) -> float:
     """The rate of a step: linear over `warmup`, then constant, a cosine down to a tenth at the last step, or 1/√step
     (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
     rise = min(1.0, step / (config.warmup + 1))
-    if config.schedule == "constant":
-        return config.learning_rate * rise
-    if config.schedule == "inverse_sqrt":
-        return config.learning_rate * min(rise, math.sqrt((config.warmup + 1) / step))
     done = min(1.0, step / config.steps)
-    return config.learning_rate * rise * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
+    fall = {
+        "constant": 1.0,
+        "inverse_sqrt": min(1.0, math.sqrt((config.warmup + 1) / step)),
+        "cosine": 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)),
+    }
+    return config.learning_rate * rise * fall[config.schedule]
 
 
 def one_step(session: Session, step: int) -> Step:
@@ -516,50 +453,52 @@ def one_step(session: Session, step: int) -> Step:
     )
 
 
-def measure(
-    session: Session, clock: Clock, stop: Callable[[], bool] = never_stop, final: bool = False
-) -> Record:
+def measure(session: Session, stop: Callable[[], bool] = never_stop, final: bool = False) -> Record:
     """The record of this step; it decodes in every `decode_every`-th record, the last and the final one.
 
     An untrained model decodes only where every record does.
     """
     config, task, model, step = session.config, session.task, session.model, session.progress.step
-    figures, gradients = clock.figures(), {} if final else gradient_norms(session)
+    session.collect()
+    sums, figures, form = session.interval, dict[str, Any](), objective(task)
+    if sums.count:
+        figures = {
+            "train_loss": sums.loss / sums.count,
+            "gradient": sums.gradient / sums.count,
+            "indexer_loss": sums.indexer / sums.count if sums.indexer else None,
+            "tokens_per_second": sums.tokens / sums.busy,
+            "data_share": sums.data / sums.busy,
+        }
+    gradients = {} if final else gradient_norms(session)
     model.eval()
     examples = final_examples(session) if final else session.held_out
-    forced = measure_teacher_forced(model, task, examples, session.device, stop)
+    figures |= measure_teacher_forced(model, task, examples, session.device, stop)
     due = step % (config.record_every * config.decode_every) == 0 and (
         step > 0 or config.decode_every == 1
     )
-    free, form = final or due or step >= config.steps, objective(task)
-    decoded = examples if form.scored else examples[: config.num_examples]
-    predictions = measure_free(model, task, decoded, session.device, stop) if free else []
+    if final or due or step >= config.steps:
+        decoded = examples if form.scored else examples[: config.num_examples]
+        predictions = measure_free(model, task, decoded, session.device, stop)
+        figures |= form.score(task, predictions)
+        figures |= {
+            "examples": tuple(predictions[: config.num_examples]),
+            "buckets": buckets(task, predictions),
+        }
+    watched = session.held_out[: config.num_examples]
     record = Record(
         step=step,
-        loss=forced.loss,
-        token_accuracy=forced.token_accuracy,
-        expected=forced.expected,
-        even=forced.even,
-        unknown=forced.unknown,
-        known_loss=forced.known_loss,
-        confusion=forced.confusion,
-        **(form.score(task, predictions) if free else {}),
         **figures,
         gradients=gradients,
         rate=learning_rate(config, step) if step else None,
-        elapsed=clock.elapsed,
+        elapsed=session.elapsed,
         train_seconds=session.progress.train_seconds,
         held_out=len(examples),
         final=final,
-        examples=tuple(predictions[: config.num_examples]),
-        buckets=buckets(task, predictions) if free else (),
-        maps=frames(
-            model, config.model, task, session.held_out[: config.num_examples], session.device
-        ),
+        maps=frames(model, config.model, task, watched, session.device),
     )
     session.progress.elapsed = record.elapsed
     if not final:
-        session.interval.clear()
+        session.interval = Interval()
     return record
 
 

@@ -161,7 +161,7 @@ def test_unknown_words_are_told_apart_from_the_loss():
     )
     batch = task.collate(task.held_out(99))
     count, total = int((batch.target_out == UNK).sum()), int((batch.target_out != PAD).sum())
-    assert count > 0 and given.unknown == pytest.approx(count / total)
+    assert count > 0 and given["unknown"] == pytest.approx(count / total)
     model = prepare(recommended(task, steps=1)).model.eval()
     loss = torch.nn.functional.cross_entropy(
         model(batch.source, batch.source_mask, batch.target_in).logits.flatten(0, 1),
@@ -169,7 +169,8 @@ def test_unknown_words_are_told_apart_from_the_loss():
         ignore_index=PAD,
     )
     assert (
-        given.known_loss == pytest.approx(loss.item(), rel=1e-4) and given.known_loss != given.loss
+        given["known_loss"] == pytest.approx(loss.item(), rel=1e-4)
+        and given["known_loss"] != given["loss"]
     )
 
 

@@ -134,7 +134,7 @@ def test_uniform_attention_earns_what_even_says():
         for p in session.model.parameters():
             p.zero_()
     given = measure_teacher_forced(session.model.eval(), session.task, session.held_out, "cpu")
-    np.testing.assert_allclose(given.expected, given.even, rtol=1e-5)
+    np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)
 
 
 def test_expected_keys_by_hand():
@@ -243,7 +243,7 @@ def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
 
     def lost(session, step):
         made = usual(session, step)
-        return replace(made, gradient=made.gradient * float("nan")) if step == 4 else made
+        return made._replace(gradient=made.gradient * float("nan")) if step == 4 else made
 
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -292,9 +292,8 @@ def scripted(monkeypatch):
 
     def given(model, *rest):
         measured.append({name: value.clone() for name, value in model.state_dict().items()})
-        return replace(
-            evaluate.measure_teacher_forced(model, *rest), loss=LOSSES[len(measured) - 1]
-        )
+        loss = LOSSES[len(measured) - 1]
+        return {**evaluate.measure_teacher_forced(model, *rest), "loss": loss}
 
     monkeypatch.setattr(loop, "measure_teacher_forced", given)
     return measured
