@@ -14,7 +14,7 @@ from dashboard.server.hosting import begin_hosting
 begin_hosting()  # before an import of core, which loads plug-ins
 
 from core.event_log import log  # noqa: E402
-from core.runs.store_sync import begin_copying  # noqa: E402
+from core.runs.store import begin_copying  # noqa: E402
 from dashboard.server import health, idle, logs  # noqa: E402
 from dashboard.server.http_guard import HTTPGuard, base_path  # noqa: E402
 from dashboard.server.streamlit_internals import register_metrics  # noqa: E402

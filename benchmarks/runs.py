@@ -19,8 +19,7 @@ from core.files import runs_folder
 from core.models import ModelConfig
 from core.runs.index import FILE, unfinished
 from core.runs.runs import list_runs
-from core.runs.store import VARIABLE, Store, store
-from core.runs.store_sync import Copier
+from core.runs.store import Copier, Store, store
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from dashboard.server import jobs
@@ -164,7 +163,7 @@ def _page(folder: Path) -> Row:
 
 def _copies() -> list[Row]:
     """Copying to a store in memory, so without a network: all runs, then passes in which one or none has changed."""
-    os.environ[VARIABLE] = "memory://benchmark/lab"
+    os.environ["ATTENTION_LAB_STORE"] = "memory://benchmark/lab"
     try:
         now = Copier(cast(Store, store()), runs_folder())
         every = _seconds(now.step)
@@ -172,7 +171,7 @@ def _copies() -> list[Row]:
         list_runs(latest=1)[0].update_metadata(name="changed")
         one = _seconds(now.step)
     finally:
-        os.environ.pop(VARIABLE)
+        os.environ.pop("ATTENTION_LAB_STORE")
     return [
         Row(f"{COUNT:,} runs: {what}", "–", f"{taken:.2f} s", "–", float("nan"), "stated")
         for what, taken in (

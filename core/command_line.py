@@ -11,7 +11,7 @@ import typer
 
 from core.entries import ConfigError
 from core.pretrained.base import PretrainedError
-from core.runs import store_sync
+from core.runs import store
 from core.tasks.reading import decode_text
 
 Pairs = Annotated[
@@ -58,7 +58,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
         print(error, file=sys.stderr)
         return 1
     finally:
-        if trouble := store_sync.copy_now():
+        if trouble := store.copy_now():
             print(trouble, file=sys.stderr)
     return 0
 

@@ -21,8 +21,7 @@ from core.runs.archive import unpack
 from core.runs.machine import line
 from core.runs.ray_queue import ClusterState
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_bytes, restore
-from core.runs.store import StoredRun, StoreError
-from core.runs.store_sync import bring, copier
+from core.runs.store import StoredRun, StoreError, bring, copier
 from core.runs.tensorboard import tensorboard_zip
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig

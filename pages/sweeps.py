@@ -19,7 +19,7 @@ from core.files import SWEEPS
 from core.models.cards import CARDS
 from core.models.config import RECURRENT, STACKED
 from core.runs.runs import Run, list_runs
-from core.runs.store_sync import bring_all
+from core.runs.store import bring_all
 from core.runs.sweeps import (
     MEASURES,
     Outcome,

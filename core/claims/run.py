@@ -26,7 +26,7 @@ from core.entries import ConfigError, Value, quote
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
 from core.runs.machine import record_machine
 from core.runs.runs import Run, find_run, new_id
-from core.runs.store_sync import bring_all
+from core.runs.store import bring_all
 from core.serialization import check_types, read
 
 CELLS = "cells.jsonl"

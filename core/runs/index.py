@@ -18,7 +18,7 @@ from typing import Any
 
 from core.runs.folder import ENDED, JOURNAL, RUN_ID, RunFolder, Status
 
-FILE = ".index.sqlite"
+FILE, IN_MEMORY = ".index.sqlite", ":memory:"
 FEW = 100  # runs that are read each time
 TURN = 50  # further runs that a refresh compares with their folders
 MAX_JOURNAL = 1_000_000  # bytes
@@ -134,31 +134,31 @@ class RunIndex:
 
     def refresh(self) -> None:
         """Read what has changed in the folder."""
-        names = run_names(self.root)
-        rows = self.stamps()
+        names, rows = run_names(self.root), self.stamps()
         changed, check = self._journal()
         vanished = rows.keys() - names
         self.database.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in vanished])
-        suspects = rows.keys() if check else {*changed, *self.unfinished(), *self._turn()}
-        stale = [
-            name
-            for name in suspects & rows.keys() & names
-            if rows[name] != stamp_of(self.root / name)
-        ]
-        for name in {*stale, *(names - rows.keys()), *(changed & names)}:
-            self._read(name)
-
-    def _read(self, name: str) -> None:
-        run = RunFolder(self.root / name)
-        stamp = stamp_of(run.path)
-        if not run.exists():
-            self.database.execute("DELETE FROM runs WHERE id = ?", (name,))
-            return
-        status, named = run.status(), bool(run.metadata().get("name"))
-        self.database.execute(
-            "INSERT OR REPLACE INTO runs(id, stamp, state, at, named) VALUES (?, ?, ?, ?, ?)",
-            (name, stamp, status.state, status.at, named),
-        )
+        suspects = rows.keys() if check else {*changed, *self.unfinished()}
+        if not self.complete:  # the next ones in turn
+            last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""
+            turn = self._ids("SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", last, TURN)
+            self.database.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (turn[-1] if turn else "",)
+            )
+            suspects = suspects | set(turn)
+        known = suspects & rows.keys() & names
+        stale = {name for name in known if rows[name] != stamp_of(self.root / name)}
+        for name in stale | (names - rows.keys()) | (changed & names):
+            run = RunFolder(self.root / name)
+            stamp = stamp_of(run.path)
+            if not run.exists():
+                self.database.execute("DELETE FROM runs WHERE id = ?", (name,))
+                continue
+            status, named = run.status(), bool(run.metadata().get("name"))
+            self.database.execute(
+                "INSERT OR REPLACE INTO runs(id, stamp, state, at, named) VALUES (?, ?, ?, ?, ?)",
+                (name, stamp, status.state, status.at, named),
+            )
 
     def _journal(self) -> tuple[set[str], bool]:
         """The runs in the journal since the last refresh; and whether all must be compared with their folders."""
@@ -179,17 +179,6 @@ class RunIndex:
         if size != start:
             self.database.execute("INSERT OR REPLACE INTO meta VALUES ('journal', ?)", (size,))
         return {line for line in lines if RUN_ID.fullmatch(line)}, lost or size == 0 < start
-
-    def _turn(self) -> list[str]:
-        """The next runs that are compared with their folders."""
-        if self.complete:
-            return []
-        last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""
-        names = self._ids("SELECT id FROM runs WHERE id > ? ORDER BY id LIMIT ?", last, TURN)
-        self.database.execute(
-            "INSERT OR REPLACE INTO meta VALUES ('turn', ?)", (names[-1] if names else "",)
-        )
-        return names
 
     def _ids(self, query: str, *values: object) -> list[str]:
         return [row[0] for row in self.database.execute(query, values)]
@@ -225,8 +214,22 @@ def list_statuses(root: Path) -> list[Status]:
 
 @contextmanager
 def open_index(root: Path) -> Iterator[RunIndex]:
-    """The index of a folder of runs, refreshed; what the block adds to it is saved."""
-    index = _open(root)
+    """The index of a folder of runs, refreshed; what the block adds to it is saved.
+
+    It is in a file; in memory for few runs, and where there can be no file. A broken file is replaced.
+    """
+    index = None
+    for _ in range(2 if len(run_names(root)) > FEW else 0):
+        with suppress(sqlite3.OperationalError, OSError):
+            try:
+                (root / JOURNAL).touch()  # from now on changes are appended
+                index = _load(root, str(root / FILE))
+                break
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                (root / FILE).unlink(missing_ok=True)
+    index = index or _load(root, IN_MEMORY)
     try:
         yield index
     finally:
@@ -235,37 +238,8 @@ def open_index(root: Path) -> Iterator[RunIndex]:
         index.database.close()
 
 
-def _open(root: Path) -> RunIndex:
-    """The index in its file; in memory for few runs, and where there can be no file. A broken file is replaced."""
-    if len(run_names(root)) > FEW:
-        for _ in range(2):
-            with suppress(sqlite3.OperationalError, OSError):
-                try:
-                    return _load(root)
-                except sqlite3.DatabaseError as error:
-                    if isinstance(error, sqlite3.OperationalError):
-                        raise
-                    (root / FILE).unlink(missing_ok=True)
-    index = RunIndex(root, _connect(":memory:"), complete=True)
-    index.refresh()
-    return index
-
-
-def _load(root: Path) -> RunIndex:
-    (root / JOURNAL).touch()  # from now on changes are appended
-    database = _connect(str(root / FILE))
-    try:
-        index = RunIndex(root, database)
-        database.execute("BEGIN IMMEDIATE")
-        index.refresh()
-        database.commit()
-        return index
-    except BaseException:
-        database.close()
-        raise
-
-
-def _connect(path: str) -> sqlite3.Connection:
+def _load(root: Path, path: str) -> RunIndex:
+    """The index in a file, refreshed."""
     database = sqlite3.connect(path, timeout=WAIT_SECONDS, check_same_thread=False)
     try:
         database.execute("PRAGMA synchronous = OFF")  # it can be read again from the folders
@@ -274,10 +248,14 @@ def _connect(path: str) -> sqlite3.Connection:
                 f"DROP TABLE IF EXISTS runs; DROP TABLE IF EXISTS meta; {TABLES}"
                 f"PRAGMA user_version = {VERSION};"
             )
+        index = RunIndex(root, database, complete=path == IN_MEMORY)
+        database.execute("BEGIN IMMEDIATE")
+        index.refresh()
+        database.commit()
     except BaseException:
         database.close()
         raise
-    return database
+    return index
 
 
 def run_names(root: Path) -> set[str]:
@@ -288,13 +266,16 @@ def run_names(root: Path) -> set[str]:
         return set()
 
 
+def version(path: Path) -> list[int] | None:
+    """The size and time of a file; None without it."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return [stat.st_size, stat.st_mtime_ns]
+
+
 def stamp_of(folder: Path, names: Sequence[str] = STAMPED) -> str:
     """The times and sizes of the files that a row is read from."""
-    parts = []
-    for name in names:
-        try:
-            stat = os.stat(f"{folder}/{name}")
-            parts.append(f"{stat.st_mtime_ns}:{stat.st_size}")
-        except OSError:
-            parts.append("")
-    return " ".join(parts)
+    versions = (version(folder / name) for name in names)
+    return " ".join(f"{one[1]}:{one[0]}" if one else "" for one in versions)

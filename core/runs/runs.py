@@ -35,10 +35,9 @@ from core.files import (
     write_atomically,
 )
 from core.models import Model, build_model
-from core.runs import store_sync
 from core.runs.folder import RUN_ID, RunFolder
 from core.runs.index import open_index
-from core.runs.store_sync import bring
+from core.runs.store import bring, forget, may_leave
 from core.settings import limits
 from core.tasks import Task, make_task, reading
 from core.training.config import RunConfig
@@ -335,7 +334,7 @@ def prune(
         room -= size(run)
         if room < 0 or time.time() - _deletion_time(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
-            store_sync.forget(root, run.id)
+            forget(root, run.id)
     for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)
@@ -343,12 +342,7 @@ def prune(
     for run in map(Run, (root / name for name in order)):
         if count <= keep and total <= most:
             return
-        if (
-            run != source
-            and run.status().ended
-            and not run.alive()
-            and store_sync.may_leave(run.path)
-        ):
+        if run != source and run.status().ended and not run.alive() and may_leave(run.path):
             shutil.rmtree(run.path, ignore_errors=True)
             count, total = count - 1, total - sizes[run.id]
 

@@ -4,21 +4,26 @@
     servers/NAME.json  an index of what one server has, which alone writes it
     leases/ID/N.json   which server may train the run, and until when; the highest N counts
 
-A public copy, which forgets its people's runs, has no store.
+Without a store each function of this module does nothing; a public copy, which forgets its people's runs, has none.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
+import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from core.files import (
     CLAIMS,
@@ -30,26 +35,29 @@ from core.files import (
     hosted,
     read_object,
     seconds_of,
+    server_folder,
     text_of,
     write_atomically,
 )
-from core.runs.folder import RUN_ID, RunFolder, list_files
-from core.runs.index import STAMPED, open_index, run_names, stamp_of, unfinished
+from core.runs.folder import ENDED, NAME, RUN_ID, RunFolder, list_files
+from core.runs.index import STAMPED, open_index, run_names, stamp_of, unfinished, version
 from core.settings import settings
 
 FILES = {SWEEPS: ".json", REPORTS: ".json.gz"}
 HOMES = ("", CORPORA, CLAIMS, *FILES)
 REPORT_ID = re.compile(r"[0-9a-f]{16}")
 MANIFEST = ".stored.json"
+LOCK, FORGET = ".store.lock", ".store-forget"
 STATUS, RECORDS, STATISTICS = "status.json", "metrics.jsonl", "statistics.safetensors"
-HELD = (
-    RECORDS,
-    STATISTICS,
-    "run.json",
-    STATUS,
-)  # read before the other files of a run, and written after them
+# Read before the other files of a run, and written after them.
+READ_FIRST = (RECORDS, STATISTICS, "run.json", STATUS)
 MEASURED = (*STAMPED, STATISTICS, "cells.jsonl")
 LOCAL = ("stop", "lock")  # files that mean nothing on another machine
+LEASE_SECONDS = 60.0
+MARGIN = 10.0  # seconds before its end from which on a lease is not prolonged but taken anew
+TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}  # seconds
+PASS_SECONDS = 3.0
+FRESH_SECONDS = 1.0  # for which what the store lacked is not looked for again
 
 
 @dataclass(frozen=True)
@@ -60,27 +68,22 @@ class Manifest:
     server: str = ""
     owned: float = 0.0
     stamp: str = ""
-    files: dict[str, list[int]] = field(default_factory=dict)
+    files: Mapping[str, list[int] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Item:
-    """One run, measurement, sweep or report below the folder `root`; ValueError for an id that none has."""
+    """One run, measurement, sweep or report below the folder `root`."""
 
     root: Path
     home: str
     id: str
 
-    def __post_init__(self) -> None:
-        if self.home not in HOMES or not is_id(self.id):
-            raise ValueError(f"{self.home}/{self.id} is nothing that a store holds.")
-
     @classmethod
     def at(cls, root: Path, path: Path) -> Item | None:
         """The item of this folder, or None where it is not among those of `root`."""
-        home = next(
-            (home for home in HOMES if home not in FILES and path.parent == root / home), None
-        )
+        homes = (home for home in HOMES if home not in FILES and path.parent == root / home)
+        home = next(homes, None)
         return None if home is None or not is_id(path.name) else cls(root, home, path.name)
 
     @property
@@ -107,35 +110,37 @@ class Item:
 
     def stamp(self) -> str:
         """What changes with its content."""
-        if self.single:
-            return stamp_of(self.folder, self.names())
-        return stamp_of(self.folder, MEASURED if self.home else STAMPED)
+        several = MEASURED if self.home else STAMPED
+        return stamp_of(self.folder, self.names() if self.single else several)
 
     def names(self) -> list[str]:
         """The names of its files in the order of writing: frames, records, checkpoints, and the status last."""
         if self.single:
             return [f"{self.id}{FILES[self.home]}"]
-        names = [name for name in list_files(self.folder) if name not in LOCAL]
+        names = [name for name in list_files(self.folder) if name not in (*LOCAL, *READ_FIRST)]
         checkpoints = [name for name in names if name.startswith("checkpoints/")]
-        others = [
-            name for name in names if name not in HELD and not name.startswith("checkpoints/")
-        ]
-        return [*others, RECORDS, *checkpoints, *HELD[1:]]
+        others = [name for name in names if not name.startswith("checkpoints/")]
+        return [*others, RECORDS, *checkpoints, *READ_FIRST[1:]]
 
-    def read_manifest(self) -> Manifest:
-        return converted(read_object(self._manifest), Manifest) or Manifest()
+    @property
+    def manifest_path(self) -> Path:
+        return self.folder / (f".{self.id}{MANIFEST}" if self.single else MANIFEST)
+
+    def manifest(self) -> Manifest:
+        return converted(read_object(self.manifest_path), Manifest) or Manifest()
 
     def write_manifest(self, manifest: Manifest) -> None:
         if self.exists():
             with suppress(FileNotFoundError):
-                write_atomically(self._manifest, json.dumps(vars(manifest)).encode())
+                write_atomically(self.manifest_path, json.dumps(vars(manifest)).encode())
 
-    def delete_manifest(self) -> None:
-        self._manifest.unlink(missing_ok=True)
-
-    @property
-    def _manifest(self) -> Path:
-        return self.folder / (f".{self.id}{MANIFEST}" if self.single else MANIFEST)
+    def changed_here(self) -> bool:
+        """Whether a sweep or a report was changed on this machine since it was copied or fetched."""
+        name = self.names()[0] if self.single else ""
+        return self.single and version(self.folder / name) not in (
+            None,
+            self.manifest().files.get(name),
+        )
 
 
 def is_id(name: str) -> bool:
@@ -148,25 +153,13 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
     with open_index(root) as index:
         stamps = {Item(root, "", name): stamp for name, stamp in index.stamps().items()}
         busy = [Item(root, "", name) for name in index.unfinished()]
-    for home in (CORPORA, CLAIMS):
-        items = [Item(root, home, name) for name in run_names(root / home)]
-        stamps |= {item: item.stamp() for item in items if item.exists()}
-        busy += [Item(root, home, name) for name in unfinished(root / home)]
+    names = {home: run_names(root / home) for home in (CORPORA, CLAIMS)}
+    busy += [Item(root, home, name) for home in names for name in unfinished(root / home)]
     for home, ending in FILES.items():
-        names = [path.name.removesuffix(ending) for path in (root / home).glob(f"*{ending}")]
-        stamps |= {
-            item: item.stamp() for item in (Item(root, home, name) for name in names if is_id(name))
-        }
-    return stamps, busy
-
-
-def version(path: Path) -> list[int] | None:
-    """The size and time of a file; None without it."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return [stat.st_size, stat.st_mtime_ns]
+        found = {path.name.removesuffix(ending) for path in (root / home).glob(f"*{ending}")}
+        names[home] = set(filter(is_id, found))
+    items = (Item(root, home, name) for home in names for name in names[home])
+    return stamps | {item: item.stamp() for item in items if item.exists()}, busy
 
 
 def read(path: Path) -> bytes | None:
@@ -177,34 +170,14 @@ def read(path: Path) -> bytes | None:
         return None
 
 
-def describe(item: Item) -> dict[str, Any]:
-    """The state of an item as its row has it."""
-    if item.single:
-        modified = (version(item.folder / item.names()[0]) or [0, 0])[1] / 1e9
-        return {"state": "", "at": modified, "created": modified}
-    status, data = item.run.status(), item.run.metadata()
-    return {
-        "state": status.state,
-        "at": status.at,
-        "created": seconds_of(data.get("created")),
-        "name": text_of(data.get("name"), 80),
-    }
-
-
-VARIABLE, NAME_VARIABLE = "ATTENTION_LAB_STORE", "ATTENTION_LAB_STORE_NAME"
-LEASE_SECONDS = 60.0
-MARGIN = 10.0  # seconds before its end from which on a lease is not prolonged but taken anew
-TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}  # seconds
-
-
 class StoreError(OSError):
     """The store cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A row of a server's index: a run, or another item (core.runs.store) of that home; `owned` is since when the
-    server may write it, `stamp` marks its version."""
+    """A row of a server's index: a run, or another item of that home; `owned` is since when the server may write it,
+    `stamp` marks its version."""
 
     id: str
     server: str
@@ -248,6 +221,14 @@ class Store:
             except FileNotFoundError:
                 return None
 
+    def read_object(self, name: str) -> dict[str, Any]:
+        """The JSON object in an object of the store; {} where there is none."""
+        try:
+            value = json.loads(self.read(name) or b"{}")
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
     def write(self, name: str, data: bytes) -> None:
         """Replace an object; a reader sees the old bytes or the new."""
         with self._trouble():
@@ -264,18 +245,15 @@ class Store:
 
     def list(self, folder: str) -> dict[str, str]:
         """The objects under a folder, by their name in it, each with a mark that changes with its content."""
-        with self._trouble():
+        path, marks = f"{self.root}/{folder}", ("size", "ETag", "mtime", "created", "LastModified")
+        with self._trouble(), suppress(FileNotFoundError):
             self.files.invalidate_cache()
-            path = f"{self.root}/{folder}"
-            try:
-                infos = self.files.find(path, detail=True)
-            except FileNotFoundError:
-                return {}
             return {
-                name[len(path) + 1 :]: _mark(info)
-                for name, info in infos.items()
+                name[len(path) + 1 :]: " ".join(str(info[mark]) for mark in marks if info.get(mark))
+                for name, info in self.files.find(path, detail=True).items()
                 if not Path(name).name.startswith(".")
             }
+        return {}
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object that does not exist yet; False where it does.
@@ -283,28 +261,22 @@ class Store:
         Of several servers at once one gets True: on a disk, in memory, on S3, and where else fsspec's file system
         knows the mode "create".
         """
-        with self._trouble():
-            try:
-                if "local" in self.files.protocol:
-                    create_atomically(Path(f"{self.root}/{name}"), data)
-                else:
-                    self.files.pipe_file(f"{self.root}/{name}", data, mode="create")
-            except FileExistsError:
-                return False
-        return True
+        with self._trouble(), suppress(FileExistsError):
+            if "local" in self.files.protocol:
+                create_atomically(Path(f"{self.root}/{name}"), data)
+            else:
+                self.files.pipe_file(f"{self.root}/{name}", data, mode="create")
+            return True
+        return False
 
     def lease(self, run_id: str) -> Lease | None:
         """Who may train the run; None if anybody may."""
-        numbers = [
-            int(name[:-5])
-            for name in self.list(f"leases/{run_id}")
-            if re.fullmatch(r"[0-9]{1,9}\.json", name)
-        ]
-        if not numbers:
+        names = filter(re.compile(r"[0-9]{1,9}\.json").fullmatch, self.list(f"leases/{run_id}"))
+        number = max((int(name.removesuffix(".json")) for name in names), default=None)
+        if number is None:
             return None
-        data = _object(self.read(f"leases/{run_id}/{max(numbers)}.json"))
-        lease = converted(data, Lease) or Lease()  # damaged: it binds nobody
-        return replace(lease, number=max(numbers))
+        lease = converted(self.read_object(f"leases/{run_id}/{number}.json"), Lease)
+        return replace(lease or Lease(), number=number)  # a damaged one binds nobody
 
     def take(self, run_id: str) -> Lease | None:
         """Take or prolong the lease of a run; returns that of the server that has it instead, or None."""
@@ -313,7 +285,7 @@ class Store:
             return lease
         number = lease.number if lease else 0
         data = json.dumps({"server": self.server, "until": time.time() + LEASE_SECONDS}).encode()
-        if lease is not None and lease.server == self.server and lease.until - time.time() > MARGIN:
+        if self._holds(lease):
             self.write(f"leases/{run_id}/{number}.json", data)
         elif not self.create(f"leases/{run_id}/{number + 1}.json", data):
             return self.lease(run_id) or Lease("another server", time.time())
@@ -323,23 +295,17 @@ class Store:
 
     def release(self, run_id: str) -> None:
         """Give the lease of a run back, unless it has run out, so that another server may have taken it."""
-        lease = self.lease(run_id)
-        if lease is not None and lease.server == self.server and lease.until - time.time() > MARGIN:
+        if self._holds(self.lease(run_id)):
             self.delete(f"leases/{run_id}")
+
+    def _holds(self, lease: Lease | None) -> bool:
+        return bool(lease and lease.server == self.server and lease.until - time.time() > MARGIN)
 
     def read_rows(self, name: str) -> dict[str, StoredRun]:
         """The runs in the index of a server; those that cannot be read are left out."""
-        runs = _object(self.read(f"servers/{name}.json")).get("runs")
+        runs = self.read_object(f"servers/{name}.json").get("runs")
         rows = [converted(run, StoredRun) for run in (runs if isinstance(runs, list) else [])]
         return {row.id: row for row in rows if row and is_id(row.id) and row.home in HOMES}
-
-    def write_rows(self, rows: dict[str, StoredRun]) -> None:
-        """Replace the index of this server."""
-        data = {"runs": [asdict(row) for row in rows.values()]}
-        self.write(
-            f"servers/{self.server}.json",
-            json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"),
-        )
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
@@ -355,10 +321,12 @@ class Store:
 
 def store() -> Store | None:
     """The store that is set; None without one, and on a public copy. StoreError for an address that cannot be used."""
-    url = settings().store
-    if not url or hosted():
-        return None
-    return _open(url, settings().store_name or platform.node())
+    return _open(settings().store, settings().store_name or platform.node()) if in_use() else None
+
+
+def in_use() -> bool:
+    """Whether there is a store."""
+    return bool(settings().store) and not hosted()
 
 
 @lru_cache(maxsize=4)
@@ -375,18 +343,308 @@ def _open(url: str, name: str) -> Store:
     return Store(files, root.rstrip("/"), server, label)
 
 
-def _mark(info: dict[str, Any]) -> str:
-    """What a listing says of an object's version."""
-    return " ".join(
-        str(info[name])
-        for name in ("size", "ETag", "mtime", "created", "LastModified")
-        if info.get(name)
-    )
+class Copier:
+    """What one process knows of the store: the rows of all servers, and which versions were copied."""
+
+    def __init__(self, place: Store, root: Path) -> None:
+        self.place, self.root = place, root
+        self.trouble = ""
+        self.waiting = 0  # items that are not copied yet
+        self.read_at = 0.0
+        self._marks: dict[str, str] = {}
+        self._rows: dict[str, dict[str, StoredRun]] = {}
+        self._copied: dict[str, str] = {}
+        self._renewed: dict[str, float] = {}
+
+    def step(self) -> None:
+        """Copy what has changed since the last step; `trouble` says why it could not."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.root / LOCK):
+                self.read_rows()
+                self._copy()
+            self.trouble = ""
+        except StoreError as error:
+            self.trouble = str(error)
+        except OSError as error:
+            self.trouble = f"The runs cannot be copied to the store: {error.strerror or error}."
+
+    def read_rows(self) -> None:
+        """Read the servers' indexes that have changed."""
+        marks = {
+            name.removesuffix(".json"): mark for name, mark in self.place.list("servers").items()
+        }
+        for name, mark in marks.items():
+            if self._marks.get(name) != mark:
+                self._rows[name] = self.place.read_rows(name)
+        self._marks, self.read_at = marks, time.monotonic()
+        self._rows = {name: rows for name, rows in self._rows.items() if name in marks}
+
+    def newest(self) -> dict[str, StoredRun]:
+        """Each item of the store, as the server says that owned it last."""
+        every = [row for rows in self._rows.values() for row in rows.values()]
+        return {row.id: row for row in sorted(every, key=lambda row: row.owned)}
+
+    def row(self, name: str) -> StoredRun | None:
+        """The item of that id, as `newest` has it."""
+        rows = [rows[name] for rows in self._rows.values() if name in rows]
+        return max(rows, key=lambda row: row.owned, default=None)
+
+    def newer(self, item: Item) -> bool:
+        """Whether another server has another version of an item, and is the one that may write it."""
+        row, manifest = self.row(item.id), item.manifest()
+        if row is None or row.server == self.place.server or item.changed_here():
+            return False
+        may_write = manifest.server == row.server or row.owned > manifest.owned
+        return may_write and manifest.stamp != row.stamp
+
+    def _copy(self) -> None:
+        stamps, busy = scan(self.root)
+        own = dict(self._rows.get(self.place.server, {}))
+        before, newest = dict(own), self.newest()
+        changed = [item for item, stamp in stamps.items() if self._copied.get(item.id) != stamp]
+        self.waiting = len(changed)
+        for item in busy:  # prolong the lease, unless another server has taken the run over
+            old = time.time() - self._renewed.get(item.id, 0.0) > LEASE_SECONDS / 3
+            if old and self._owns(item, newest):
+                if (lease := self.place.take(item.id)) is not None:
+                    item.write_manifest(replace(item.manifest(), server=lease.server))
+                else:
+                    self._renewed[item.id] = time.time()
+        for item in changed:
+            row = self._copy_item(item, stamps[item], own) if self._owns(item, newest) else None
+            if row is not None:
+                own[item.id] = row
+            self._copied[item.id] = stamps[item]
+            self.waiting -= 1
+        # What was deleted here for good.
+        forgotten = self.root / FORGET
+        for name in (read(forgotten) or b"").decode("ascii", "replace").split("\n"):
+            if (row := own.pop(name, None)) is not None:
+                item = Item(self.root, row.home, name)
+                self.place.delete(item.remote)
+                self.place.delete(f"leases/{name}")
+                item.manifest_path.unlink(missing_ok=True)
+        forgotten.unlink(missing_ok=True)
+        if own != before:
+            text = json.dumps({"runs": [*map(asdict, own.values())]}, ensure_ascii=False)
+            self.place.write(f"servers/{self.place.server}.json", text.encode("utf-8", "replace"))
+            self._rows[self.place.server] = own
+
+    def _owns(self, item: Item, newest: Mapping[str, StoredRun]) -> bool:
+        """Whether this server may write the item: nobody else has continued it since."""
+        manifest, row = item.manifest(), newest.get(item.id)
+        if item.changed_here():
+            item.write_manifest(replace(manifest, server=self.place.server, owned=time.time()))
+            return True
+        if manifest.server not in ("", self.place.server):
+            return False
+        if row is None or row.server == self.place.server or row.owned <= manifest.owned:
+            return True
+        item.write_manifest(replace(manifest, server=row.server))
+        return False
+
+    def _copy_item(self, item: Item, stamp: str, own: Mapping[str, StoredRun]) -> StoredRun | None:
+        """Copy what has changed of an item; returns its row, or None where it was deleted meanwhile."""
+        manifest = item.manifest()
+        if manifest.stamp == stamp and item.id in own:
+            return own[item.id]
+        known = manifest.files
+        if item.id not in own and (known or any(item.id in rows for rows in self._rows.values())):
+            known = dict.fromkeys(
+                self.place.list(item.remote)
+            )  # what another server wrote, or was lost
+        status, data = item.run.status(), item.run.metadata()
+        first = {name: read(item.folder / name) for name in READ_FIRST}
+        sizes: dict[str, list[int]] = {}
+        for name in item.names():
+            if (now := version(item.folder / name)) is None:
+                continue
+            if name in first or known.get(name) != now:
+                content = first[name] if name in first else read(item.folder / name)
+                if content is None:
+                    continue
+                self.place.write(f"{item.remote}/{name}", content)
+            sizes[name] = now
+        for name in known.keys() - sizes.keys():
+            self.place.delete(f"{item.remote}/{name}")
+        if not item.exists():
+            return None
+        state, at, created = status.state, status.at, seconds_of(data.get("created"))
+        if item.single:
+            state = ""
+            at = created = max((modified for _, modified in sizes.values()), default=0) / 1e9
+        elif state in ENDED and self._renewed.pop(item.id, 0.0):
+            self.place.release(item.id)
+        owned = manifest.owned or created or time.time()
+        item.write_manifest(Manifest(self.place.server, owned, stamp, sizes))
+        size, name = sum(size for size, _ in sizes.values()), text_of(data.get("name"), 80)
+        me = self.place.server
+        return StoredRun(item.id, me, owned, state, at, created, name, size, stamp, item.home)
+
+    def elsewhere(self) -> list[StoredRun]:
+        """The runs of the store that are not in the local folder, the newest first; StoreError."""
+        if not self.read_at:
+            self.read_rows()
+        homes = filter(Path.is_dir, (self.root, self.root / ".deleted"))
+        here = {name for home in homes for name in os.listdir(home)}
+        rows = sorted(self.newest().items(), reverse=True)
+        return [row for name, row in rows if not row.home and name not in here]
+
+    def fetch(self, name: str) -> bool:
+        """Bring an item of the store into the local folder, or a newer version; False where the store has none.
+
+        A run that is still under way elsewhere is paused here: a copy that another server alone continues.
+        """
+        if (row := self.row(name)) is None:
+            return False
+        item = Item(self.root, row.home, name)
+        home, draft = item.folder.parent, item.folder.parent / f".draft-{name}"
+        shutil.rmtree(draft, ignore_errors=True)
+        into, stored = (item.folder, item.names()) if item.single else (draft, [])
+        if not item.single:  # in the opposite order of writing: the status first
+            stored = [one for one in self.place.list(item.remote) if NAME.fullmatch(one)]
+            stored.sort(key=lambda one: one != STATUS)
+        files = [one for one in stored if one not in LOCAL]
+        for file in files:
+            if (content := self.place.read(f"{item.remote}/{file}")) is not None:
+                write_atomically(into / file, content)
+            elif item.single:
+                return False
+        if not item.single:
+            for folder in () if item.home else ("frames", "checkpoints"):
+                (draft / folder).mkdir(parents=True, exist_ok=True)
+            if not RunFolder(draft).exists():
+                shutil.rmtree(draft, ignore_errors=True)
+                return False
+            if not RunFolder(draft).status().ended:
+                message = f"It trains on {row.server}; this is a copy."
+                RunFolder(draft).set_status("paused", message)
+            if item.folder.exists():
+                item.folder.rename(home / f".draft-old-{name}")
+                shutil.rmtree(home / f".draft-old-{name}", ignore_errors=True)
+            draft.rename(item.folder)
+        sizes = {file: now for file in files if (now := version(item.folder / file)) is not None}
+        item.write_manifest(Manifest(row.server, row.owned, row.stamp, sizes))
+        return True
+
+    def take_over(self, run: RunFolder) -> None:
+        """Make this server the one that may train and write the run. StoreError where another one may."""
+        if (item := Item.at(self.root, run.path)) is None:
+            return
+        own = item.manifest().server in ("", self.place.server)
+        try:
+            with FileLock(self.root / LOCK):
+                # The lease first: what follows reads what its last owner left.
+                if (lease := self.place.take(item.id)) is None:
+                    self._renewed[item.id] = time.time()
+                    self.read_rows()
+                    own = self._owns(item, self.newest())
+                    if self.newer(item):
+                        self.fetch(item.id)
+                    if not own:
+                        taken = replace(
+                            item.manifest(), server=self.place.server, owned=time.time()
+                        )
+                        item.write_manifest(taken)
+        except StoreError as error:
+            if own:
+                return
+            raise StoreError(
+                f"{error} So it is not known whether another server trains this run; fork it to train it here."
+            ) from error
+        if lease is not None:
+            raise StoreError(
+                f"{lease.server} trains this run. Continue it once {lease.server} has ended it, or "
+                f"{max(0.0, lease.until - time.time()):.0f} s after it was last heard of; or fork it now."
+            )
 
 
-def _object(data: bytes | None) -> dict[str, Any]:
+_copiers: dict[tuple[Store, Path], Copier] = {}
+
+
+def copier() -> Copier | None:
+    """This process's copier of the runs folder; None without a store. StoreError for an address that cannot be used."""
+    place, root = store(), server_folder()
+    return None if place is None else _copiers.setdefault((place, root), Copier(place, root))
+
+
+def copy_now() -> str:
+    """Copy what has changed; returns why that was not possible."""
     try:
-        value = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        now = copier()
+    except StoreError as error:
+        return str(error)
+    if now is None:
+        return ""
+    now.step()
+    return now.trouble
+
+
+def watch() -> None:
+    """Copy from now on, for a thread of its own."""
+    while True:
+        started = time.monotonic()
+        copy_now()
+        time.sleep(max(PASS_SECONDS, 5 * (time.monotonic() - started)))
+
+
+@cache
+def begin_copying() -> None:
+    """Begin to copy in a thread, where there is a store."""
+    if settings().store:
+        threading.Thread(target=watch, daemon=True, name="store").start()
+
+
+def take_over(run: RunFolder) -> None:
+    """Make this server the one that may train a run of its folder. StoreError where another one may."""
+    if (now := copier()) is not None:
+        now.take_over(run)
+
+
+def bring(name: str, home: str = "") -> None:
+    """Fetch a run, or another item of that home, that is not here, or of which another server has a newer version.
+
+    StoreError where the store cannot be reached and it is not here.
+    """
+    now = copier()
+    if now is None or not is_id(name):
+        return
+    item = Item(now.root, home, name)
+    here = item.exists()
+    # As of the last pass: no page waits for the store.
+    lacked = now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS
+    if now.read_at > 0 and (not now.newer(item) if here else lacked):
+        return
+    try:
+        now.root.mkdir(parents=True, exist_ok=True)
+        with FileLock(now.root / LOCK):
+            now.read_rows()
+            row = now.row(name)
+            # What a worker of this machine writes stays as it is.
+            at_rest = item.single or (item.run.status().ended and not item.run.alive())
+            if row and row.home == home and (not here or (now.newer(item) and at_rest)):
+                now.fetch(name)
+    except StoreError:
+        if not here:
+            raise
+
+
+def bring_all(names: Iterable[object], home: str = "") -> None:
+    """`bring` for each id among the names; where the store cannot be reached, nothing."""
+    with suppress(OSError):  # the page Runs says what is wrong with the store
+        for name in names:
+            bring(str(name), home)
+
+
+def may_leave(folder: Path) -> bool:
+    """Whether a run can leave the local disk: without a store, or once all of it is there."""
+    item = Item.at(server_folder(), folder) if in_use() else None
+    return item is None or item.manifest().stamp == item.stamp()
+
+
+def forget(home: Path, name: str) -> None:
+    """Note that what was deleted from a folder cannot be restored any more, so that it leaves the store, too."""
+    if in_use() and home.is_relative_to(server_folder()):
+        with open(server_folder() / FORGET, "a", encoding="ascii") as file:
+            file.write(f"{name}\n")

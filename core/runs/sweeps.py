@@ -18,7 +18,7 @@ from core.files import SWEEPS, read_object, runs_folder, text_of, write_atomical
 from core.runs.executor import Worker, start_worker
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
-from core.runs.store_sync import forget
+from core.runs.store import forget
 from core.serialization import Count, Finite, read, renamed
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step

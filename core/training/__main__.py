@@ -26,11 +26,12 @@ from core import command_line
 from core.attention import ConfigError
 from core.command_line import Encoding, Pairs, given, settings, text_of, value_of
 from core.models.cards import CARDS, card as card_of
-from core.runs import archive, store_sync, sweeps
+from core.runs import archive, sweeps
 from core.runs.executor import executor
 from core.runs.machine import line
 from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
+from core.runs.store import take_over
 from core.runs.tensorboard import write_tensorboard, write_wandb
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
@@ -109,7 +110,7 @@ def train(
 def resume(name: Name, steps: int | None = None, seconds: float | None = None) -> None:
     """Continue a run from its last checkpoint, with other steps or seconds if given."""
     run = open_run(name)
-    store_sync.take_over(run)
+    take_over(run)
     more = given(steps=steps, max_seconds=seconds)
     run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.requeue()

@@ -393,14 +393,14 @@ def _judge(session: Session, record: Record) -> None:
 
 
 def _final(session: Session, record: Record, stop: Callable[[], bool]) -> Record:
-    """The record of the same step over 1,000 held-out items, of the best weights where they are kept."""
-    best, kept = session.best, session.weights()
+    """The record of the same step over 1,000 held-out items, of the best weights where there are such."""
+    best, last_weights = session.best, session.weights()
     if best is not None:
         load_weights(session.model, best.tensors)
     try:
         last = measure(session, stop, final=True)
     finally:
-        load_weights(session.model, kept)
+        load_weights(session.model, last_weights)
     return replace(
         last,
         best=None if best is None or best.step == record.step else best.step,

@@ -35,7 +35,7 @@ from core.runs import machine, ray_queue
 from core.runs.executor import RayExecutor, executor, spawn_worker, start_process
 from core.runs.ray_queue import ClusterState, address
 from core.runs.runs import MAX_RUNS, Run, create_run, new_run, size
-from core.runs.store_sync import take_over
+from core.runs.store import take_over
 from core.training.config import RunConfig
 from dashboard.server import health, limits, people
 from dashboard.server.limits import QueueFull

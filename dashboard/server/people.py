@@ -16,7 +16,7 @@ from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_fold
 from core.runs.folder import Status
 from core.runs.index import list_statuses, unfinished
 from core.runs.runs import Run, find_run as find_run_in, list_runs
-from core.runs.store_sync import bring_all
+from core.runs.store import bring_all
 from dashboard.server.visitors import ID
 
 if TYPE_CHECKING:

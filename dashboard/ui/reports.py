@@ -19,7 +19,7 @@ import msgspec
 import streamlit as st
 
 from core.files import REPORTS, runs_folder, text_of, write_atomically
-from core.runs.store_sync import bring_all
+from core.runs.store import bring_all
 from dashboard.draw.formats import byte_size
 from dashboard.navigation import STEPS
 

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
-from core.runs import store_sync
+from core.runs import store
 from core.runs.runs import list_runs
-from core.runs.store_sync import copier, copy_now
+from core.runs.store import copier, copy_now
 from dashboard.server import jobs
 from tests.pages.app import page_text
 from tests.pages.test_runs import made, open_page
@@ -15,7 +15,7 @@ from tests.pages.test_runs import made, open_page
 @pytest.fixture(autouse=True)
 def _store(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
-    monkeypatch.setattr(store_sync, "_copiers", {})
+    monkeypatch.setattr(store, "_copiers", {})
 
 
 def become(monkeypatch, tmp_path, name: str) -> None:
@@ -54,7 +54,7 @@ def test_a_run_that_trains_elsewhere_does_not_continue_here(monkeypatch, tmp_pat
     with run.lock():
         copy_now()
     become(monkeypatch, tmp_path, "blue")
-    store_sync.bring(run.id)
+    store.bring(run.id)
     (copied,) = list_runs()
     with pytest.raises(OSError, match="red trains this run"):
         jobs.resume(copied)

@@ -3,10 +3,8 @@ import uuid
 import pytest
 import torch
 
-from core.runs import store_sync
 from core.runs.archive import pack
-from core.runs.store import _open
-from core.runs.store_sync import Copier, copier
+from core.runs.store import Copier, _copiers, _open, copier
 from tests.training.zips import Packed, trained
 
 
@@ -35,7 +33,7 @@ def s3(monkeypatch):
         ("AWS_EC2_METADATA_DISABLED", "true"),
     ):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(store_sync, "_copiers", {})
+    _copiers.clear()
     bucket = f"lab-{uuid.uuid4().hex}"
     _open(f"s3://{bucket}/runs", "x").files.mkdir(bucket)
     return f"s3://{bucket}/runs", server.stop
@@ -54,7 +52,7 @@ def url(request, tmp_path, monkeypatch):
             else f"file://{tmp_path}/store"
         )
     monkeypatch.setenv("ATTENTION_LAB_STORE", address)
-    monkeypatch.setattr(store_sync, "_copiers", {})
+    _copiers.clear()
     yield address
     if stop:
         stop()
@@ -63,7 +61,7 @@ def url(request, tmp_path, monkeypatch):
 @pytest.fixture
 def memory(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
-    monkeypatch.setattr(store_sync, "_copiers", {})
+    _copiers.clear()
 
 
 @pytest.fixture

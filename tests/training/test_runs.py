@@ -461,8 +461,10 @@ def test_a_broken_a_missing_and_an_old_file_are_read_anew(root):
 
 
 def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypatch):
-    def refuse(_root):
-        raise PermissionError("read-only")
+    def refuse(folder, path, load=run_index._load):
+        if path != run_index.IN_MEMORY:
+            raise PermissionError("read-only")
+        return load(folder, path)
 
     monkeypatch.setattr(run_index, "_load", refuse)
     assert indexed(root) == folders(root) and unfinished(root)

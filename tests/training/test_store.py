@@ -12,11 +12,19 @@ from core.files import REPORTS, runs_folder, write_atomically
 from core.interpret import corpus_run
 from core.interpret.corpus import Corpus, CorpusConfig
 from core.interpret.corpus_run import load, save_statistics
-from core.runs import store_sync
 from core.runs.folder import RunFolder
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, prune
-from core.runs.store import Item, Store, StoreError, store
-from core.runs.store_sync import Copier, bring, copy_now, forget
+from core.runs.store import (
+    Copier,
+    Item,
+    Store,
+    StoreError,
+    _copiers,
+    bring,
+    copy_now,
+    forget,
+    store,
+)
 from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
 from core.training import Record
@@ -63,7 +71,7 @@ def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worke
     assert (
         copy_now() == ""
         and red.waiting == 0
-        and Item(red.root, "", run.id).read_manifest().server == "red"
+        and Item(red.root, "", run.id).manifest().server == "red"
     )
 
     blue = server("blue")
@@ -216,7 +224,7 @@ def test_an_empty_disk_deletes_nothing_from_the_store(memory, server, worker_her
     work(run.path)
     copy_now()
     shutil.rmtree(red.root)
-    store_sync._copiers.clear()  # a new process on a new machine of the same name
+    _copiers.clear()  # a new process on a new machine of the same name
     again = server("red")
     assert copy_now() == "" and [row.id for row in again.elsewhere()] == [run.id]
 
