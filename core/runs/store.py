@@ -156,8 +156,8 @@ def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
     names = {home: run_names(root / home) for home in (CORPORA, CLAIMS)}
     busy += [Item(root, home, name) for home in names for name in unfinished(root / home)]
     for home, ending in FILES.items():
-        found = {path.name.removesuffix(ending) for path in (root / home).glob(f"*{ending}")}
-        names[home] = set(filter(is_id, found))
+        files = {path.name.removesuffix(ending) for path in (root / home).glob(f"*{ending}")}
+        names[home] = set(filter(is_id, files))
     items = (Item(root, home, name) for home in names for name in names[home])
     return stamps | {item: item.stamp() for item in items if item.exists()}, busy
 

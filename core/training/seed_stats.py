@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -196,9 +196,6 @@ def line(runs: Sequence[Points], shared: bool) -> Line | None:
     return Line(*(tuple(row.tolist()) for row in (x, y.mean(0), y.min(0), y.max(0))))
 
 
-# Tests of differences between means, paired by shared seeds and corrected for the number of tests.
-
-
 DIFFERENCES: Mapping[str, str] = {  # the unit of a comparison by that of the values
     "number": "number",
     "positive": "times",
@@ -238,34 +235,13 @@ class Comparison:
 
     def swapped(self) -> Comparison:
         """The same pair in the other order."""
-        difference, high, low = (
-            _other_way(value, self.unit) for value in (self.difference, self.low, self.high)
-        )
-        return Comparison(
-            self.second,
-            self.first,
-            difference,
-            low,
-            high,
-            self.p,
-            self.count,
-            self.paired,
-            self.unit,
-        )
-
-
-def _other_way(value: float, unit: str) -> float:
-    if unit != "times":
-        return -value
-    return 1 / value if value else math.inf
-
-
-class _Difference(NamedTuple):
-    mean: float
-    error: float  # standard error of the mean
-    freedom: float  # degrees of freedom
-    seeds: int  # as Comparison.count
-    paired: bool
+        values = self.difference, self.low, self.high
+        if self.unit == "times":
+            difference, high, low = (1 / value if value else math.inf for value in values)
+        else:
+            difference, high, low = (-value for value in values)
+        first, second = self.second, self.first
+        return replace(self, first=first, second=second, difference=difference, low=low, high=high)
 
 
 def compare(
@@ -279,6 +255,8 @@ def compare(
     that ends at −1 and 1 (core.training.seed_stats.UNITS). A standard deviation counts as at least `resolution`, the
     smallest step of the measure (so scipy's ttest_rel and ttest_ind do not fit); where it is 0 even so, p is 1.
     """
+    from scipy.special import stdtr
+
     unit = DIFFERENCES[unit]
     if unit == "times":
         resolution = 0.0
@@ -291,55 +269,36 @@ def compare(
         for a, b in combinations(range(len(groups)), 2)
         if (difference := _difference(groups[a], groups[b], resolution)) is not None
     ]
-    return [
-        _comparison(a, b, difference, len(pairs), unit, resolution) for a, b, difference in pairs
-    ]
-
-
-def _comparison(
-    a: int, b: int, d: _Difference, pairs: int, unit: str, resolution: float
-) -> Comparison:
-    """The test and the interval of one of so many pairs, both on the link of the unit."""
-    from scipy.special import stdtr
-
     scale = UNITS["number" if unit == "times" else unit]
-    if d.error == 0:
-        p, ends = 1.0, Interval(d.mean, scale.low, scale.high)
-    else:
-        half = quantile(1 - LEVEL / pairs / 2, d.freedom) * d.error
-        ends = around(d.mean, half, scale, resolution)
-        inside = min(max(d.mean, scale.low + resolution / 2), scale.high - resolution / 2)
-        (centre, slope), (zero, _) = scale.link(inside), scale.link(0.0)
-        p = min(1.0, 2 * pairs * float(stdtr(d.freedom, -abs(centre - zero) / (d.error * slope))))
-    if unit == "times":
-        ends = Interval(*map(UNITS["times"].back, ends))
-    return Comparison(a, b, *ends, p, d.seeds, d.paired, unit)
+    comparisons = []
+    for a, b, (mean, error, freedom, count, paired) in pairs:  # each on the link of the unit
+        p, ends = 1.0, Interval(mean, scale.low, scale.high)
+        if error:
+            half = quantile(1 - LEVEL / len(pairs) / 2, freedom) * error
+            ends = around(mean, half, scale, resolution)
+            inside = min(max(mean, scale.low + resolution / 2), scale.high - resolution / 2)
+            (centre, slope), (zero, _) = scale.link(inside), scale.link(0.0)
+            tail = float(stdtr(freedom, -abs(centre - zero) / (error * slope)))
+            p = min(1.0, 2 * len(pairs) * tail)
+        if unit == "times":
+            ends = Interval(*map(UNITS["times"].back, ends))
+        comparisons.append(Comparison(a, b, *ends, p, count, paired, unit))
+    return comparisons
 
 
 def _difference(
     a: Mapping[int, float], b: Mapping[int, float], resolution: float
-) -> _Difference | None:
-    """The difference of two means with its standard error; None for too few values."""
-    if shared := sorted(a.keys() & b.keys()):
-        if len(shared) < 2:
-            return None
-        within = np.array([a[seed] - b[seed] for seed in shared])
-        deviation = max(float(within.std(ddof=1)), resolution)
-        return _Difference(
-            float(within.mean()), deviation / len(within) ** 0.5, len(within) - 1, len(within), True
-        )
-    if min(len(a), len(b)) < 2:
+) -> tuple[float, float, float, int, bool] | None:
+    """The difference of two means, its standard error and degrees of freedom, the number of seeds, and whether they are
+    paired; None for too few values."""
+    shared = sorted(a.keys() & b.keys())
+    within = [a[seed] - b[seed] for seed in shared]
+    samples = [np.array(each) for each in ([within] if shared else [[*a.values()], [*b.values()]])]
+    count = min(map(len, samples))
+    if count < 2:
         return None
-    first, second = (np.array(list(group.values())) for group in (a, b))
-    shares = [max(float(each.std(ddof=1)), resolution) ** 2 / len(each) for each in (first, second)]
-    total = sum(shares)  # Welch–Satterthwaite
-    spent = sum(
-        share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True)
-    )
-    return _Difference(
-        float(first.mean() - second.mean()),
-        total**0.5,
-        total**2 / spent if spent else 1.0,
-        min(len(a), len(b)),
-        False,
-    )
+    errors = [max(float(each.std(ddof=1)), resolution) ** 2 / len(each) for each in samples]
+    spent = sum(square**2 / (len(each) - 1) for each, square in zip(samples, errors, strict=True))
+    welch = sum(errors) ** 2 / spent if spent else 1.0  # Welch–Satterthwaite
+    mean = float(samples[0].mean() - (0.0 if shared else samples[1].mean()))
+    return mean, sum(errors) ** 0.5, count - 1 if shared else welch, count, bool(shared)
