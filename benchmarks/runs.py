@@ -89,9 +89,9 @@ def rows() -> list[Row]:
             _row("list of all runs", _board, _summaries),
             _row("search in all runs", lambda: load_board("reverse seed 7", ()), _summaries),
             _row("the runs that wait or train", lambda: unfinished(runs_folder()), _statuses),
-            _row("the order of the queue", jobs.waiting, _statuses),
+            _row("the order of the queue", jobs.queue, _statuses),
         ]
-        for run in jobs.waiting():
+        for run in jobs.queue()[0]:
             run.set_status("stopped")  # else the page would start them
         return [
             *lists,

@@ -172,6 +172,24 @@ def read_object(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
+def modified(path: Path, missing: float = 0.0) -> float:
+    """When a file or folder was last changed, in seconds since 1970; `missing` where there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return missing
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # a draft may be renamed meanwhile
+                total += os.stat(os.path.join(path, name)).st_size
+    return total
+
+
 def converted(data: object, kind: type[T]) -> T | None:
     """The dataclass in plain values, of which unknown fields are left out; None where one does not fit its type."""
     try:

@@ -476,7 +476,7 @@ def linked(sweep_id: object) -> Sweep | None:
     """The sweep of a link, of the person who asks or of one who gave them the link; None where there is none."""
     bring_all([sweep_id], SWEEPS)
     sweep = next(
-        (sweep for home in people.homes(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
+        (sweep for home in people.homes_of(sweep_id) if (sweep := find_sweep(sweep_id, home))), None
     )
     if sweep is not None:
         bring_all(sweep.pending())

@@ -190,7 +190,7 @@ def test_pages_see_the_folder_of_one_person():
         for node in nodes(path)
         if path.parent != DASHBOARD / "server"
         and isinstance(node, ast.Attribute)
-        and ast.unparse(node) in ("people.folders", "people.runs_of")
+        and ast.unparse(node) in ("people.folders", "people.homes")
     }
     assert not wrong, "\n".join(sorted(wrong))
 

@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from core.files import folder_bytes
 from core.runs.folder import ENDED, JOURNAL, RUN_ID, RunFolder, Status
 
 FILE, IN_MEMORY = ".index.sqlite", ":memory:"
@@ -103,12 +104,12 @@ class RunIndex:
         """What changes with every run's files."""
         return dict(self.database.execute("SELECT id, stamp FROM runs"))
 
-    def sizes(self, measure: Callable[[Path], int]) -> dict[str, int]:
-        """The bytes of every run; `measure` gives them for those that are not known."""
+    def sizes(self) -> dict[str, int]:
+        """The bytes of every run; those that are not known are counted."""
         missing = self._ids("SELECT id FROM runs WHERE bytes IS NULL")
         self.database.executemany(
             "UPDATE runs SET bytes = ? WHERE id = ?",
-            [(measure(self.root / name), name) for name in missing],
+            [(folder_bytes(self.root / name), name) for name in missing],
         )
         return dict(self.database.execute("SELECT id, bytes FROM runs"))
 

@@ -25,7 +25,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from core.files import converted, hosted, read_object, seconds_of, server_folder, write_atomically
+from core.files import (
+    converted,
+    hosted,
+    modified,
+    read_object,
+    seconds_of,
+    server_folder,
+    write_atomically,
+)
 from core.runs.folder import RunFolder
 from core.settings import settings
 
@@ -227,15 +235,8 @@ def ensure_driver() -> None:
 
 def seconds_unasked() -> float:
     """Since `ensure_driver` was last called, by any process."""
-    return time.time() - _modified(folder() / "asked")
+    return time.time() - modified(folder() / "asked")
 
 
 def _entry_path(run_id: str) -> Path:
     return folder() / "entries" / f"{run_id}.json"
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -26,7 +26,9 @@ from torch import Tensor
 
 from core.files import (
     append_line,
+    folder_bytes,
     hosted,
+    modified,
     read_lines,
     runs_folder,
     sentence_of,
@@ -298,23 +300,11 @@ GRACE = 3_600.0  # seconds in which a deleted run can be restored
 LONGEST_NAME = 80
 DELETED = ".deleted"  # not a run id, so nothing in it is listed
 DRAFT = ".draft-"
-FOLDERS = ("frames", "checkpoints", "data", "*-tuned", "trainer/*")
 
 
 def most_bytes() -> int:
     """The most bytes that all runs together may take."""
     return int(limits().disk_mb * 1e6)
-
-
-def size(run: Run) -> int:
-    """The bytes of a run's files."""
-    total = 0
-    for folder in (run.path, *(path for name in FOLDERS for path in run.path.glob(name))):
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                with suppress(OSError):  # a draft may be renamed meanwhile
-                    total += entry.stat().st_size if entry.is_file() else 0
-    return total
 
 
 def prune(
@@ -327,16 +317,16 @@ def prune(
     then the oldest with one, but never `source`. Deleted runs go before them, and after an hour in any case."""
     most, root = most_bytes() if most is None else most, root or runs_folder()
     with open_index(root) as index:
-        sizes, order = index.sizes(lambda path: size(Run(path))), index.oldest_first()
+        sizes, order = index.sizes(), index.oldest_first()
     count, total = len(sizes), sum(sizes.values())
     room = most - total
     for run in deleted_runs(root):  # the latest first
-        room -= size(run)
-        if room < 0 or time.time() - _deletion_time(run) > GRACE:
+        room -= folder_bytes(run.path)
+        if room < 0 or time.time() - modified(run.path) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
             forget(root, run.id)
     for path in root.glob(f"{DRAFT}*"):  # left by a server that was killed
-        if time.time() - path.stat().st_mtime > GRACE:
+        if time.time() - modified(path) > GRACE:
             shutil.rmtree(path, ignore_errors=True)
     reading.prune(root)
     for run in map(Run, (root / name for name in order)):
@@ -404,12 +394,5 @@ def deleted_runs(root: Path | None = None) -> list[Run]:
     deleted = (root or runs_folder()) / DELETED
     with suppress(OSError):
         runs = [Run(deleted / name) for name in os.listdir(deleted) if RUN_ID.fullmatch(name)]
-        return sorted(runs, key=_deletion_time, reverse=True)
+        return sorted(runs, key=lambda run: modified(run.path), reverse=True)
     return []
-
-
-def _deletion_time(run: Run) -> float:
-    try:
-        return run.path.stat().st_mtime
-    except OSError:
-        return 0.0

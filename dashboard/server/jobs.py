@@ -12,9 +12,9 @@ import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from core import memory
 from core.attention import ConfigError
 from core.claims import run as claim_run
 from core.event_log import log
-from core.files import hosted, runs_folder, server_folder
+from core.files import folder_bytes, hosted, runs_folder, server_folder
 from core.interpret import corpus_run
 from core.interpret.corpus import CorpusConfig
 from core.memory import is_small
@@ -34,15 +34,12 @@ from core.pretrained.finetune_run import create
 from core.runs import machine, ray_queue
 from core.runs.executor import RayExecutor, executor, spawn_worker, start_process
 from core.runs.ray_queue import ClusterState, address
-from core.runs.runs import MAX_RUNS, Run, create_run, new_run, size
+from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
 from core.training.config import RunConfig
 from dashboard.server import health, limits, people
 from dashboard.server.limits import QueueFull
 from dashboard.server.people import owner
-
-# The order of the queue, in which people take turns, and how long a run waits.
-
 
 KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
 FRESH_SECONDS = 1.0
@@ -63,26 +60,20 @@ _places: tuple[Path | None, float, dict[Run, Place]] = (
 
 
 def queue() -> tuple[list[Run], list[Run]]:
-    """The queued runs of everybody in order, and those that workers have."""
+    """The queued runs of everybody in order, and those that workers have.
+
+    People take turns, those who have runs under way later. Of one person single runs come before a sweep's, then the
+    earlier ones: the whole order where this is no public copy, as all are one person.
+    """
     states = [(run, run.status()) for run in people.unfinished_runs()]
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
-    return in_turn(
-        [(run, status.at) for run, status in states if status.state == "queued"], busy
-    ), busy
-
-
-def in_turn(queued: Sequence[tuple[Run, float]], busy: Iterable[Run]) -> list[Run]:
-    """The queued runs, each with when it was queued, in order: people take turns, those who have runs under way later.
-
-    Of one person single runs come before a sweep's, then the earlier ones: the whole order where this is no public
-    copy, as all are one person.
-    """
+    queued = [(run, status.at) for run, status in states if status.state == "queued"]
     turns: Counter[str] = Counter(owner(run) for run in busy)
-    places: list[tuple[int, float, Run]] = []
+    order: list[tuple[int, float, Run]] = []
     for run, at in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1])):
-        places.append((turns[owner(run)], at, run))
+        order.append((turns[owner(run)], at, run))
         turns[owner(run)] += 1
-    return [run for _, _, run in sorted(places, key=lambda place: place[:2])]
+    return [run for _, _, run in sorted(order, key=lambda place: place[:2])], busy
 
 
 def place(run: Run) -> Place | None:
@@ -102,49 +93,41 @@ def place(run: Run) -> Place | None:
 
 def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Run, Place]:
     """The place of each waiting run: each takes the first worker that is free."""
-    paces, workers = _paces(busy), max(1, workers)
-    left = [_seconds_left(run, paces) for run in busy]
-    known = [seconds for seconds in left if seconds is not None]
-    free = (
-        sorted([*known, *[0.0] * (workers - len(busy))])[-workers:]
-        if len(known) == len(left)
-        else []
-    )
+    paces: dict[tuple[str, str], list[float]] = defaultdict(
+        list
+    )  # seconds a step of runs of a kind
+    for run in busy:
+        config, records = _config(run), run.records()
+        if config is not None and records and records[-1].step:
+            paces[config.task.key, config.model.kind].append(records[-1].elapsed / records[-1].step)
+    known = {kind: sum(values) / len(values) for kind, values in paces.items()}
+    left, workers = [_seconds_left(run, known) for run in busy], max(1, workers)
+    free: list[float] = []  # when each worker is; none once nothing tells when the next run begins
+    if (ends := [seconds for seconds in left if seconds is not None]) == left:
+        free = sorted([*ends, *[0.0] * (workers - len(busy))])[-workers:]
     order = {}
     for number, run in enumerate(waiting, 1):
         order[run] = Place(number, free[0] if free else None)
-        seconds = _seconds_left(run, paces) if free else None
+        seconds = _seconds_left(run, known) if free else None
         if seconds is None:
-            free = []  # nothing tells when those behind it begin
+            free = []
         else:
             heapq.heapreplace(free, free[0] + seconds)
     return order
 
 
-Kind = tuple[str, str]  # of a run: its task and its type of model
-
-
-def _paces(busy: Iterable[Run]) -> dict[Kind, float]:
-    """Seconds a step, of the runs that train now."""
-    paces: dict[Kind, list[float]] = defaultdict(list)
-    for run in busy:
-        config, records = _config(run), run.records()
-        if config is not None and records and records[-1].step:
-            paces[_kind(config)].append(records[-1].elapsed / records[-1].step)
-    return {kind: sum(values) / len(values) for kind, values in paces.items()}
-
-
-def _seconds_left(run: Run, paces: dict[Kind, float]) -> float | None:
+def _seconds_left(run: Run, paces: Mapping[tuple[str, str], float]) -> float | None:
     """Seconds that a run still takes: by its pace or that of its kind, at most its limit; None where none is known."""
     config = _config(run)
     if config is None:  # of a corpus, a claim or a pretrained model
         return float(limits.limits().seconds) if hosted() else None
     last = next(reversed(run.records()), None)
-    cap = min(config.max_seconds, limits.most_seconds()) - (last.elapsed if last else 0.0)
-    pace = last.elapsed / last.step if last and last.step else paces.get(_kind(config))
+    step, elapsed = (last.step, last.elapsed) if last else (0, 0.0)
+    cap = min(config.max_seconds, limits.most_seconds()) - elapsed
+    pace = elapsed / step if step else paces.get((config.task.key, config.model.kind))
     if pace is None:
         return max(0.0, cap) if cap <= KNOWN_CAP else None
-    return max(0.0, min(cap, (config.steps - (last.step if last else 0)) * pace))
+    return max(0.0, min(cap, (config.steps - step) * pace))
 
 
 def _config(run: Run) -> RunConfig | None:
@@ -152,13 +135,6 @@ def _config(run: Run) -> RunConfig | None:
         return run.config()
     except (ConfigError, TypeError, ValueError, KeyError):
         return None
-
-
-def _kind(config: RunConfig) -> Kind:
-    return config.task.key, config.model.kind
-
-
-# What pages show of a cluster: its state, and where a run is or was.
 
 
 def cluster_state() -> ClusterState | None:
@@ -184,15 +160,7 @@ MAX_CLAIM_RUNS, CLAIM_BYTES = 100, 50_000_000
 START_SECONDS, STOP_SECONDS, WATCH_SECONDS = 60.0, 3.0, 1.0
 
 
-@dataclass
-class _Spare:
-    process: subprocess.Popen | None = None
-
-    def ready(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-
-_spare = _Spare()
+_spare: subprocess.Popen | None = None
 _lock = threading.RLock()
 _admission = (
     threading.Lock()
@@ -208,12 +176,13 @@ def max_workers() -> int:
 
 def warm_up() -> None:
     """Start a spare worker unless one waits or memory is short; on a cluster the nodes start them."""
+    global _spare
     if isinstance(executor(), RayExecutor):
         ray_queue.ensure_driver()
         return
     with _lock:
-        if not _spare.ready() and not is_small():
-            _spare.process = spawn_worker(
+        if (_spare is None or _spare.poll() is not None) and not is_small():
+            _spare = spawn_worker(
                 ["--spare"], stdin=subprocess.PIPE, gpu=0 if machine.gpus() else None
             )
             health.add_count("worker_starts")
@@ -264,7 +233,7 @@ def _admit(
     with _admission:
         _check_queue(more)
         limits.check_runs(more)
-        limits.make_room(size(source) if source else 0, more, keep, root, most, source)
+        limits.make_room(folder_bytes(source.path) if source else 0, more, keep, root, most, source)
         yield
     tick()
 
@@ -323,7 +292,7 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
 
 def _check_queue(more: int = 1) -> None:
     most = limits.limits().queue if hosted() else QUEUE
-    if (count := len(waiting())) + more > most:
+    if (count := len(queue()[0])) + more > most:
         room = (
             "stop one of them"
             if more == 1
@@ -334,11 +303,6 @@ def _check_queue(more: int = 1) -> None:
             if hosted()
             else f"{count} runs wait already; {room} first."
         )
-
-
-def waiting() -> list[Run]:
-    """The queued runs of everybody, in order."""
-    return queue()[0]
 
 
 def tick(fresh: float = 0.0) -> None:
@@ -361,7 +325,7 @@ def _tick() -> bool:
     """Update once; returns whether any run is active or queued."""
     with _folder_lock():
         busy = [run for run in people.unfinished_runs() if _still_busy(run)]
-        waits, room = waiting(), executor().room(max_workers() - len(busy))
+        waits, room = queue()[0], executor().room(max_workers() - len(busy))
         for run in islice((run for run in waits if executor().admit(run, busy)), room):
             waited = max(0.0, time.time() - run.status().at)
             with suppress(OSError):  # it was deleted, or waits on, since the disk is full
@@ -411,19 +375,23 @@ def _still_busy(run: Run) -> bool:
 
 def _give(run: Run) -> None:
     """Hand the folder to the cluster, the spare or a new worker."""
+    global _spare
     if isinstance(elsewhere := executor(), RayExecutor):
         elsewhere.start(run)
         return
     started = run.status().at
     with _lock:
-        fits = _spare.ready() and not machine.number_of(run)  # it sees the first GPU
-        process, _spare.process = (_spare.process, None) if fits else (None, _spare.process)
-        if process is not None and process.stdin is not None:
+        process, alive = _spare, _spare is not None and _spare.poll() is None
+        if process is not None and alive and not machine.number_of(run):  # it sees the first GPU
+            _spare = None
             try:
+                assert process.stdin is not None
                 process.stdin.write(f"{run.path}\n".encode())
                 process.stdin.close()
             except OSError:
                 process = None
+        else:
+            process = None
         if process is None:
             process = start_process(run)
             health.add_count("worker_starts")
@@ -461,8 +429,13 @@ def _folder_lock() -> Iterator[None]:
 def end_message(run: Run) -> str:
     """What a run is told whose worker ended without a word: whether it was stopped or memory ran out, and how much of
     it is saved."""
-    reached = _reached(run)
-    saved = f"everything up to {reached} is saved" if reached else "nothing was measured yet"
+    if run.job == "corpus":
+        reached = [f"text {texts:,}"] if (texts := corpus_run.load(run).texts) else []
+    elif run.job == "claim":
+        reached = [f"part {cells:,}"] if (cells := len(claim_run.load_cells(run))) else []
+    else:
+        reached = [f"step {record.step:,}" for record in run.records()[-1:]]
+    saved = f"everything up to {reached[0]} is saved" if reached else "nothing was measured yet"
     if run.stop_request():
         return f"Stopped; {saved}."
     if memory.out_of_memory_kills() > _kills.pop(run, float("inf")):
@@ -471,15 +444,3 @@ def end_message(run: Run) -> str:
             f"other runs; {saved}."
         )
     return f"The worker ended without a message; {saved}."
-
-
-def _reached(run: Run) -> str:
-    """How far a run's folder is; empty before its first result."""
-    if run.job == "corpus":
-        texts = corpus_run.load(run).texts
-        return f"text {texts:,}" if texts else ""
-    if run.job == "claim":
-        cells = len(claim_run.load_cells(run))
-        return f"part {cells:,}" if cells else ""
-    records = run.records()
-    return f"step {records[-1].step:,}" if records else ""

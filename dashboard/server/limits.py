@@ -12,7 +12,6 @@ import shutil
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from core.entries import ConfigError
-from core.files import PEOPLE, hosted, runs_folder, server_folder
+from core.files import PEOPLE, folder_bytes, hosted, modified, runs_folder, server_folder
 from core.runs.folder import Status
-from core.runs.runs import MAX_RUNS, Run, most_bytes, prune
+from core.runs.runs import MAX_RUNS, Run, list_runs, most_bytes, prune
 from core.settings import settings
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
@@ -168,13 +167,13 @@ def check_runs(more: int) -> None:
     """LimitReached where a person, an address or the disk has no room for more runs."""
     if not hosted():
         return
-    now, own = limits(), under_way([runs_folder()])
+    now, own = limits(), len(people.unfinished_runs([runs_folder()]))
     if own + more > now.under_way:
         raise LimitReached(
             f"{own} of your runs wait or train; with {more} more they would be over the "
             f"{now.under_way} that a person may have here. Stop some, or wait until they have ended."
         )
-    if under_way(_near()) + more > now.address_under_way:
+    if len(people.unfinished_runs(_near())) + more > now.address_under_way:
         raise LimitReached(
             "Too many runs from your network wait or train. Wait until some of them have ended."
         )
@@ -229,23 +228,6 @@ def _near() -> list[Path]:
     """The folders of all people at the address of the person who asks."""
     keys = neighbours()
     return [folder for folder in people.folders() if folder.name in keys]
-
-
-def under_way(folders: Iterable[Path]) -> int:
-    """How many runs in these folders wait or train."""
-    return sum(len(people.unfinished_of(folder)) for folder in folders)
-
-
-def folder_bytes(folder: Path) -> int:
-    """The bytes of all files in a folder."""
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(path, name)).st_size
-            except OSError:  # a draft may be renamed meanwhile
-                continue
-    return total
 
 
 def is_over(run: Run, status: Status) -> bool:
@@ -318,7 +300,7 @@ def delete_mine() -> None:
     folder = runs_folder()
     if folder.parent.name != PEOPLE:
         raise AssertionError("only a person's folder is deleted")
-    runs = people.unfinished_of(folder)
+    runs = people.unfinished_runs([folder])
     for run in sorted(
         runs, key=lambda run: run.status().state != "queued"
     ):  # else one takes the worker of another
@@ -336,22 +318,15 @@ def delete_mine() -> None:
 def delete_old() -> None:
     """Delete the things of everybody who was not here for `limits().hours`, and for whom nothing has run since."""
     for folder in people.folders() if hosted() else ():
-        runs = people.runs_of(folder)
+        runs = [run for home in people.homes([folder]) for run in list_runs(home)]
         if not all(run.status().ended for run in runs):
             continue
         if (
-            time.time() - max([_changed(folder), *(run.status().at for run in runs)])
+            time.time() - max([modified(folder, time.time()), *(run.status().at for run in runs)])
             > limits().hours * HOUR
         ):
             shutil.rmtree(folder, ignore_errors=True)
             forget_person(folder.name)
-
-
-def _changed(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:
-        return time.time()
 
 
 def watch() -> None:

@@ -7,7 +7,7 @@ to be looked at and copied: `find_run` and the like are for links, and whatever 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
 from core.runs.folder import Status
 from core.runs.index import list_statuses, unfinished
-from core.runs.runs import Run, find_run as find_run_in, list_runs
+from core.runs.runs import Run, find_run as find_run_in
 from core.runs.store import bring_all
 from dashboard.server.visitors import ID
 
@@ -38,34 +38,20 @@ def folders() -> list[Path]:
     return []
 
 
-def homes_in(folder: Path) -> tuple[Path, ...]:
-    """The folders of runs, and of measurements of corpora and of claims, in one folder."""
-    return folder, folder / CORPORA, folder / CLAIMS
+def homes(folders: Iterable[Path]) -> list[Path]:
+    """The folders of runs, and of measurements of corpora and of claims, in these folders."""
+    return [folder / name for folder in folders for name in ("", CORPORA, CLAIMS)]
 
 
-def runs_of(folder: Path) -> list[Run]:
-    """What workers work on in one folder: runs, and measurements of corpora and of claims."""
-    return [run for home in homes_in(folder) for run in list_runs(home)]
-
-
-def unfinished_of(folder: Path) -> list[Run]:
-    """Those of `runs_of` that wait or are under way."""
-    return [Run(home / name) for home in homes_in(folder) for name in unfinished(home)]
-
-
-def unfinished_runs() -> list[Run]:
-    """What workers work on or will, of everybody."""
-    return [run for folder in folders() for run in unfinished_of(folder)]
+def unfinished_runs(of: Iterable[Path] | None = None) -> list[Run]:
+    """What workers work on or will, of everybody or in these folders."""
+    every = homes(folders() if of is None else of)
+    return [Run(home / name) for home in every for name in unfinished(home)]
 
 
 def statuses() -> list[Status]:
     """The state of every run of everybody, and since when."""
-    return [
-        status
-        for folder in folders()
-        for home in homes_in(folder)
-        for status in list_statuses(home)
-    ]
+    return [status for home in homes(folders()) for status in list_statuses(home)]
 
 
 def owner(run: Run) -> str:
@@ -85,18 +71,18 @@ def find_run(run_id: object) -> Run | None:
     With a store it may be a run of another server, which is fetched.
     """
     bring_all([run_id])
-    return next((run for home in homes(run_id) if (run := find_run_in(run_id, home))), None)
+    return next((run for home in homes_of(run_id) if (run := find_run_in(run_id, home))), None)
 
 
 def find_measurement(run_id: object) -> Run | None:
     """The measurement of a corpus of this id, as `find_run`."""
     bring_all([run_id], CORPORA)
     return next(
-        (run for home in homes(run_id) if (run := find_run_in(run_id, home / CORPORA))), None
+        (run for home in homes_of(run_id) if (run := find_run_in(run_id, home / CORPORA))), None
     )
 
 
-def homes(name: object) -> Iterator[Path]:
+def homes_of(name: object) -> Iterator[Path]:
     """The folder of the person who asks; then those of others, for an id that nobody guesses."""
     yield runs_folder()
     if hosted() and isinstance(name, str) and len(name) > SECRET:

@@ -16,13 +16,13 @@ from core.attention import ConfigError
 from core.attention.config import entry
 from core.attention.cost import ShapesOnly
 from core.entries import quote_name
-from core.files import hosted, runs_folder, seconds_of, text_of
+from core.files import folder_bytes, hosted, runs_folder, seconds_of, text_of
 from core.models import ModelConfig, Shape, build_model
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import Status
 from core.runs.index import Details, RunIndex, open_index, stamp_of
-from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs, size
+from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig
 from core.training.record import Record, one_a_step
@@ -152,7 +152,7 @@ def run_label(
 
 def copy_run(run: Run, name: str) -> Run:
     """A copy among the runs of the person who asks. LimitReached, and ConfigError for a run that cannot be read."""
-    limits.make_room(size(run), source=run)
+    limits.make_room(folder_bytes(run.path), source=run)
     copied = duplicate(run, name)
     if not people.mine(run):
         copied.update_metadata(parent=None)  # its id would open another run of that person
@@ -388,7 +388,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
             None,
         ),
         checkpoint_steps=tuple(run.checkpoint_steps()),
-        bytes=size(run),
+        bytes=folder_bytes(run.path),
         trouble=trouble,
         parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}"
         if isinstance(parent, dict)
@@ -505,7 +505,7 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
             tuple(_rivals(index, items)),
             len(set(linked) - here),
             index.count(),
-            sum(index.sizes(lambda path: size(Run(path))).values()),
+            sum(index.sizes().values()),
             unread,
             bool(unread or index.unfinished()),
         )

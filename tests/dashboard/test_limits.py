@@ -140,9 +140,9 @@ def test_people_take_turns(who):
         (run.path / "status.json").write_text(
             f'{{"state": "queued", "at": {at + 1}}}', encoding="utf-8"
         )
-    assert jobs.waiting() == [swept[0], first, swept[1], second, swept[2]]
+    assert jobs.queue()[0] == [swept[0], first, swept[1], second, swept[2]]
     swept[0].set_status("running")
-    assert jobs.waiting() == [first, swept[1], second, swept[2]], (
+    assert jobs.queue()[0] == [first, swept[1], second, swept[2]], (
         "who has a worker already comes after others"
     )
 

@@ -211,7 +211,7 @@ def test_caches_that_share_a_budget_evict_what_was_used_longest_ago_in_any():
 
 def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: pytest.fail("no spare worker here"))
-    monkeypatch.setattr(jobs, "_spare", jobs._Spare())
+    monkeypatch.setattr(jobs, "_spare", None)
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
     jobs.warm_up()
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (

@@ -116,7 +116,7 @@ def test_two_sessions_measure_apart_and_outside_the_list_of_runs(monkeypatch):
     assert (
         first.id != second.id
         and not list_runs()
-        and [one.id for one in jobs.waiting()] == [first.id, second.id]
+        and [one.id for one in jobs.queue()[0]] == [first.id, second.id]
     )
     jobs.stop(first)
     assert first.status().state == "stopped" and jobs.place(second).number == 1

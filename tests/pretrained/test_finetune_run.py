@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from core.entries import ConfigError
+from core.files import folder_bytes
 from core.pretrained import (
     ModelInputs,
     PretrainedError,
@@ -36,7 +37,7 @@ from core.pretrained.finetune_run import (
 )
 from core.runs import worker
 from core.runs.machine import line, machine
-from core.runs.runs import list_runs, size
+from core.runs.runs import list_runs
 from core.training.config import resolve_device
 from core.training.record import Record
 from dashboard.draw.formats import plain
@@ -93,7 +94,7 @@ def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     assert records[-1].loss < 0.5 * records[0].loss and records[-1].sequence_accuracy > 0.9
     assert config_of(run) == config and about(run)["steps"] == steps
     assert 0 < records[1].train_seconds < records[-1].train_seconds < records[-1].elapsed
-    assert size(run) > result(run).joinpath("model.safetensors").stat().st_size
+    assert folder_bytes(run.path) > result(run).joinpath("model.safetensors").stat().st_size
 
 
 def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(
@@ -179,7 +180,9 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
         return bool(paused.stop_request())
 
     assert fine_tune(paused, pause)[0] == "paused" and result(paused) is None
-    assert (paused.path / "trainer").exists() and size(paused) > size(whole) / 2
+    assert (paused.path / "trainer").exists() and folder_bytes(paused.path) > folder_bytes(
+        whole.path
+    ) / 2
     paused.requeue()
     assert fine_tune(paused, never)[0] == "finished"
     assert [(r.step, r.sequence_accuracy) for r in paused.records()] == [
@@ -317,7 +320,9 @@ def test_a_model_that_went_away_is_said(short_config, tmp_path, worker_here):
 def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(short_config, monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)
     run = jobs.fine_tune(short_config, name="colours")
-    assert [other.id for other in jobs.waiting()] == [run.id] == [other.id for other in list_runs()]
+    assert (
+        [other.id for other in jobs.queue()[0]] == [run.id] == [other.id for other in list_runs()]
+    )
     jobs.stop(run, "pause")
     assert run.status().state == "paused"
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)

@@ -14,6 +14,7 @@ import torch
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save_file
 
+from core.files import folder_bytes
 from core.runs import archive, index as run_index
 from core.runs.archive import unpack
 from core.runs.folder import JOURNAL, RunFolder
@@ -29,7 +30,6 @@ from core.runs.runs import (
     list_runs,
     prune,
     restore,
-    size,
 )
 from core.studies.sweeps import SweepData, load_sweep
 from core.training import Record
@@ -155,10 +155,8 @@ def test_a_name_keeps_a_run_longer(tmp_path):
 def test_all_runs_fit_into_the_room_there_is(tmp_path):
     runs = [made(tmp_path, i) for i in range(3)]
     runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
-    assert size(runs[0]) > 5_000 > size(runs[1])
-    room = size(runs[1]) + size(
-        runs[2]
-    )  # a moment is written with more digits or fewer, so they differ by a byte
+    assert folder_bytes(runs[0].path) > 5_000 > folder_bytes(runs[1].path)
+    room = sum(folder_bytes(run.path) for run in runs[1:])
     prune(9, tmp_path, most=room)
     assert list_runs(tmp_path) == runs[1:]
     prune(9, tmp_path, most=room)
@@ -182,7 +180,7 @@ def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
 def test_what_was_deleted_goes_before_any_run(tmp_path):
     first, second = made(tmp_path, 0), made(tmp_path, 1)
     discard(second)
-    prune(9, tmp_path, most=size(first))
+    prune(9, tmp_path, most=folder_bytes(first.path))
     assert list_runs(tmp_path) == [first] and deleted_runs(tmp_path) == []
 
 
@@ -516,9 +514,8 @@ def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
 
 
 def test_the_oldest_go_by_the_index(root):
-    sizes = dict.fromkeys(folders(root), 10)
     with open_index(root) as index:
-        assert index.sizes(lambda path: 10) == sizes
+        assert index.sizes() == {name: folder_bytes(root / name) for name in folders(root)}
     prune(2, root)
     assert sorted(folders(root)) == ["20260101-000003-abcdef", "20260101-000005-abcdef"], (
         "what waits stays"
