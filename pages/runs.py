@@ -45,7 +45,7 @@ from dashboard.server.limits import (
     most_seconds,
     most_steps,
 )
-from dashboard.server.visitors import has_cookie
+from dashboard.server.visitors import cookie
 from dashboard.ui.links import BOUND, between, link_value, one_of
 from dashboard.ui.panels import (
     chart_title,
@@ -741,7 +741,7 @@ def _curves(item: RunSummary) -> None:
 
 def draw_delete_mine() -> None:
     """Draw the rule by which things are forgotten, and the button."""
-    paragraph(forgetting(has_cookie()))
+    paragraph(forgetting(bool(cookie())))
     with st.popover(
         "Delete everything of mine",
         icon=":material/delete_forever:",

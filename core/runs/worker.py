@@ -62,7 +62,15 @@ def work(
     status finds the whole log.
     """
     run = Run(path)
-    stop = _listen(run)
+    # Stop by the stop file, a signal or Ctrl-C, and where the run was deleted.
+    signalled = threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: signalled.set())
+
+    def stop() -> bool:
+        return signalled.is_set() or bool(run.stop_request()) or not run.exists()
+
     with run.lock():
         if (status := run.status()).state in ("finished", "stopped", "paused"):
             print(f"{status.state}: {status.message}", flush=True)
@@ -79,7 +87,23 @@ def work(
             state, message = "failed", without_paths(str(error))
         except Exception as error:  # a crash costs this run alone
             event_log.log_error(error)
-            state, message = "failed", _crash(error)
+            state = "failed"
+            if disk_refused(error):
+                remedy = (
+                    "Everything that was saved is kept; free some space, then continue the run."
+                )
+                message = sentence_of(error, remedy)
+            elif isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+                message = "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
+            elif not hosted():
+                message = f"The worker met an error: {type(error).__name__}: {error}"
+            else:  # a number by which the log has it
+                reference = event_log.reference(error)
+                print(f"reference {reference}", flush=True)
+                message = (
+                    "The worker met an error of the lab's own. Its number in the server's log is "
+                    f"{reference}."
+                )
         if not run.exists():  # somebody deleted the folder
             print("failed: The run was deleted.", flush=True)
             return "failed"
@@ -88,23 +112,6 @@ def work(
         finally:  # a shell that no longer reads closes the pipe
             run.set_status(state, message, pid=os.getpid())
     return state
-
-
-def _crash(error: Exception) -> str:
-    """What a reader learns of an error of ours: itself, or on a public copy a number by which the log has it."""
-    if disk_refused(error):
-        return sentence_of(
-            error, "Everything that was saved is kept; free some space, then continue the run."
-        )
-    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
-        return "The run needed more memory than is free. Take a smaller model or batch, or end other runs."
-    if not hosted():
-        return f"The worker met an error: {type(error).__name__}: {error}"
-    reference = event_log.reference(error)
-    print(f"reference {reference}", flush=True)
-    return (
-        f"The worker met an error of the lab's own. Its number in the server's log is {reference}."
-    )
 
 
 @one_thread()
@@ -117,12 +124,16 @@ def train_run(
     record_machine(run, session.device)
     if (saved := run.last_checkpoint()) is not None:
         session.restore(*saved)
-    run.truncate(session.progress.step or -1)  # the loop measures step 0 again, and no later one
+    now = session.progress
+    run.truncate(now.step or -1)  # the loop measures step 0 again, and no later one
     if config.keep_best:
         _restore_best(run, session)
-    ended = _restore_record(run, session)
-    if ended is not None and ended.step >= config.steps:
-        return "finished", _finished(ended, run)  # killed after its final record
+    records = [record for record in run.records() if record.step == now.step]
+    session.record = next((record for record in reversed(records) if not record.final), None)
+    if records and records[-1].final:
+        if now.step >= config.steps:
+            return "finished", _finished(records[-1], run)  # killed after its final record
+        now.passes = now.waited = 0  # or a run continued after its end would end again
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
@@ -133,65 +144,35 @@ def train_run(
     run.save_checkpoint(session, config)
     if last is not None and last.final:
         return "finished", _finished(last, run)
-    paused = run.stop_request() == "pause"
-    prefix = "Paused at" if paused else "Stopped; everything up to"
-    return (
-        "paused" if paused else "stopped",
-        f"{prefix} step {session.progress.step:,}{'' if paused else ' is saved'}.",
-    )
+    if run.stop_request() == "pause":
+        return "paused", f"Paused at step {now.step:,}."
+    return "stopped", f"Stopped; everything up to step {now.step:,} is saved."
 
 
 def _restore_best(run: Run, session: Session) -> None:
     """Take the best weights from their checkpoint, or, where that was damaged, the best that can be read."""
-    damaged = False
     while (best := run.best_step()) is not None:
         try:
             session.best = Best(best, run.checkpoint(best)[0])
-            break
+            return
         except ValueError as error:
             print(error, flush=True)
             run.checkpoint_path(best).unlink()
-            damaged = True
-    if damaged:  # the next best must only be better than the weights that are left
-        session.progress.best = math.inf if best is None else run.validation_losses()[best]
-
-
-def _restore_record(run: Run, session: Session) -> Record | None:
-    """Set the session's record to that of the restored step; returns that step's final record, if there is one."""
-    records = [record for record in run.records() if record.step == session.progress.step]
-    session.record = next((record for record in reversed(records) if not record.final), None)
-    if not records or not records[-1].final:
-        return None
-    session.progress.passes = session.progress.waited = (
-        0  # or a run continued after its end would end again
-    )
-    return records[-1]
+            # The next best must only be better than the weights that are left.
+            left = run.best_step()
+            losses = run.validation_losses()
+            session.progress.best = math.inf if left is None else losses[left]
 
 
 def _finished(last: Record, run: Run) -> str:
     config, losses, best = run.config(), run.validation_losses(), last.best
     capped = cap_reached(config.max_seconds, config.steps) if last.capped else ""
     smallest = min(losses, key=lambda step: losses[step], default=best)
-    from_best = (
-        ""
-        if best is None
-        else f" The validation loss was smallest at step {smallest:,}; its weights are used."
-    )
+    which = f" The validation loss was smallest at step {smallest:,}"
+    from_best = "" if best is None else f"{which}; its weights are used."
     if config.keep_best and smallest not in (None, used := best or last.step):
-        from_best = (
-            f" The validation loss was smallest at step {smallest:,}, whose weights are no longer saved; "
-            f"those of step {used:,} are used."
-        )
+        from_best = f"{which}, whose weights are no longer saved; those of step {used:,} are used."
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
-
-
-def _listen(run: Run) -> Callable[[], bool]:
-    """Whether to stop: by the stop file, a signal or Ctrl-C, or since the run was deleted."""
-    signalled = threading.Event()
-    if threading.current_thread() is threading.main_thread():
-        for name in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(name, lambda *_: signalled.set())
-    return lambda: signalled.is_set() or bool(run.stop_request()) or not run.exists()
 
 
 def memory_limit_mb() -> float:
@@ -241,28 +222,6 @@ def resident_mb() -> float:
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
-def _wait_warm() -> Path | None:
-    """Take the first steps of a tiny run, so that the next starts fast, then wait for a folder; None at end of file."""
-    task = TaskConfig.of("reverse", length=6, vocab=12)
-    model = ModelConfig.transformer(d_model=8, num_heads=1, layers=1, d_ff=8, position="learned")
-    config = RunConfig(
-        task, model, steps=2, batch_size=4, record_every=1, held_out=4, num_examples=1
-    )
-    for _ in zip(range(2), train(config), strict=False):
-        pass
-    print("ready", flush=True)
-    line = sys.stdin.readline().strip()
-    return Path(line) if line else None
-
-
-def _end_with_input() -> None:
-    while os.read(
-        0, 4096
-    ):  # not sys.stdin, whose lock Python cannot take at its end while a thread reads
-        pass
-    os._exit(1)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m core.runs.worker", description=__doc__.splitlines()[0]
@@ -276,17 +235,39 @@ def main(arguments: list[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     if chosen.attended:
-        threading.Thread(target=_end_with_input, daemon=True).start()
+
+        def end_with_input() -> None:
+            while os.read(0, 4096):  # sys.stdin has a lock, which Python cannot take at its end
+                pass
+            os._exit(1)
+
+        threading.Thread(target=end_with_input, daemon=True).start()
     torch.set_num_threads(1)
     if style := event_log.style():
         event_log.install(style)
-    path = _wait_warm() if chosen.spare else chosen.run_dir
-    if path is None:
-        return 0 if chosen.spare else parser.error("RUN_DIR is missing")
-    if chosen.spare:
+    path = chosen.run_dir
+    if chosen.spare:  # the first steps of a tiny run make the next start fast
+        model = ModelConfig.transformer(8, 1, layers=1, d_ff=8, position="learned")
+        tiny = RunConfig(
+            TaskConfig.of("reverse", length=6, vocab=12),
+            model,
+            steps=2,
+            batch_size=4,
+            record_every=1,
+            held_out=4,
+            num_examples=1,
+        )
+        for _ in zip(range(2), train(tiny), strict=False):
+            pass
+        print("ready", flush=True)
+        if not (line := sys.stdin.readline().strip()):
+            return 0
+        path = Path(line)
         log = os.open(path / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
+    if path is None:
+        return parser.error("RUN_DIR is missing")
     return 0 if work(path) != "failed" else 1
 
 

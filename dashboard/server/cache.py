@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -27,23 +27,13 @@ class Budget:
     def __init__(self, most_bytes: float) -> None:
         self.most_bytes = most_bytes
         self.lock = threading.RLock()
-        self._order: OrderedDict[tuple[ByteLRUCache, Any], int] = OrderedDict()
+        # Of each cache and key the value and its bytes, the latest used last.
+        self.entries: OrderedDict[tuple[ByteLRUCache, Any], tuple[Any, int]] = OrderedDict()
 
     @property
     def bytes(self) -> int:
         with self.lock:
-            return sum(self._order.values())
-
-    def use(self, cache: ByteLRUCache, key: Any, size: int) -> None:
-        """Note that an entry was used now; evict others until all fit."""
-        self._order[cache, key] = size
-        self._order.move_to_end((cache, key))
-        while len(self._order) > 1 and sum(self._order.values()) > self.most_bytes:
-            oldest, evicted = next(iter(self._order))
-            oldest.evict(evicted)
-
-    def forget(self, cache: ByteLRUCache, key: Any) -> None:
-        self._order.pop((cache, key), None)
+            return sum(size for _, size in self.entries.values())
 
 
 class ByteLRUCache:
@@ -55,68 +45,68 @@ class ByteLRUCache:
 
     def __init__(self, most_bytes: int, most: int, budget: Budget | None = None) -> None:
         self.most_bytes, self.most = most_bytes, most
-        self._budget = budget or Budget(float("inf"))
-        self._lock = self._budget.lock
-        self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self.budget = budget or Budget(float("inf"))
         self._making: WeakValueDictionary[Any, threading.Lock] = (
             WeakValueDictionary()
         )  # while a thread uses one
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """The value of this key, created if it is missing; errors of `make` are not stored."""
-        with self._lock:
+        lock, entries = self.budget.lock, self.budget.entries
+        with lock:
             making = self._making.setdefault(key, threading.Lock())
         with making:
-            with self._lock:
-                if key in self._entries:
-                    self._entries.move_to_end(key)
-                    entry: T = self._entries[key][0]
-                    self._budget.use(self, key, self._entries[key][1])
+            with lock:
+                if key in self:
+                    entries.move_to_end((self, key))
+                    entry: T = entries[self, key][0]
                     return entry
             value = make()
-            with self._lock:
-                self._entries[key] = value, size_bytes(value)
-                while len(self._entries) > 1 and (
-                    len(self._entries) > self.most or self.bytes > self.most_bytes
+            with lock:
+                entries[self, key] = value, size_bytes(value)
+                while len(own := self.sizes()) > 1 and (
+                    len(own) > self.most or self.bytes > self.most_bytes
                 ):
-                    self.evict(next(iter(self._entries)))
-                self._budget.use(self, key, self._entries[key][1])
+                    self.evict(next(iter(own)))
+                while len(entries) > 1 and self.budget.bytes > self.budget.most_bytes:
+                    entries.popitem(last=False)
         return value
 
     def evict(self, key: Any) -> None:
         """Forget an entry."""
-        with self._lock:
-            self._entries.pop(key, None)
-            self._budget.forget(self, key)
+        with self.budget.lock:
+            self.budget.entries.pop((self, key), None)
+
+    def sizes(self) -> dict[Any, int]:
+        """The bytes of each entry by its key, the latest used last."""
+        with self.budget.lock:
+            every = self.budget.entries.items()
+            return {key: size for (cache, key), (_, size) in every if cache is self}
 
     @property
     def bytes(self) -> int:
-        with self._lock:
-            return sum(weight for _, weight in self._entries.values())
+        return sum(self.sizes().values())
 
     def __contains__(self, key: object) -> bool:
-        return key in self._entries
+        return (self, key) in self.budget.entries
 
 
 def size_bytes(value: Any) -> int:
     """The bytes of all arrays, tensors and text in a value and its parts."""
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
-    if hasattr(value, "parameters") and hasattr(value, "buffers"):
-        return sum(
-            int(one.nbytes) for both in (value.parameters(), value.buffers()) for one in both
-        )
     if isinstance(value, str | bytes):
         return len(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return sum(size_bytes(getattr(value, part.name)) for part in fields(value))
-    if isinstance(value, Mapping):
-        return sum(size_bytes(part) for part in value.values())
-    return (
-        sum(size_bytes(part) for part in value)
-        if isinstance(value, tuple | list | set | frozenset)
-        else 0
-    )
+    parts: Iterable[Any] = ()
+    if hasattr(value, "parameters") and hasattr(value, "buffers"):
+        parts = (*value.parameters(), *value.buffers())
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = (getattr(value, part.name) for part in fields(value))
+    elif isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, tuple | list | set | frozenset):
+        parts = value
+    return sum(map(size_bytes, parts))
 
 
 def at_most(count: int, share: float) -> int:
@@ -145,58 +135,56 @@ def budget() -> Budget:
     return Budget(min(CACHE_BYTES, max(LEAST, CACHE_PART * (total_bytes() - LIBRARIES))))
 
 
+# Of results, of those that are copied, and of models: bytes, at most a share of memory, and entries.
+LIMITS = {
+    "results": (SHARED_BYTES, SHARED_PART, MOST),
+    "copied": (SHARED_BYTES, SHARED_PART, MOST),
+    "models": (MODEL_BYTES, MODEL_PART, 8),
+}
+
+
+@cache
+def cache_of(kind: str) -> ByteLRUCache:
+    """The cache of a kind in LIMITS."""
+    most_bytes, share, most = LIMITS[kind]
+    return ByteLRUCache(at_most(most_bytes, share), most, budget())
+
+
+def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[str, str]:
+    """What names a result."""
+    return f"{function.__module__}.{function.__qualname__}", repr(args)
+
+
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
-    key = _name(function), repr(args)
-    value: T = pickle.loads(_copied().get(key, lambda: pickle.dumps(function(*args))))
+    key = key_of(function, args)
+    value: T = pickle.loads(cache_of("copied").get(key, lambda: pickle.dumps(function(*args))))
     return value
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 512 are kept."""
-    return _results().get((_name(function), repr(args)), lambda: function(*args))
-
-
-def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
-    """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
-    values: dict[Any, Any] = _results().get((name, repr(args)), dict)
-    return values
-
-
-def remembered(function: Callable[..., T], *args: Hashable) -> bool:
-    """Whether `shared` has this result already."""
-    return (_name(function), repr(args)) in _results()
-
-
-def sizes() -> dict[str, int]:
-    """The bytes of what all sessions share: results and models."""
-    return {"results": _results().bytes + _copied().bytes, "models": _models().bytes}
+    return cache_of("results").get(key_of(function, args), lambda: function(*args))
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
-    return _models().get((_name(function), repr(args)), lambda: function(*args))
+    return cache_of("models").get(key_of(function, args), lambda: function(*args))
 
 
-def has_model(function: Callable[..., Any], *args: Hashable) -> bool:
-    """Whether `model` has this one already."""
-    return (_name(function), repr(args)) in _models()
+def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
+    """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
+    values: dict[Any, Any] = cache_of("results").get((name, repr(args)), dict)
+    return values
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+def remembered(function: Callable[..., Any], *args: Hashable) -> bool:
+    """Whether `shared` or `model` has this result already."""
+    key = key_of(function, args)
+    return key in cache_of("results") or key in cache_of("models")
 
 
-@cache
-def _results() -> ByteLRUCache:
-    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), MOST, budget())
-
-
-@cache
-def _copied() -> ByteLRUCache:
-    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), MOST, budget())
-
-
-@cache
-def _models() -> ByteLRUCache:
-    return ByteLRUCache(at_most(MODEL_BYTES, MODEL_PART), 8, budget())
+def sizes() -> dict[str, int]:
+    """The bytes of what all sessions share: results and models."""
+    each = {kind: cache_of(kind).bytes for kind in LIMITS}
+    return {"results": each["results"] + each["copied"], "models": each["models"]}

@@ -6,6 +6,7 @@ bytes of its caches. No label holds what people typed.
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import tempfile
@@ -85,15 +86,11 @@ _last: list[tuple[float, Health]] = []
 
 def health() -> Health:
     """The state at most FRESH seconds ago."""
-    now = time.monotonic()
-    if not _last or now - _last[0][0] > FRESH:
-        _last[:] = [(now, _measure())]
-    return _last[0][1]
-
-
-def _measure() -> Health:
     from dashboard.server import people
 
+    now = time.monotonic()
+    if _last and now - _last[0][0] <= FRESH:
+        return _last[0][1]
     statuses, folder = people.statuses(), runs_folder()
     waits = [time.time() - status.at for status in statuses if status.state == "queued"]
     existing = next(path for path in (folder, *folder.parents) if path.exists())
@@ -103,13 +100,15 @@ def _measure() -> Health:
             file.write(b"x")
     except OSError as error:
         refused = sentence_of(error)
-    return Health(
+    state = Health(
         Counter(status.state for status in statuses),
         max(waits, default=0.0),
         shutil.disk_usage(existing).free,
         free_bytes(),
         refused,
     )
+    _last[:] = [(now, state)]
+    return state
 
 
 def route(base: str) -> Route:
@@ -124,11 +123,7 @@ def route(base: str) -> Route:
 
         now = health()
         problem = now.problem()
-        memory = (
-            {}
-            if now.memory_free == float("inf")
-            else {"memory_free_mb": round(now.memory_free / 1e6)}
-        )
+        memory = now.memory_free
         body = {
             "status": "unable" if problem else "ok",
             **({"problem": problem} if problem else {}),
@@ -136,7 +131,7 @@ def route(base: str) -> Route:
             "workers": {"busy": now.busy, "most": jobs.max_workers()},
             "queue": now.states["queued"],
             "disk_free_mb": round(now.disk_free / 1e6),
-            **memory,
+            **({"memory_free_mb": round(memory / 1e6)} if math.isfinite(memory) else {}),
         }
         return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 
 import streamlit as st
@@ -25,8 +26,10 @@ def begin_hosting() -> None:
     To be called before core is imported, which loads plug-ins. A public copy without the server of
     streamlit_app.py is refused. ValueError for a limit that is no number.
     """
-    for name, value in _secrets().items():
-        os.environ.setdefault(name, value)  # where core and the workers find it
+    with suppress(FileNotFoundError):  # no file of secrets
+        for name, value in st.secrets.items():
+            if str(name).startswith(HOSTED):  # where core and the workers find it
+                os.environ.setdefault(str(name), str(value))
     from core.files import hosted
     from core.settings import check_names, settings
     from dashboard.server.visitors import raise_file_limit
@@ -40,23 +43,16 @@ def begin_hosting() -> None:
             st.error(NO_SERVER)
             st.stop()
         from dashboard.server.limits import limits, watch
-        from dashboard.server.visitors import bind_sessions
+        from dashboard.server.visitors import PERSON_HEADER
 
-        bind_sessions()
+        # Streamlit holds each session to the person of the header that the guard writes at every connection: a browser
+        # that lost its connection asks for its session by the session's id, which is no secret of one person.
+        users = config.get_option("server.trustedUserHeaders")
+        config.set_option(
+            "server.trustedUserHeaders", {**users, PERSON_HEADER: "attention_lab_person"}
+        )
         config.set_option(
             "server.maxUploadSize", limits().upload_megabytes
         )  # by which the server stops reading
         config.set_option("client.showErrorDetails", "none")
         threading.Thread(target=watch, daemon=True, name="forgetting").start()
-
-
-def _secrets() -> dict[str, str]:
-    """The lines of Streamlit's secrets that are of a public copy."""
-    try:
-        return {
-            str(name): str(value)
-            for name, value in st.secrets.items()
-            if str(name).startswith(HOSTED)
-        }
-    except FileNotFoundError:
-        return {}

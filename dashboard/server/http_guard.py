@@ -13,7 +13,7 @@ import logging
 import time
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -103,14 +103,21 @@ class HTTPGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            _bound_messages(receive)
+            # Let a public copy's server take small messages only; Streamlit's own limit is that of its answers, too.
+            # Neither Streamlit nor ASGI has a public way to do so: these are uvicorn's settings, which starts it.
+            server: Any = getattr(getattr(receive, "__self__", None), "config", None)
+            if hosted() and hasattr(server, "ws_max_size"):
+                from dashboard.server.limits import MB, limits
+
+                server.ws_max_size = min(server.ws_max_size, limits().message_megabytes * MB)
             await self.app(scope, receive, send)
             return
         if scope["type"] == "websocket":
             await self._open_page(scope, receive, send)
             return
 
-        begin, path = time.perf_counter(), known_path(scope["path"].removeprefix(self.base))
+        begin, exact = time.perf_counter(), scope["path"].removeprefix(self.base)
+        path = known_path(exact)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -122,20 +129,27 @@ class HTTPGuard:
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
                 if scope["method"] == "GET" and message["status"] < 400 and path in PAGES:
-                    self._know(scope, headers)
+                    # Give a browser that asks for a page its id, on a public copy.
+                    sent = HTTPConnection(scope).cookies.get(COOKIE, "")
+                    if cookie := new_cookie(sent, self.base or "/", scope["scheme"] == "https"):
+                        headers.append("Set-Cookie", cookie)
+                        headers["Cache-Control"] = "no-store"  # nobody else gets this page
             await send(message)
 
         stores = hosted() and path == UPLOAD and scope["method"] in ("PUT", "DELETE")
-        await (self._refusal(scope) or (self._upload if stores else self.app))(
-            scope, receive, send_with_headers
-        )
-
-    def _know(self, scope: Scope, headers: MutableHeaders) -> None:
-        """Give a browser that asks for a page its id, on a public copy."""
-        sent = HTTPConnection(scope).cookies.get(COOKIE, "")
-        if cookie := new_cookie(sent, self.base or "/", scope["scheme"] == "https"):
-            headers.append("Set-Cookie", cookie)
-            headers["Cache-Control"] = "no-store"  # nobody else gets this page
+        answer: ASGIApp = self._upload if stores else self.app
+        headers = Headers(scope=scope)
+        if exact not in PROBES and not _answers_to(headers.get("host")):
+            answer = PlainTextResponse(UNKNOWN_NAME, 421)
+        elif exact == METRICS and not _may_read_metrics(scope, headers):
+            answer = PlainTextResponse(
+                "Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403
+            )
+        elif exact == BEFORE_A_PAGE and (problem := visitors.no_room(_address(scope))):
+            answer = JSONResponse(
+                problem, 503
+            )  # of another type the browser shows the status alone
+        await answer(scope, receive, send_with_headers)
 
     async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         address, headers = _address(scope), Headers(scope=scope)
@@ -217,35 +231,9 @@ class HTTPGuard:
             visitors.uploads.remove(upload)
             await self.app({**upload.scope, "method": "DELETE"}, receive, send)
 
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
-        headers, path = Headers(scope=scope), scope["path"].removeprefix(self.base)
-        if path not in PROBES and not _answers_to(headers.get("host")):
-            return PlainTextResponse(UNKNOWN_NAME, 421)
-        if path == METRICS and not _may_read_metrics(scope, headers):
-            return PlainTextResponse(
-                "Metrics need a token here (ATTENTION_LAB_METRICS_TOKEN).", 403
-            )
-        if path == BEFORE_A_PAGE and (problem := visitors.no_room(_address(scope))):
-            return JSONResponse(
-                problem, 503
-            )  # of any other type the browser shows the status alone
-        return None
-
 
 def _address(scope: Scope) -> str:
     return network((scope.get("client") or ("",))[0])
-
-
-def _bound_messages(receive: Receive) -> None:
-    """Let a public copy's server take small messages only; Streamlit's own limit is that of its answers, too.
-
-    Neither Streamlit nor ASGI has a public way to do so: the settings are those of uvicorn, which starts the lifespan.
-    """
-    settings = getattr(getattr(receive, "__self__", None), "config", None)
-    if hosted() and settings is not None and hasattr(settings, "ws_max_size"):
-        from dashboard.server.limits import MB, limits
-
-        settings.ws_max_size = min(settings.ws_max_size, limits().message_megabytes * MB)
 
 
 def known_path(path: str) -> str:
@@ -267,7 +255,9 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     ):
         return True
     passed_on = any(name in headers for name in ("x-forwarded-for", "forwarded", "x-real-ip"))
-    return not passed_on and _is_loopback((scope.get("client") or ("",))[0])
+    with suppress(ValueError):
+        return not passed_on and ip_address((scope.get("client") or ("",))[0]).is_loopback
+    return False
 
 
 def _answers_to(host: str | None) -> bool:
@@ -283,19 +273,11 @@ def _answers_to(host: str | None) -> bool:
         if parts.netloc != host or "@" in parts.netloc:
             return False
         if allowed:
-            return bool(name) and any(_matches(name, pattern) for pattern in allowed)
+            return bool(name) and any(
+                pattern in ("*", name) or pattern.startswith("*.") and name.endswith(pattern[1:])
+                for pattern in allowed
+            )  # as Streamlit has it
         return name in ("localhost", config.get_option("server.address")) or bool(ip_address(name))
-    return False
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a host's name is the one allowed, or of the domain in *.domain, as Streamlit has it."""
-    return pattern in ("*", name) or pattern.startswith("*.") and name.endswith(pattern[1:])
-
-
-def _is_loopback(address: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(address).is_loopback
     return False
 
 

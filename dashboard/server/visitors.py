@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
-from streamlit import config, runtime
+from streamlit import runtime
 
 from core.files import hosted, runs_folder, set_person
 from dashboard.server.streamlit_internals import script_run
@@ -58,38 +58,23 @@ def me() -> str:
     if script_run() is None:
         return ""
     if PERSON not in st.session_state:
-        st.session_state[PERSON] = key_of(_cookie())
+        st.session_state[PERSON] = key_of(cookie())
     return str(st.session_state[PERSON])
 
 
-def key_of(cookie: str) -> str:
+def key_of(name: str) -> str:
     """The name of the folder of the person with this cookie; of a new person where it is not one that we gave."""
-    name = cookie if ID.fullmatch(cookie) else secrets.token_hex(16)
+    name = name if ID.fullmatch(name) else secrets.token_hex(16)
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 set_person(me)
 
 
-def has_cookie() -> bool:
-    """Whether the person is known by a cookie, and so after a reload, too."""
-    return bool(_cookie())
-
-
-def _cookie() -> str:
+def cookie() -> str:
+    """The person's id, by which they are known after a reload, too; "" without one."""
     value = str(st.context.cookies.get(COOKIE, ""))
     return value if ID.fullmatch(value) else ""
-
-
-def bind_sessions() -> None:
-    """Let Streamlit hold each session to the person of PERSON_HEADER, which the guard writes at every connection.
-
-    A browser that lost its connection asks for its session by the session's id, which is no secret of one person.
-    """
-    config.set_option(
-        "server.trustedUserHeaders",
-        {**config.get_option("server.trustedUserHeaders"), PERSON_HEADER: "attention_lab_person"},
-    )
 
 
 def network(address: str) -> str:
@@ -161,8 +146,12 @@ def raise_file_limit() -> None:
 
 def no_room(address: str) -> str:
     """Why one more page cannot be opened from an address; "" where it can."""
-    if _few_files():
-        return "This server has as many open pages as it can serve. Try again in a few minutes."
+    if sys.platform != "win32" and DESCRIPTORS.is_dir():
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if 0 <= most < len(os.listdir(DESCRIPTORS)) + SPARE_FILES:  # RLIM_INFINITY is −1
+            return "This server has as many open pages as it can serve. Try again in a few minutes."
     if hosted():
         from dashboard.server.limits import limits
 
@@ -175,15 +164,6 @@ def no_room(address: str) -> str:
                 "again."
             )
     return ""
-
-
-def _few_files() -> bool:
-    if sys.platform == "win32" or not DESCRIPTORS.is_dir():
-        return False
-    import resource
-
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return most != resource.RLIM_INFINITY and len(os.listdir(DESCRIPTORS)) + SPARE_FILES > most
 
 
 @dataclass(eq=False)

@@ -40,7 +40,7 @@ from core.pretrained.load import (
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
 from dashboard.draw.scripts import Cell, source_of
-from dashboard.server.cache import ByteLRUCache, at_most, budget, has_model, model, shared
+from dashboard.server.cache import ByteLRUCache, at_most, budget, model, remembered, shared
 from dashboard.ui.model_folders import folder_of
 from dashboard.ui.run_data import path_code
 from dashboard.ui.threads import one_thread
@@ -184,7 +184,7 @@ def load_model(ref: ModelRef) -> Pretrained:
 
 def is_loaded(ref: ModelRef) -> bool:
     """Whether this server has the model in memory."""
-    return has_model(_load, ref)
+    return remembered(_load, ref)
 
 
 def _load(ref: ModelRef) -> Pretrained:

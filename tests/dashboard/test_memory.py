@@ -193,10 +193,11 @@ def test_a_run_may_not_hold_more_memory_than_its_server_has(monkeypatch, total, 
 
 def test_a_result_that_is_kept_does_not_hold_its_model():
     question = Question(ModelInputs("A small green dog."), against="A dog.")
-    before = set(cache._results()._entries)
+    results = cache.cache_of("results")
+    before = set(results.sizes())
     assert baseline_of(EMBEDDED, question).pretrained is load_model(EMBEDDED)
-    values = [value for key, (value, _) in cache._results()._entries.items() if key not in before]
-    assert values and max(map(size_bytes, values)) < size_bytes(load_model(EMBEDDED)) / 50
+    sizes = [size for key, size in results.sizes().items() if key not in before]
+    assert sizes and max(sizes) < size_bytes(load_model(EMBEDDED)) / 50
 
 
 def test_caches_that_share_a_budget_evict_what_was_used_longest_ago_in_any():
