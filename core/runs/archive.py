@@ -13,7 +13,6 @@ import re
 import time
 import zipfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
@@ -27,18 +26,17 @@ from core.models import build_model, map_tokens
 from core.runs.folder import ENDED
 from core.runs.machine import valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
-from core.tasks import Example, Task, make_task, reading
+from core.tasks import make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.evaluate import axis_tokens
 from core.training.loop import read_counters
 from core.training.record import Record
 
-# Checks of the files of an uploaded run; each raises a ValueError that names the file and the mistake.
-
-
+# Checks of an uploaded run's files raise a ValueError that names the file and the mistake.
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
 LONGEST_LINE = 2_000_000
 CUDA_GENERATOR = 16  # bytes: a seed and an offset
+OPTIMIZER_STATE = re.compile(r"optimizer\.([0-9]{1,5})\.[^\W\d]\w*")
 MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
 
 TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
@@ -60,26 +58,18 @@ def read_records(path: Path) -> list[Record]:
     result: list[Record] = []
     with path.open("rb") as file:
         for number in range(1, MAX_RECORDS + 1):
-            line = file.readline(LONGEST_LINE)
+            where, line = f"metrics.jsonl, line {number}", file.readline(LONGEST_LINE)
             if not line:
                 return result
-            result.append(_record(line, number))
+            try:
+                result.append(Record.from_json(read_checked(line), finite=True))
+            except ConfigError as error:
+                raise ValueError(f"{where}: {error}") from error
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{where} cannot be read: {error}") from error
             if len(result) > 1 and result[-1].step < result[-2].step:
-                raise ValueError(
-                    f"metrics.jsonl, line {number}: step {result[-1].step} comes after {result[-2].step}."
-                )
+                raise ValueError(f"{where}: step {result[-1].step} comes after {result[-2].step}.")
     raise ValueError(f"metrics.jsonl has more than {MAX_RECORDS:,} lines.")
-
-
-def _record(line: bytes, number: int) -> Record:
-    try:
-        data = read_checked(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"metrics.jsonl, line {number} cannot be read: {error}") from error
-    try:
-        return Record.from_json(data, finite=True)
-    except ConfigError as error:
-        raise ValueError(f"metrics.jsonl, line {number}: {error}") from error
 
 
 def frames(run: Run, config: RunConfig) -> None:
@@ -92,7 +82,11 @@ def frames(run: Run, config: RunConfig) -> None:
     for step in run.frame_steps():
         where = f"frames/{step:06d}.safetensors"
         for name, (kind, shape) in tensors(run.frame_path(step), where)[0].items():
-            size = _map_size(name, config, task, examples)
+            index, _, map_kind = name.partition(":")
+            size = None
+            if map_kind in get_args(Kind) and index.isdecimal() and int(index) < len(examples):
+                axes = axis_tokens(task, examples[int(index)])
+                size = tuple(map(len, map_tokens(config.model, map_kind, *axes)))
             if kind != "F16" or size is None or shape[2:] != size:
                 raise ValueError(
                     f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
@@ -107,16 +101,6 @@ def frames(run: Run, config: RunConfig) -> None:
                 )
 
 
-def _map_size(
-    name: str, config: RunConfig, task: Task, examples: Sequence[Example]
-) -> tuple[int, int] | None:
-    index, _, kind = name.partition(":")
-    if kind not in get_args(Kind) or not index.isdecimal() or not int(index) < len(examples):
-        return None
-    rows, columns = map_tokens(config.model, kind, *axis_tokens(task, examples[int(index)]))
-    return len(rows), len(columns)
-
-
 def checkpoints(run: Run, config: RunConfig) -> None:
     """Check that checkpoints hold what `Session.restore` takes: weights, optimizer state, two generators."""
     if not run.checkpoint_steps():
@@ -124,49 +108,36 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     task = make_task(config.task)
     with torch.device("meta"):  # takes no memory
         model = build_model(config.model, task.shape)
-    weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     shapes = [tuple(value.shape) for value in model.parameters()]
-    generator = tuple(torch.get_rng_state().shape)
+    weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
+    generators = dict.fromkeys(
+        ("generator.data", "generator.torch"), tuple(torch.get_rng_state().shape)
+    )
+    known = {**weights, **generators, "generator.cuda": (CUDA_GENERATOR,)}
     for step in run.checkpoint_steps():
         where = f"checkpoints/{step:06d}.safetensors"
         saved, text = tensors(run.checkpoint_path(step), where)
         if missing := sorted(weights.keys() - saved.keys()):
             raise ValueError(f"{where} has no {missing[0]}, which this model needs.")
         for name, (_, shape) in saved.items():
-            fits = (weights[name],) if name in weights else _beside(name, shapes, generator)
+            fits: tuple[tuple[int, ...], ...] = (known[name],) if name in known else ()
+            if (state := OPTIMIZER_STATE.fullmatch(name)) and int(state[1]) < len(shapes):
+                fits = shapes[int(state[1])], ()
             if shape not in fits:
                 raise ValueError(
                     f"{where}: {name[:80]} is {shape}; expected "
                     f"{' or '.join(map(str, fits)) or 'no such tensor'}."
                 )
-        if not {"generator.data", "generator.torch"} <= saved.keys():
+        if not generators.keys() <= saved.keys():
             raise ValueError(f"{where} lacks the state of the random generators.")
-        _progress(text, step, where)
-
-
-def _beside(
-    name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]
-) -> tuple[tuple[int, ...], ...]:
-    """The shapes allowed for a tensor beside the weights; none when there is no such tensor."""
-    kind, _, rest = name.partition(".")
-    index, _, part = rest.partition(".")
-    numbered = index.isdecimal() and len(index) < 6 and int(index) < len(shapes)
-    if kind == "optimizer" and numbered and part.isidentifier():
-        return shapes[int(index)], ()
-    if name == "generator.cuda":
-        return ((CUDA_GENERATOR,),)
-    return (generator,) if name in ("generator.data", "generator.torch") else ()
-
-
-def _progress(text: dict[str, str], step: int, where: str) -> None:
-    try:
-        now, _ = read_counters(text)
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{where} does not state the step of the run: {error}") from error
-    if now.step != step or text.get("optimizer") not in OPTIMIZERS:
-        raise ValueError(
-            f"{where} is of step {now.step}, optimizer {text.get('optimizer', 'unknown')[:40]}."
-        )
+        try:
+            now, _ = read_counters(text)
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{where} does not state the step of the run: {error}") from error
+        if now.step != step or text.get("optimizer") not in OPTIMIZERS:
+            raise ValueError(
+                f"{where} is of step {now.step}, optimizer {text.get('optimizer', 'unknown')[:40]}."
+            )
 
 
 def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
@@ -181,13 +152,10 @@ def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
         with safe_open(path, "pt") as file:
             names = file.keys()
             slices = {name: file.get_slice(name) for name in names}
-            return (
-                {
-                    name: (part.get_dtype(), tuple(part.get_shape()))
-                    for name, part in slices.items()
-                },
-                dict(file.metadata() or {}),
-            )
+            shapes = {
+                name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
+            }
+            return shapes, dict(file.metadata() or {})
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{where} is not a safetensors file: {error}") from error
 

@@ -18,11 +18,9 @@ from core.files import hosted
 from core.runs import machine, ray_queue
 from core.runs.folder import RunFolder
 from core.runs.machine import environment, number_of
-from core.runs.ray_queue import address, cpus
+from core.runs.ray_queue import address
 from core.runs.runs import Run
-
-# Start core.runs.worker in a process of its own, on one thread.
-
+from core.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,7 +106,7 @@ class RayExecutor(Executor):
     def slots(self) -> int:
         """One until the cluster is reached."""
         ray_queue.ensure_driver()
-        return max(1, min(MAX_SLOTS, int(ray_queue.load_state().cpus / cpus())))
+        return max(1, min(MAX_SLOTS, int(ray_queue.load_state().cpus / settings().ray_worker.cpus)))
 
     def room(self, free: int) -> int:
         """Every run, once the cluster is reached: the queue is Ray's, except on a public copy, whose own is fair."""
@@ -145,11 +143,6 @@ class ClusterWorker:
 def executor() -> Executor:
     """The cluster where its address is set, else this machine."""
     return RayExecutor() if address() else Executor()
-
-
-def start_worker(run: Run) -> Worker:
-    """Begin or continue a run wherever runs are worked on."""
-    return executor().start(run)
 
 
 def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -10,6 +10,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,45 +21,33 @@ from core.runs.ray_queue import needs
 from core.runs.runs import Run
 from core.settings import limits
 
-# What a run's numbers depend on beside its config: threads, PyTorch, the processor, and its libraries' settings.
-
-
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
 LONGEST, MOST = 100, 5  # characters of a name, and machines, that are read from a file
 SETTINGS = ("ATEN_", "DNNL_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, oneDNN and OpenMP
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Threads, torch's version, the processor or GPU, its instruction set or compute capability, and its libraries."""
+    """Threads, torch's version, the processor or GPU, its instruction set or compute capability, and its libraries:
+    which of MKL and oneDNN compute, and what the environment sets of them."""
+    name, capability = processor(), torch.backends.cpu.get_cpu_capability()
     if device == "cuda":
-        name, capability = (
-            torch.cuda.get_device_name(),
-            ".".join(map(str, torch.cuda.get_device_capability())),
-        )
-    else:
-        name = processor() if device == "cpu" else f"{processor()} ({device})"
-        capability = torch.backends.cpu.get_cpu_capability()
+        name = torch.cuda.get_device_name()
+        capability = ".".join(map(str, torch.cuda.get_device_capability()))
+    elif device != "cpu":
+        name = f"{name} ({device})"
+    onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    on = (("MKL", torch.backends.mkl.is_available()), ("oneDNN", onednn))
+    named = [
+        f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(SETTINGS)
+    ]
+    libraries = ", ".join([f"{key} {'on' if there else 'off'}" for key, there in on] + named)
     return {
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
         "device": name,
         "capability": capability,
-        "libraries": libraries(),
+        "libraries": libraries[: 3 * LONGEST],
     }
-
-
-def libraries() -> str:
-    """Which of MKL and oneDNN compute, and what the environment sets of them."""
-    on = (
-        ("MKL", torch.backends.mkl.is_available()),
-        ("oneDNN", torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),
-    )
-    named = [
-        f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)
-    ]
-    return ", ".join([f"{name} {'on' if there else 'off'}" for name, there in on] + named)[
-        : 3 * LONGEST
-    ]
 
 
 def record_machine(run: Run, device: str) -> None:
@@ -117,29 +106,22 @@ def gpus() -> tuple[float, ...]:
     )
 
 
-def share() -> float:
-    """The MB of a GPU that a run has."""
-    return limits().gpu_mb
-
-
 def admit(run: Run, busy: Sequence[Run]) -> bool:
     """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
-    try:
-        return not gpus() or _place(run, busy)
-    except OSError:  # it was deleted, or waits on, since the disk is full
-        return False
-
-
-def _place(run: Run, busy: Sequence[Run]) -> bool:
-    if not needs(run.metadata(), True).gpus:
-        run.update_metadata(gpu=None)
+    taken, gpu = Counter(number_of(one) for one in busy), None
+    with suppress(OSError):  # it was deleted, or waits on, since the disk is full
+        if gpus() and needs(run.metadata(), True).gpus:
+            room = [
+                max(1, int(memory // limits().gpu_mb)) - taken[number]
+                for number, memory in enumerate(gpus())
+            ]
+            if max(room) < 1:
+                return False
+            gpu = room.index(max(room))
+        if gpus():
+            run.update_metadata(gpu=gpu)
         return True
-    taken = Counter(number_of(one) for one in busy)
-    room = [max(1, int(memory // share())) - taken[number] for number, memory in enumerate(gpus())]
-    if max(room) < 1:
-        return False
-    run.update_metadata(gpu=room.index(max(room)))
-    return True
+    return False
 
 
 def number_of(run: Run) -> int | None:
@@ -159,4 +141,4 @@ def environment(number: int | None) -> dict[str, str]:
 def limit_memory(run: Run) -> None:
     """In a worker, which sees one GPU: let it take no more of it than its share."""
     if KEY in run.metadata() and gpus():
-        torch.cuda.set_per_process_memory_fraction(min(1.0, share() / gpus()[0]), 0)
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limits().gpu_mb / gpus()[0]), 0)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from filelock import Timeout
 from core.files import server_folder
 from core.runs import ray_queue
 from core.runs.folder import RunFolder
-from core.runs.ray_queue import NAMESPACE, ClusterState, Entry, address, words
+from core.runs.ray_queue import NAMESPACE, ClusterState, address, words
 
 if TYPE_CHECKING:
     from core.runs.ray_job import ClusterJob
@@ -97,19 +98,13 @@ def read_state() -> ClusterState:
     """What the cluster has and has free now."""
     import ray
 
-    total, free = ray.cluster_resources(), ray.available_resources()
     names = sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])
-    return ClusterState(
-        True,
-        "",
-        tuple(names),
-        total.get("CPU", 0.0),
-        total.get("GPU", 0.0),
-        total.get("memory", 0.0),
-        free.get("CPU", 0.0),
-        free.get("GPU", 0.0),
-        free.get("memory", 0.0),
-    )
+    counts = [
+        counted.get(name, 0.0)
+        for counted in (ray.cluster_resources(), ray.available_resources())
+        for name in ("CPU", "GPU", "memory")
+    ]
+    return ClusterState(True, "", tuple(names), *counts)
 
 
 class Driver:
@@ -121,28 +116,22 @@ class Driver:
 
     def step(self) -> None:
         """Take what is new in the queue directory, and move every run on; nothing here waits."""
-        entries = ray_queue.entries()
-        for entry in entries:
-            if entry.path not in self.jobs and (job := self._take(entry)) is not None:
-                self.jobs[entry.path] = job
+        for entry in ray_queue.entries():
+            if entry.path in self.jobs:
+                continue
+            if not entry.run.exists():  # deleted with its folder
+                ray_queue.remove(entry.run)
+            else:
+                from core.runs.ray_job import ClusterJob
+
+                lock = entry.run.lock()
+                with suppress(Timeout, OSError):  # another worker has it still
+                    lock.acquire(timeout=0)
+                    self.jobs[entry.path] = ClusterJob(entry, lock)
         if time.monotonic() - self.shown > STATE_SECONDS:
             self.shown = time.monotonic()
             ray_queue.save_state(read_state())
         self.jobs = {path: job for path, job in self.jobs.items() if self._advance(job)}
-
-    def _take(self, entry: Entry) -> ClusterJob | None:
-        """The job of an entry; None where another worker has it still, or it has ended."""
-        if not entry.run.exists():  # deleted with its folder
-            ray_queue.remove(entry.run)
-            return None
-        lock = entry.run.lock()
-        try:
-            lock.acquire(timeout=0)
-        except (Timeout, OSError):
-            return None
-        from core.runs.ray_job import ClusterJob
-
-        return ClusterJob(entry, lock)
 
     def _advance(self, job: ClusterJob) -> bool:
         """Move a run on; what goes wrong with one of them costs that run alone."""

@@ -24,6 +24,7 @@ POLL_SECONDS = 0.3  # between two questions to a node, or PAUSE times as long as
 PAUSE = 4.0
 RETRIES = 3  # after a node was lost
 RETRY_SECONDS = 1.0  # until an actor that does not answer is looked for again
+NO_MODEL = "The worker lacks the model of this run. Take a model that comes with the lab."
 FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writes
 TRAVELS = ("ATTENTION_LAB_LIMITS", HOSTED)  # a public copy's worker writes no paths
 
@@ -150,13 +151,9 @@ class ClusterJob:
             self.actor.start.remote(
                 self.run.id, folder.pack(self.run.path), pack_plugins(plugins_folder()), environ
             ),
-            self._started,
+            lambda refusal: not refusal or self.end("failed", words(refusal, NO_MODEL)),
         )
         return True
-
-    def _started(self, refusal: str) -> bool:
-        public = "The worker lacks the model of this run. Take a model that comes with the lab."
-        return self.end("failed", words(refusal, public)) if refusal else True
 
     def _take(self, changes: Changes) -> bool:
         """Write what came back; the status last, so that a final one finds everything there."""

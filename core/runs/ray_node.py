@@ -61,8 +61,14 @@ class NodeWorker:
         """Write the folder and start its worker; returns what keeps it from running here, or an empty text."""
         self.folder = self.home / run_id
         self.sent = unpack(self.folder, files)
-        if missing := self._missing_model():
-            return missing
+        data = read_object(self.folder / "run.json")
+        config = data.get("finetune") or data.get("corpus")
+        model = Path(str(config.get("model", "")) if isinstance(config, dict) else "")
+        if model.is_absolute() and not model.is_dir():
+            return (
+                "The model of this run is a folder of the server, which does not travel. Put it at the same path on "
+                "every node, such as in a shared HF_HOME, or take a model that comes with the lab."
+            )
         env = {
             **os.environ,
             **environ,
@@ -105,18 +111,6 @@ class NodeWorker:
             self.process.wait()
         shutil.rmtree(self.home, ignore_errors=True)
         os._exit(0)
-
-    def _missing_model(self) -> str:
-        """A sentence where the run reads a model's folder that this node lacks."""
-        data = read_object(self.folder / "run.json")
-        config = data.get("finetune") or data.get("corpus")
-        model = str(config.get("model", "")) if isinstance(config, dict) else ""
-        if not Path(model).is_absolute() or Path(model).is_dir():
-            return ""
-        return (
-            "The model of this run is a folder of the server, which does not travel. Put it at the same path on "
-            "every node, such as in a shared HF_HOME, or take a model that comes with the lab."
-        )
 
     def _give_up(self) -> None:
         while time.monotonic() - self.polled < COLLECT_SECONDS or (

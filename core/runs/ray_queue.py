@@ -37,9 +37,6 @@ from core.files import (
 from core.runs.folder import RunFolder
 from core.settings import settings
 
-# The settings of a cluster, from the environment, and what a run needs there.
-
-
 NAMESPACE = "attention-lab"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,11 +85,6 @@ def needs(metadata: Mapping[str, Any], cluster_has_gpu: bool) -> Needs:
     on_gpu = device == "cuda" or (device == "auto" and cluster_has_gpu)
     worker = settings().ray_worker
     return Needs(worker.cpus, worker.gpu if on_gpu else 0.0, worker.memory_mb)
-
-
-def cpus() -> float:
-    """The CPUs that the cluster sets aside for a run."""
-    return settings().ray_worker.cpus
 
 
 @cache

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from core.entries import ConfigError, quote
 from core.files import SWEEPS, read_object, runs_folder, text_of, write_atomically
-from core.runs.executor import Worker, start_worker
+from core.runs.executor import Worker, executor
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store import forget
@@ -315,7 +315,7 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
         run = create_run(config.run(*cell), sweep={"id": sweep.id, "value": cell[0]})
         run.set_status("starting")  # a queued run would be started by an open page
         sweep.add_runs({cell: run})
-        children.append(child := start_worker(run))
+        children.append(child := executor().start(run))
         child.wait()
         outcome = Outcome.of(run)
         result = (

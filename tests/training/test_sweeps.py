@@ -302,7 +302,7 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
         return capsys.readouterr().out
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeps, "start_worker", work_here)
+        patch.setattr(sweeps, "executor", lambda: SimpleNamespace(start=work_here))
         output = say(
             str(file),
             "--axis",
@@ -339,11 +339,10 @@ def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, caps
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(
-        sweeps,
-        "start_worker",
-        lambda run: SimpleNamespace(wait=interrupted, terminate=lambda: stopped.append(run.id)),
-    )
+    def start(run: Run) -> SimpleNamespace:
+        return SimpleNamespace(wait=interrupted, terminate=lambda: stopped.append(run.id))
+
+    monkeypatch.setattr(sweeps, "executor", lambda: SimpleNamespace(start=start))
     file = tmp_path / "run.json"
     file.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
     code = main(
