@@ -1,5 +1,6 @@
 """Runs small enough for tests, and the commands of a shell without its process."""
 
+import functools
 import os
 import runpy
 import sys
@@ -8,7 +9,7 @@ import pytest
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig
-from core.training import Record, RunConfig
+from core.training import Record, RunConfig, train
 
 # Worker processes compute without the noise of `make weather WEATHER=noise`.
 SAME_LAST_BIT = pytest.mark.skipif(
@@ -54,3 +55,9 @@ def run_command(module: str, *arguments: str) -> object:
         patch.setattr(sys, "argv", [module, *arguments])
         runpy.run_module(module, run_name="__main__")
     return end.value.code
+
+
+@functools.cache
+def records_of(**changes) -> list[Record]:
+    """The records of a small run that nothing interrupts."""
+    return list(train(small_run(**changes)))

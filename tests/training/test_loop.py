@@ -1,4 +1,4 @@
-"""The best weights: kept beside the last ones, measured at the end, and what a run's pages take."""
+"""The training loop: its records, what ends it, its best weights, its indexers, and each option of a run."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ from core.tasks import TaskConfig, make_task
 from core.tasks.tables import TableTask
 from core.training import evaluate, loop, prepare, recommended, train
 from core.training.config import RunConfig, devices, resolve_device
-from core.training.evaluate import buckets, expected_keys, measure_teacher_forced, objective
+from core.training.evaluate import buckets, measure_teacher_forced, objective
 from core.training.loop import FINAL, indexer_losses, learning_rate, make_optimizer, one_step
 from core.training.record import Prediction, Record
 from dashboard.ui.run_data import load_run, summarize
@@ -36,11 +36,20 @@ from tests.cases import each, instance
 from tests.training.small import record_numbers, small_run
 
 
-def test_a_test_takes_three():
-    records = list(itertools.islice(train(small_run()), 3))
-    assert [r.step for r in records] == [0, 2, 4]
-    assert records[0].train_loss is None and records[1].train_loss > 0
-    assert all(len(r.examples) == 2 and r.held_out == 11 for r in records)
+def test_a_run_is_its_records():
+    """A test takes three; the last one measures more; each says where the time and the gradient went."""
+    first, second, third = itertools.islice(train(small_run()), 3)
+    *_, last = records = records_of()
+    assert [r.step for r in (first, second, third)] == [0, 2, 4]
+    assert record_numbers(third) == record_numbers(records[2])
+    assert all(len(r.examples) == 2 and r.held_out == 11 for r in records[:3])
+    assert last.final and last.held_out == loop.FINAL == 20 < FINAL == 1000 and last.step == 4
+    assert last.gradient > 0 and last.tokens_per_second > 0 and not last.capped
+    assert first.train_loss is first.rate is first.data_share is None and first.gradients == {}
+    encoder = {"source", "source_places", "encoder.layers.0"}
+    assert set(second.gradients) == {*encoder, "target", "target_places", "layers.0", "output"}
+    assert all(0 < norm < 10 for norm in second.gradients.values()) and second.train_loss > 0
+    assert 0 < second.data_share < 1 and second.rate == loop.learning_rate(small_run(), 2)
 
 
 @each("end", ["finished", "closed", "raised", "dropped"])
@@ -66,12 +75,6 @@ def test_the_caller_keeps_its_threads(end):
     assert torch.get_num_threads() == 2 and set(seen) <= {1}
 
 
-def test_the_final_record_measures_more():
-    last = list(train(small_run()))[-1]
-    assert last.final and last.held_out == loop.FINAL == 20 < FINAL == 1000 and last.step == 4
-    assert last.gradient > 0 and last.tokens_per_second > 0
-
-
 def test_pairs_that_are_made_once_are_no_time_of_training():
     session = prepare(small_run(task=TaskConfig.of("numbers", train_pairs=1000)))
     next(train(session.config, session))
@@ -84,14 +87,6 @@ def test_same_seed_same_numbers():
 
     assert numbers(3) == numbers(3)
     assert numbers(3) != numbers(4)
-
-
-def test_maps_are_rows_of_weights():
-    record = next(train(small_run()))
-    assert set(record.maps) == {f"{i}:{kind}" for i in "01" for kind in ("self", "causal", "cross")}
-    weights = record.maps["0:cross"]
-    assert weights.shape == (1, 2, 7, 6)  # layers, heads, six letters and the end, six letters
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
 def test_the_final_record_tells_long_sources_from_short_ones():
@@ -116,8 +111,13 @@ def test_the_final_record_tells_long_sources_from_short_ones():
 
 
 def test_the_expected_weight_is_what_the_maps_say():
-    config = small_run(held_out=2)
-    record = next(train(config))
+    record, task = records_of(held_out=2)[0], make_task(small_run().task)
+    assert set(record.maps) == {f"{i}:{kind}" for i in "01" for kind in ("self", "causal", "cross")}
+    weights = record.maps["0:cross"]
+    assert weights.shape == (1, 2, 7, 6)  # layers, heads, six letters and the end, six letters
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    keys = evaluate.expected_keys(task, task.held_out(2), 7, "cpu")
+    assert keys[..., 0].tolist() == [[5, 4, 3, 2, 1, 0, -1]] * 2
     by_hand = [
         [
             np.mean([record.maps[f"{e}:cross"][0, h, t, 5 - t] for e in "01" for t in range(6)])
@@ -126,6 +126,8 @@ def test_the_expected_weight_is_what_the_maps_say():
     ]
     np.testing.assert_allclose(record.expected, by_hand, rtol=1e-5)
     assert record.even == pytest.approx(1 / 6)
+    record = next(train(small_run(model=ModelConfig.recurrent(d_model=8, score=None))))
+    assert record.maps == {} and record.expected is None and record.even is None
 
 
 def test_uniform_attention_earns_what_even_says():
@@ -135,17 +137,6 @@ def test_uniform_attention_earns_what_even_says():
             p.zero_()
     given = measure_teacher_forced(session.model.eval(), session.task, session.held_out, "cpu")
     np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)
-
-
-def test_expected_keys_by_hand():
-    task = make_task(small_run().task)
-    examples = task.held_out(2)
-    assert expected_keys(task, examples, 7, "cpu")[..., 0].tolist() == [[5, 4, 3, 2, 1, 0, -1]] * 2
-
-
-def test_no_attention_has_no_maps():
-    record = next(train(small_run(model=ModelConfig.recurrent(d_model=8, score=None))))
-    assert record.maps == {} and record.expected is None and record.even is None
 
 
 def test_stop_ends_without_a_final_record():
@@ -160,7 +151,8 @@ def test_the_cap_on_seconds_ends_with_a_final_record():
     )
     assert records[-1].final and 0 < records[-1].step < 20_000
     assert records[-1].capped and not any(record.capped for record in records[:-1])
-    assert not list(train(small_run()))[-1].capped
+    *_, last = train(small_run(steps=20_000, max_train_seconds=0.5, record_every=50))
+    assert last.final and 0.5 <= last.train_seconds < 1.5 and last.elapsed > last.train_seconds
 
 
 def test_a_loss_that_is_no_number_says_so():
@@ -172,47 +164,31 @@ def test_a_loss_that_is_no_number_says_so():
 
 
 def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
-    from core.training.evaluate import Objective
-
-    refused, confirmed = 0.98, 0.995
-    scores = iter([0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, confirmed])
-    monkeypatch.setattr(Objective, "score", lambda *_: {"sequence_accuracy": next(scores)})
+    refused = 0.98
+    seen = [0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, 0.995]
+    scores = iter(seen)
+    monkeypatch.setattr(evaluate.Objective, "score", lambda *_: {"sequence_accuracy": next(scores)})
     records = list(train(small_run(steps=50)))
-    assert [r.sequence_accuracy for r in records] == [
-        0.0,
-        0.995,
-        0.5,
-        0.99,
-        1.0,
-        0.99,
-        1.0,
-        confirmed,
-    ]
+    assert [r.sequence_accuracy for r in records] == [one for one in seen if one != refused]
     assert records[-1].step == 12 and records[-1].final
 
 
-def test_learning_rate_rises_then_falls_to_a_tenth():
+def test_learning_rate_rises_then_falls_by_its_schedule():
+    """Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w)."""
     config = small_run(steps=100, warmup=9, learning_rate=1.0)
     assert learning_rate(config, 5) == pytest.approx(0.5, abs=0.01)
     assert learning_rate(config, 100) == pytest.approx(0.1)
     assert learning_rate(small_run(schedule="constant", learning_rate=1.0), 4) == 1.0
+    config = small_run(steps=1000, warmup=99, learning_rate=0.02, schedule="inverse_sqrt")
+    for step in (1, 40, 100, 400, 1000):
+        published = min(step**-0.5, step * 100**-1.5)
+        assert learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
 
 
 def test_reverse_is_learned(monkeypatch):
     """The recommended settings, to 99 % of 1,000 held-out sequences, and the weight stands on the anti-diagonal."""
-    from core.tasks import TaskConfig
-    from core.training import RunConfig
-
-    task = TaskConfig.of("reverse")
-    recipe = make_task(task).recommended["transformer"]
-    config = RunConfig(
-        task,
-        ModelConfig.from_json(recipe.model),
-        steps=400,
-        batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate,
-        max_seconds=120,
-    )
+    task = make_task(TaskConfig.of("reverse"))
+    config = recommended(task, "transformer", max_seconds=120, record_every=20)
     monkeypatch.setattr(loop, "FINAL", FINAL)
     last = list(train(config))[-1]
     assert last.sequence_accuracy >= 0.99 and last.held_out == 1000
@@ -313,11 +289,9 @@ def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_la
     assert records[-1].final and records[-1].best == 4
     assert same(scripted[-1], scripted[2]) and not same(scripted[2], scripted[5])
     assert same(session.model.state_dict(), scripted[5]), "it could go on from where it was"
-
-
-def test_without_it_the_last_weights_count(scripted):
+    scripted.clear()
     last = list(train(small_run(steps=20, patience=3)))[-1]
-    assert last.best is None and same(scripted[-1], scripted[5])
+    assert last.best is None and same(scripted[-1], scripted[5]), "else the last weights count"
 
 
 def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp_path):
@@ -342,26 +316,18 @@ def test_it_goes_on_with_its_best_after_a_pause(scripted, tmp_path):
     assert run.records()[-1].best == 4 and run.default_step() == 4
 
 
-def test_the_final_figures_are_of_items_that_did_not_choose_the_weights():
-    config = small_run(keep_best=True)
-    session = prepare(config)
+def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many():
+    session = prepare(small_run(keep_best=True))
     chose = set(session.held_out)
     assert chose and not chose & set(loop.final_examples(session))
     assert chose <= set(loop.final_examples(prepare(small_run())))
-
-
-def test_the_final_items_are_others_than_those_that_chose_the_weights_as_long_as_there_are_as_many():
-    def items(there: int, chose: int) -> list[int]:
-        session: Any = SimpleNamespace(
-            task=SimpleNamespace(held_out=lambda n: tuple(range(min(n, there)))),
-            held_out=range(chose),
+    for there, others in ((8, [4, 5, 6, 7]), (7, [*range(7)])):  # three others are too few
+        few: Any = SimpleNamespace(
+            task=SimpleNamespace(held_out=lambda n, there=there: tuple(range(min(n, there)))),
+            held_out=range(4),
             config=SimpleNamespace(keep_best=True),
         )
-        examples: Any = loop.final_examples(session)
-        return list(examples)
-
-    assert items(8, 4) == [4, 5, 6, 7]
-    assert items(7, 4) == [0, 1, 2, 3, 4, 5, 6], "three others are too few"
+        assert list(loop.final_examples(few)) == others
 
 
 # What a record waits for: free-running decodes come when they say something, and no more of them than are judged.
@@ -380,21 +346,14 @@ def decoded(monkeypatch) -> list[int]:
     return counts
 
 
-def test_an_untrained_model_is_not_decoded_where_decodes_are_few(decoded):
-    records = list(train(small_run(decode_every=2, finish_early=False)))
-    assert [(r.step, r.sequence_accuracy is not None) for r in records[:-1]] == [
-        (0, False),
-        (2, False),
-        (4, True),
-    ]
-    assert decoded == [11, 20]
-
-
-def test_every_record_is_decoded_where_it_costs_little(decoded):
-    records = list(train(small_run(finish_early=False)))
-    assert all(r.sequence_accuracy is not None and r.examples for r in records) and len(
-        decoded
-    ) == len(records)
+@each(("decode_every", "counts", "steps"), [(2, [11, 20], {4}), (1, [11, 11, 11, 20], {0, 2, 4})])
+def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
+    decoded, decode_every, counts, steps
+):
+    decoded.clear()
+    records = list(train(small_run(decode_every=decode_every, finish_early=False)))
+    assert {r.step for r in records if r.sequence_accuracy is not None and r.examples} == steps
+    assert decoded == counts
 
 
 def test_a_text_is_continued_for_the_watched_examples_alone(decoded):
@@ -498,7 +457,7 @@ def test_the_loss_is_the_divergence_from_full_attention(beside):
     )
 
 
-def test_padding_is_no_key_that_is_predicted():
+def test_padding_is_no_key_that_is_predicted_and_only_training_computes_it():
     layer, real = (
         Attention(AttentionConfig(C, H, mask=LIGHTNING)),
         torch.arange(T) < torch.tensor([[T], [7], [4]]),
@@ -512,36 +471,24 @@ def test_padding_is_no_key_that_is_predicted():
         layer(x, key_mask=real).indexer_loss,
         indexer_loss(scores, full(x, key_mask=real).weights, allowed),
     )
-
-
-def test_it_is_computed_in_training_alone():
-    layer, x = Attention(AttentionConfig(C, H, mask=LIGHTNING)), torch.randn(B, T, C)
     with torch.no_grad():
         assert layer(x).indexer_loss is None
-    assert layer.eval()(x).indexer_loss is None
-    assert Attention(AttentionConfig(C, H, mask="causal"))(x).indexer_loss is None
+    assert layer.eval()(x).indexer_loss is None and full(x).indexer_loss is None
 
 
-def test_a_step_of_another_model_is_untouched_and_none_keeps_a_hook():
-    for mask, losses in ((LIGHTNING, 2), (Choice("causal"), 0)):
-        session = prepare(run_config(mask))
-        batch = session.task.batch(4, session.data)
-        with indexer_losses(session.model) as collected:
-            session.model(batch.source, batch.source_mask, batch.target_in)
-        assert len(collected) == losses
-        assert not any(module._forward_hooks for module in session.model.modules())
-        assert (float(one_step(session, 1).indexer) > 0) == (losses > 0)
-
-
-def test_records_have_the_loss_where_there_is_an_indexer():
-    for mask, known in ((LIGHTNING, True), (Choice("causal"), False)):
-        records = list(
-            train(run_config(mask, steps=4, record_every=2, held_out=10, decode_every=100))
-        )
-        assert [record.indexer_loss is not None for record in records[1:-1]] == [known] * len(
-            records[1:-1]
-        )
-        assert records[0].indexer_loss is None
+@each(("mask", "losses"), [(LIGHTNING, 2), (Choice("causal"), 0)])
+def test_records_have_the_loss_where_there_is_an_indexer_and_none_keeps_a_hook(mask, losses):
+    session = prepare(run_config(mask))
+    batch = session.task.batch(4, session.data)
+    with indexer_losses(session.model) as collected:
+        session.model(batch.source, batch.source_mask, batch.target_in)
+    assert len(collected) == losses
+    assert not any(module._forward_hooks for module in session.model.modules())
+    assert (float(one_step(session, 1).indexer) > 0) == (losses > 0)
+    config = run_config(mask, steps=4, record_every=2, held_out=10, decode_every=100)
+    first, *others, _ = train(config)
+    assert first.indexer_loss is None
+    assert all((record.indexer_loss is not None) == (losses > 0) for record in others)
 
 
 def recalls(session):
@@ -576,17 +523,6 @@ def test_the_recall_of_the_indexer_rises_in_training():
     assert max(after) > max(before) + 0.1 and min(after) > min(before) + 0.02, (before, after)
 
 
-# What a run may be asked for: each option does what it says, on the real loop.
-
-
-def test_the_rate_of_vaswani_peaks_after_the_warm_up():
-    """d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w)."""
-    config = small_run(steps=1000, warmup=99, learning_rate=0.02, schedule="inverse_sqrt")
-    for step in (1, 40, 100, 400, 1000):
-        published = min(step**-0.5, step * 100**-1.5)
-        assert learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
-
-
 @each(
     "name, kind",
     [
@@ -608,34 +544,24 @@ def test_the_optimizer_that_was_asked_for(name, kind, monkeypatch):
         **({"momentum": 0.9} if name == "sgd" else {}),
     )
     x = torch.randn(7, 5)
-    for _ in range(3):
-        _step(expected, torchs, x)
+
+    def step(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+
+    step(expected, torchs)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch._dynamo", None)  # whoever imports it fails
         made = make_optimizer(config, ours)
-        for _ in range(3):
-            _step(made, ours, x)
-            made.load_state_dict(made.state_dict())
-    assert (
-        isinstance(made, kind)
-        and torch.equal(ours.weight, torchs.weight)
-        and torch.equal(ours.bias, torchs.bias)
-    )
-    losses = [
-        r.loss
-        for r in train(
-            small_run(
-                optimizer=name, steps=40, record_every=40, learning_rate=0.01, finish_early=False
-            )
-        )
-    ]
-    assert losses[-1] < losses[0]
-
-
-def _step(optimizer: torch.optim.Optimizer, model: torch.nn.Module, x: torch.Tensor) -> None:
-    optimizer.zero_grad()
-    model(x).square().sum().backward()
-    optimizer.step()
+        step(made, ours)
+        made.load_state_dict(made.state_dict())
+    assert isinstance(made, kind)
+    torch.testing.assert_close(ours.state_dict(), torchs.state_dict(), rtol=0, atol=0)
+    learns = dict(steps=40, record_every=40, learning_rate=0.01, finish_early=False)
+    first, *_, last = train(small_run(optimizer=name, **learns))
+    assert last.loss < first.loss
 
 
 def test_smoothing_is_shared_among_all_classes():
@@ -695,17 +621,6 @@ def test_patience_ends_a_run_that_no_longer_gets_better():
     assert len(list(train(flat))) == 40 // 10 + 2
 
 
-def test_equal_training_time_is_a_cap_of_its_own():
-    records = list(
-        train(small_run(steps=20_000, max_train_seconds=0.5, record_every=50, finish_early=False))
-    )
-    assert (
-        records[-1].final
-        and 0.5 <= records[-1].train_seconds < 1.5
-        and records[-1].elapsed > records[-1].train_seconds
-    )
-
-
 def test_bfloat16_computes_in_bfloat16_and_still_learns():
     seen = []
     session = prepare(
@@ -729,23 +644,6 @@ def test_computing_layers_again_gives_the_same_numbers():
         for on in (False, True)
     )
     assert [record_numbers(r) for r in plain_numbers] == [record_numbers(r) for r in again]
-
-
-def test_a_record_says_where_the_time_and_the_gradient_went():
-    records = list(train(small_run()))
-    assert records[0].gradients == {} and records[0].rate is None and records[0].data_share is None
-    parts = {
-        "source",
-        "source_places",
-        "encoder.layers.0",
-        "target",
-        "target_places",
-        "layers.0",
-        "output",
-    }
-    assert set(records[1].gradients) == parts
-    assert all(0 < norm < 10 for norm in records[1].gradients.values())
-    assert 0 < records[1].data_share < 1 and records[1].rate == learning_rate(small_run(), 2)
 
 
 # A run of a table that is older than the choice of its columns: it makes the table that its weights belong to.
