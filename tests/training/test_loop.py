@@ -33,7 +33,7 @@ from core.training.loop import FINAL, indexer_losses, learning_rate, make_optimi
 from core.training.record import Prediction, Record
 from dashboard.ui.run_data import load_run, summarize
 from tests.cases import each, instance
-from tests.training.small import record_numbers, small_run
+from tests.training.small import record_numbers, records_of, small_run
 
 
 def test_a_run_is_its_records():

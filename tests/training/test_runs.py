@@ -34,7 +34,7 @@ from core.runs.runs import (
 from core.studies.sweeps import SweepData, load_sweep
 from core.training import Record
 from core.training.record import Prediction
-from tests.cases import instance
+from tests.cases import each, instance
 from tests.fuzz.readers import sweep_with_outcomes
 from tests.training.small import small_run
 from tests.training.zips import parts, refused, zipped
@@ -58,6 +58,11 @@ def test_a_run_is_found_again(tmp_path):
     run = create_run(config, root=tmp_path)
     assert find_run(run.id, tmp_path) == run and list_runs(tmp_path) == [run]
     assert run.config() == config and run.status().state == "queued" and run.records() == []
+    assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["steps"] == 4
+    assert not run.alive()
+    with run.lock():
+        assert run.alive()
+    assert not run.alive()
 
 
 def test_names_sort_by_age_within_one_second_too(tmp_path):
@@ -68,23 +73,21 @@ def test_names_sort_by_age_within_one_second_too(tmp_path):
     assert list_runs(tmp_path) == made
 
 
-def test_records_and_frames_come_back(tmp_path):
+def test_records_and_frames_come_back_and_a_half_written_line_is_left_for_later(tmp_path):
     run = create_run(small_run(), root=tmp_path)
     run.append(record(0))
     run.append(record(20, loss=float("nan"), maps={}))
+    with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('not json\n{"step": "x"}\n{"step": 20, "lo')
     first, second = run.records()
-    assert first == record(0, maps={}) and second.loss is None
+    assert first == record(0, maps={}) and second.loss is None and second.step == 20
     assert run.frame_steps() == [0]
     np.testing.assert_array_equal(run.frame(0)["0"], np.eye(2, dtype=np.float32)[None, None])
     assert run.frame(20) == {}
-
-
-def test_a_half_written_line_is_left_for_later(tmp_path):
-    run = create_run(small_run(), root=tmp_path)
-    run.append(record(0))
-    with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-        file.write('not json\n{"step": "x"}\n{"step": 20, "lo')
-    assert [r.step for r in run.records()] == [0]
+    for name in ("status.json", "metrics.jsonl"):  # broken files never raise
+        (run.path / name).write_bytes(b"\xff\xfe{")
+    run.frame_path(0).write_bytes(b"\x00" * 9)
+    assert run.status().state == "stopped" and run.records() == [] and run.frame(0) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,27 +110,6 @@ def test_what_is_no_run_is_never_joined_to_a_path(name, tmp_path):
     (tmp_path / "20261120-120000-abcdef").mkdir()
     (tmp_path / "20261120-120000-abcdef" / "run.json").write_text("{}", encoding="utf-8")
     assert find_run(name, tmp_path) is None
-
-
-def test_broken_files_never_raise(tmp_path):
-    run = create_run(small_run(), root=tmp_path)
-    for name in ("status.json", "metrics.jsonl"):
-        (run.path / name).write_bytes(b"\xff\xfe{")
-    run.frame_path(0).write_bytes(b"\x00" * 9)
-    assert run.status().state == "stopped" and run.records() == [] and run.frame(0) == {}
-
-
-def test_alive_is_whether_the_lock_is_held(tmp_path):
-    run = create_run(small_run(), root=tmp_path)
-    assert not run.alive()
-    with run.lock():
-        assert run.alive()
-    assert not run.alive()
-
-
-def test_run_json_reads_as_plain_json(tmp_path):
-    run = create_run(small_run(), root=tmp_path)
-    assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["steps"] == 4
 
 
 def made(tmp_path, second: int, state: str = "finished", **more) -> Run:
@@ -184,7 +166,7 @@ def test_what_was_deleted_goes_before_any_run(tmp_path):
     assert list_runs(tmp_path) == [first] and deleted_runs(tmp_path) == []
 
 
-def test_a_run_under_way_is_not_deleted(tmp_path):
+def test_a_run_under_way_is_not_deleted_and_only_a_run_can_be_restored(tmp_path):
     run = made(tmp_path, 0, "running")
     with pytest.raises(ValueError, match="stop it first"):
         discard(run)
@@ -192,11 +174,8 @@ def test_a_run_under_way_is_not_deleted(tmp_path):
     with run.lock(), pytest.raises(ValueError, match="stop it first"):
         discard(run)
     assert list_runs(tmp_path) == [run]
-
-
-def test_only_a_run_can_be_brought_back(tmp_path):
-    (tmp_path / ".deleted").mkdir()
-    (tmp_path / "elsewhere").mkdir()
+    for name in (".deleted", "elsewhere"):
+        (tmp_path / name).mkdir()
     assert restore("../elsewhere", tmp_path) is None
 
 
@@ -214,9 +193,6 @@ def test_a_copy_shares_everything_but_its_name(tmp_path):
     )
     copied.append(Record(2, loss=0.5))
     assert len(run.records()) == 1, "the first run does not feel what happens to its copy"
-
-
-# What an uploaded run's files must be: whatever else they are is refused in words, and nothing stays.
 
 
 @pytest.mark.parametrize(
@@ -290,24 +266,27 @@ def frame(packed: bytes, **arrays) -> bytes:
     return zipped(parts(packed) | {"frames/000000.safetensors": save_arrays(arrays)})
 
 
-def test_frames_must_fit_their_words(tmp_path, packed):
-    import numpy as np
-
+@each(
+    ("name", "change"),
+    [
+        ("0:cross", lambda right: right[:, :, :, :5]),
+        ("0:cross", lambda right: right[0]),
+        ("0:cross", lambda right: right.astype("float32")),
+        ("0:other", lambda right: right),
+        ("9:cross", lambda right: right),
+        ("cross", lambda right: right),
+        ("0:cross", lambda right: right[:, :1]),
+    ],
+)
+def test_frames_must_fit_their_words(tmp_path, packed, name, change):
     right = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
-    assert unpack(frame(packed, **{"0:cross": right}), tmp_path / "there").frame(0).keys() == {
-        "0:cross"
-    }
-    (tmp_path / "not").mkdir()
-    for name, array in (
-        ("0:cross", right[:, :, :, :5]),
-        ("0:cross", right[0]),
-        ("0:cross", right.astype("float32")),
-        ("0:other", right),
-        ("9:cross", right),
-        ("cross", right),
-        ("0:cross", right[:, :1]),
-    ):
-        refused(frame(packed, **{name: array}), tmp_path / "not", "frames/00000")
+    run, refused_in = (
+        unpack(frame(packed, **{"0:cross": right}), tmp_path / "there"),
+        tmp_path / "not",
+    )
+    assert run.frame(0).keys() == {"0:cross"}
+    refused_in.mkdir(exist_ok=True)
+    refused(frame(packed, **{name: change(right)}), refused_in, "frames/00000")
 
 
 def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
@@ -363,9 +342,6 @@ def test_broken_headers_are_refused(tmp_path, packed, data):
     )
 
 
-# Files of a run and of a sweep whose values were put wrong by hand; tests/fuzz does it at random.
-
-
 def test_a_number_of_everything_is_no_worker(tmp_path):
     """kill(-1, …) ends every process of the user; a status file is no reason to."""
     run = create_run(small_run(), tmp_path)
@@ -380,9 +356,6 @@ def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
     sweep, data = sweep_with_outcomes(tmp_path / "one.json")
     sweep.path.write_text(json.dumps(data), encoding="utf-8")
     assert instance(load_sweep(sweep), SweepData).finished == 4
-
-
-# The index of runs says what the folders say, whatever changed them, and whatever happened to its file.
 
 
 def indexed_run(root, number: int, state: str = "finished", **more) -> RunFolder:

@@ -34,8 +34,6 @@ from dashboard.ui import reports
 from pages import sweeps
 from tests.training.small import record_numbers, run_command, small_run
 
-# What tests of stores look at: the files of a run, and its lease.
-
 
 def files(run: RunFolder) -> dict[str, bytes]:
     return {
@@ -97,14 +95,18 @@ def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worke
     assert red.newest()[run.id].server == "blue" and red.place.lease(run.id) is None
 
 
-def test_only_what_is_new_is_written_and_what_is_thinned_is_deleted(memory, server, monkeypatch):
-    red = server("red")
-    run = create_run(small_run())
-    run.append(Record(0, loss=2.0))
-    run.checkpoint_path(0).write_bytes(b"weights")
-    run.checkpoint_path(2).write_bytes(b"weights")
+@pytest.fixture
+def copied(memory, server, worker_here) -> tuple[Copier, Run]:
+    """The server red, and a run that it has trained and copied."""
+    red, run = server("red"), create_run(small_run())
+    work(run.path)
     copy_now()
     assert set(red.place.list(f"runs/{run.id}")) == set(files(run))
+    return red, run
+
+
+def test_only_what_is_new_is_written_and_what_is_thinned_is_deleted(copied, monkeypatch):
+    red, run = copied
     written: list[str] = []
     write = Store.write
 
@@ -115,19 +117,15 @@ def test_only_what_is_new_is_written_and_what_is_thinned_is_deleted(memory, serv
     monkeypatch.setattr(Store, "write", note)
     copy_now()
     assert not written, "nothing changed"
-    run.append(Record(4, loss=1.0))
-    run.checkpoint_path(4).write_bytes(b"weights")
+    run.append(Record(5, loss=1.0))
+    run.checkpoint_path(5).write_bytes(b"weights")
     run.checkpoint_path(2).unlink()
     run.set_status("running")
     copy_now()
     assert set(red.place.list(f"runs/{run.id}")) == set(files(run))
     names = [name.removeprefix(f"runs/{run.id}/") for name in written if name.startswith("runs/")]
-    assert names == [
-        "metrics.jsonl",
-        "checkpoints/000004.safetensors",
-        "run.json",
-        "status.json",
-    ], "the status last"
+    expected = ["metrics.jsonl", "checkpoints/000005.safetensors", "run.json", "status.json"]
+    assert names == expected, "the status last"
 
 
 def test_one_server_trains_a_run(memory, server):
@@ -187,11 +185,8 @@ def test_while_the_store_is_away_training_goes_on_and_is_copied_later(
     assert set(red.place.list(f"runs/{run.id}")) == set(files(run))
 
 
-def test_a_copied_run_may_leave_the_disk_and_comes_back(memory, server, worker_here):
-    red = server("red")
-    run = create_run(small_run())
-    work(run.path)
-    copy_now()
+def test_a_copied_run_may_leave_the_disk_and_comes_back(copied):
+    red, run = copied
     before = files(run)
     prune(0)
     assert list_runs() == [] and [row.id for row in red.elsewhere()] == [run.id]
@@ -204,11 +199,8 @@ def test_a_copied_run_may_leave_the_disk_and_comes_back(memory, server, worker_h
     assert red.newest()[run.id].name == "again", "it is this server's own"
 
 
-def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(memory, server, worker_here):
-    red = server("red")
-    run = create_run(small_run())
-    work(run.path)
-    copy_now()
+def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(copied):
+    red, run = copied
     discard(run)
     copy_now()
     assert red.place.list(f"runs/{run.id}") and red.elsewhere() == []
@@ -218,11 +210,8 @@ def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(memory, ser
     assert red.place.list(f"runs/{run.id}") == {} and red.newest() == {}
 
 
-def test_an_empty_disk_deletes_nothing_from_the_store(memory, server, worker_here):
-    red = server("red")
-    run = create_run(small_run())
-    work(run.path)
-    copy_now()
+def test_an_empty_disk_deletes_nothing_from_the_store(copied, server):
+    red, run = copied
     shutil.rmtree(red.root)
     _copiers.clear()  # a new process on a new machine of the same name
     again = server("red")
@@ -246,11 +235,8 @@ def test_a_broken_index_of_another_server_is_no_trouble(memory, server, index):
     assert copy_now() == "" and red.newest() == {}
 
 
-def test_no_object_leads_out_of_the_folder(memory, server, worker_here, tmp_path):
-    red = server("red")
-    run = create_run(small_run())
-    work(run.path)
-    copy_now()
+def test_no_object_leads_out_of_the_folder(copied, server):
+    red, run = copied
     for name in (".hidden", "..x", "frames/.a", "stop", "lock"):
         red.place.write(f"runs/{run.id}/{name}", b"data")
     server("blue")
@@ -273,9 +259,6 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
     assert run_command("core.training", "train", str(tmp_path / "run.json")) == 0
     red.read_rows()
     assert [row.state for row in red.newest().values()] == ["finished"]
-
-
-# Measurements, sweeps and reports in a store; and one lease for two servers.
 
 
 def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, server):

@@ -1,7 +1,6 @@
 """The worker as a process of its own: the same numbers, an end for every way to end, and words for each."""
 
 import dataclasses
-import functools
 import io
 import json
 import os
@@ -21,7 +20,13 @@ from core.runs.runs import Run, create_run, find_run
 from core.runs.worker import train_run
 from core.training import Record, loop, prepare, train
 from core.training.loop import FINAL, parts_of
-from tests.training.small import SAME_LAST_BIT, record_numbers, run_command, small_run
+from tests.training.small import (
+    SAME_LAST_BIT,
+    record_numbers,
+    records_of,
+    run_command,
+    small_run,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = dict(steps=20_000, max_seconds=300, record_every=20, finish_early=False)
@@ -82,10 +87,16 @@ def test_command_line_spare_and_loop_give_the_same_numbers(
 
 
 def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
+    """Where memory runs out, a worker is ended before its server."""
     run = create_run(small_run(**LONG), root=tmp_path)
     process = command(str(run.path))
     wait_for(lambda: len(run.records()) >= 2)
     assert run.alive() and run.status().pid == process.pid
+    if sys.platform == "linux":
+        scores = (
+            Path(f"/proc/{one}/oom_score_adj").read_text("utf-8") for one in (process.pid, "self")
+        )
+        assert int(next(scores)) == 500 > int(next(scores))
     process.send_signal(signal.SIGTERM)
     wait_for(lambda: run.status().ended)
     process.wait(timeout=60)
@@ -109,9 +120,7 @@ def test_stop_keeps_what_was_reached(tmp_path, ask, worker_here):
 
 
 def test_a_spare_ends_with_whoever_started_it(monkeypatch, capsys):
-    monkeypatch.setattr(
-        sys, "stdin", io.StringIO()
-    )  # at its end, as when the other end of the pipe is closed
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # at its end, as when its pipe is closed
     assert worker.main(["--spare"]) == 0
     assert capsys.readouterr().out == "ready\n"
 
@@ -122,30 +131,15 @@ def test_too_much_memory_ends_in_words(tmp_path):
     assert run.status().state == "failed" and "20 MB" in run.status().message
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="oom_score_adj is Linux's")
-def test_a_worker_is_ended_before_its_server_where_memory_runs_out(tmp_path):
-    run = create_run(small_run(**LONG), root=tmp_path)
-    process = command(str(run.path))
-    wait_for(lambda: run.status().state == "running")
-    adjusted = Path(f"/proc/{process.pid}/oom_score_adj").read_text(encoding="utf-8")
-    run.request_stop()
-    process.communicate(timeout=120)
-    assert (
-        int(adjusted) == 500
-        and int(Path("/proc/self/oom_score_adj").read_text(encoding="utf-8")) < 500
-    )
-
-
-def test_a_config_that_cannot_run_ends_in_words(run, worker_here):
-    (run.path / "run.json").write_text('{"config": {"steps": 3}}', encoding="utf-8")
-    assert worker.main([str(run.path)]) == 1
-    assert run.status() and "A run needs model and task" in run.status().message
-
-
-def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch, worker_here):
-    monkeypatch.setattr(worker, "prepare", lambda config: 1 / 0)
-    assert worker.work(run.path) == "failed"
+def test_what_ends_a_run_is_told_and_costs_this_run_alone(run, monkeypatch, worker_here):
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "prepare", lambda config: 1 / 0)
+        assert worker.work(run.path) == "failed"
     assert "ZeroDivisionError" in run.status().message
+    (run.path / "run.json").write_text('{"config": {"steps": 3}}', encoding="utf-8")
+    run.requeue()
+    assert worker.main([str(run.path)]) == 1
+    assert "A run needs model and task" in run.status().message
 
 
 def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatch, worker_here):
@@ -191,8 +185,13 @@ PLACES = [("append", at, late) for at in range(4) for late in (False, True)] + [
 ]
 
 
-def train_here(run: Run) -> tuple[str, str]:
-    return train_run(run, lambda: False, lambda record: None)
+def train_here(run: Run, stop=lambda: False) -> str:
+    return train_run(run, stop, lambda record: None)[0]
+
+
+def numbers(run: Run | list[Record]) -> list[tuple]:
+    records = run.records() if isinstance(run, Run) else run
+    return [(record_numbers(record), record.final) for record in records]
 
 
 def kill(monkeypatch, method: str, at: int, late: bool) -> None:
@@ -210,16 +209,6 @@ def kill(monkeypatch, method: str, at: int, late: bool) -> None:
     monkeypatch.setattr(Run, method, call)
 
 
-@functools.cache
-def whole(**changes) -> list[Record]:
-    """The records of a run that nothing interrupts."""
-    return list(loop.train(small_run(**changes)))
-
-
-def numbers(records: list[Record]) -> list[tuple]:
-    return [(record_numbers(record), record.final) for record in records]
-
-
 @pytest.mark.parametrize(("method", "at", "late"), PLACES)
 def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, method, at, late):
     broken = create_run(
@@ -228,9 +217,8 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, metho
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill(patch, method, at, late)
         train_here(broken)
-    state, words = train_here(broken)
-    assert state == "finished" and words.startswith("Finished after 4 steps")
-    assert numbers(broken.records()) == numbers(whole(steps=4))
+    assert train_here(broken) == "finished"
+    assert numbers(broken) == numbers(records_of(steps=4))
     assert broken.checkpoint_steps()[-1] == 4
 
 
@@ -240,42 +228,30 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks)
     sizes = dict(steps=7, record_every=3)
     broken = create_run(small_run(**sizes), path=tmp_path)
     left = iter(range(asks))
-    assert train_run(broken, lambda: next(left, None) is None, lambda record: None)[0] == "stopped"
-    assert train_here(broken)[0] == "finished"
+    assert train_here(broken, lambda: next(left, None) is None) == "stopped"
+    assert train_here(broken) == "finished"
     assert [(r.step, r.final, r.loss, r.train_loss, r.gradient) for r in broken.records()] == [
-        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in whole(**sizes)
+        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in records_of(**sizes)
     ]
 
 
 def test_a_finished_run_that_is_asked_to_go_on_to_its_own_end_stays_finished(tmp_path):
     run = create_run(small_run(), path=tmp_path)
     train_here(run)
-    before = numbers(run.records())
-    assert train_here(run)[0] == "finished" and numbers(run.records()) == before
+    before = numbers(run)
+    assert train_here(run) == "finished" and numbers(run) == before
 
 
 def test_a_run_that_waited_long_enough_ends_where_it_was_killed(tmp_path, monkeypatch):
     waits = dict(steps=40, patience=1, learning_rate=1e-6, weight_decay=0.0, optimizer="sgd")
     broken = create_run(small_run(**waits), path=tmp_path)
-    steps = [record.step for record in whole(**waits)]
-    assert whole(**waits)[-1].final
+    steps = [record.step for record in records_of(**waits)]
+    assert records_of(**waits)[-1].final
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill(patch, "append", len(steps) - 1, late=False)
         train_here(broken)
     train_here(broken)
     assert [record.step for record in broken.records()] == steps
-
-
-# A run goes on where it was left, to the same numbers; and what cannot go on says so.
-
-
-def all_numbers(run):
-    return [record_numbers(record) for record in run.records()]
-
-
-def trained(run, stop=lambda: False):
-    state, message = train_run(run, stop, lambda record: None)
-    return state
 
 
 @pytest.mark.parametrize(
@@ -293,78 +269,54 @@ def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, kind):
         "recurrent": ModelConfig.recurrent(8, layers=2, dropout=0.2, cell="lstm"),
     }
     config = small_run(steps=8, optimizer=optimizer, model=dropped[kind])
-    whole, broken = (
-        create_run(config, path=tmp_path / "whole"),
-        create_run(config, path=tmp_path / "broken"),
-    )
-    trained(whole)
-    assert (
-        trained(broken, stop=lambda: len(broken.records()) > 2) == "stopped"
-    )  # after the record of step 4
-    assert broken.checkpoint_steps()[-1] in (4, 5)
-    broken.save_checkpoint(_at_step_four(config), config)
-    broken.truncate(4)  # as a killed worker leaves it: the last checkpoint stands at a record
-    assert trained(broken) == "finished"
-    assert all_numbers(broken) == all_numbers(whole)
-    ours, theirs = broken.model()[0].state_dict(), whole.model()[0].state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-
-
-def _at_step_four(config):
+    broken = create_run(config, path=tmp_path / "broken")
     session = prepare(config)
     for record in train(config, session):
-        if record.step == 4:
-            return session
-    raise AssertionError
+        broken.append(record)
+        broken.save_checkpoint(session, config)
+        if record.step == 4:  # as a killed worker leaves it: the last checkpoint stands at a record
+            break
+    assert broken.checkpoint_steps()[-1] == 4 and train_here(broken) == "finished"
+    whole = create_run(config, path=tmp_path / "whole")
+    assert train_here(whole) == "finished" and numbers(broken) == numbers(whole)
+    torch.testing.assert_close(
+        broken.model()[0].state_dict(), whole.model()[0].state_dict(), rtol=0, atol=0
+    )
 
 
 def test_longer_is_more_steps_of_the_same_run(tmp_path):
     config = small_run(steps=4, schedule="constant")
     run = create_run(config, path=tmp_path / "run")
-    trained(run)
+    train_here(run)
     run.update_metadata(config=dataclasses.replace(config, steps=8).to_json())
-    assert trained(run) == "finished"
-    whole = [record_numbers(r) for r in train(dataclasses.replace(config, steps=8))]
-    assert [record_numbers(r) for r in run.records() if not r.final][:3] == whole[:3]
-    assert run.records()[-1].step == 8 and record_numbers(run.records()[-1]) == whole[-1]
+    assert train_here(run) == "finished"
+    ours, whole = numbers(run), numbers(records_of(steps=8, schedule="constant"))
+    assert [one for one in ours if not one[1]][:3] == whole[:3]
+    assert run.records()[-1].step == 8 and ours[-1] == whole[-1]
 
 
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
     config = small_run(steps=60, record_every=1, held_out=2, num_examples=1)
     run = create_run(config, path=tmp_path / "run")
-    trained(run)
+    with pytest.raises(ValueError, match="saved no weights"):
+        run.model()
+    train_here(run)
     steps = run.checkpoint_steps()
     assert steps[-1] == 60 and 8 <= len(steps) <= 12
     model, task = run.model(steps[3])
     assert model.training is False and task.key == "reverse"
-
-
-def test_weights_of_another_model_are_refused_in_words(tmp_path):
-    run = create_run(small_run(), path=tmp_path / "run")
-    trained(run)
-    wider = small_run(model=ModelConfig.transformer(16, 2))
-    run.update_metadata(config=wider.to_json())
-    with pytest.raises(ValueError, match="do not fit"):
-        run.model()
-    with pytest.raises(ValueError, match="do not fit"):
-        trained(run)
-
-
-def test_a_broken_checkpoint_is_told_in_words(tmp_path):
-    run = create_run(small_run(), path=tmp_path / "run")
-    with pytest.raises(ValueError, match="saved no weights"):
-        run.model()
-    run.checkpoint_path(4).write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match="step 4 cannot be read"):
-        run.checkpoint(4)
+    run.update_metadata(config=small_run(model=ModelConfig.transformer(16, 2)).to_json())
+    for use in (run.model, lambda: train_here(run)):
+        with pytest.raises(ValueError, match="do not fit"):
+            use()
+    run.checkpoint_path(steps[3]).write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=f"step {steps[3]} cannot be read"):
+        run.checkpoint(steps[3])
 
 
 def test_every_parameter_belongs_to_one_part():
     session = prepare(small_run())
     parts = parts_of(session.model)
-    before, after = (
-        ["source", "source_places", "encoder.layers.0"],
-        ["target", "target_places", "layers.0", "output"],
-    )
-    assert list(parts) == before + after
+    encoder = ["source", "source_places", "encoder.layers.0"]
+    assert list(parts) == [*encoder, "target", "target_places", "layers.0", "output"]
     assert sum(len(weights) for weights in parts.values()) == len(list(session.model.parameters()))
