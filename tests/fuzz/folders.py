@@ -40,8 +40,7 @@ from tests.fuzz.readers import (
     use_sweep,
 )
 from tests.tiny_models import given, save
-from tests.training.small import small_run
-from tests.training.zips import parts, trained
+from tests.training.small import parts, small_run, trained
 
 HOSTILE = (
     "../run.json",

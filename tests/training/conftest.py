@@ -5,7 +5,7 @@ import torch
 
 from core.runs.archive import pack
 from core.runs.store import Copier, _copiers, _open, copier
-from tests.training.zips import Packed, trained
+from tests.training.small import Packed, trained
 
 
 @pytest.fixture(scope="session")

@@ -36,8 +36,7 @@ from core.training import Record
 from core.training.record import Prediction
 from tests.cases import each, instance
 from tests.fuzz.readers import sweep_with_outcomes
-from tests.training.small import small_run
-from tests.training.zips import parts, refused, zipped
+from tests.training.small import parts, refused, small_run, zipped
 
 EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
 

@@ -1,6 +1,7 @@
 """The worker as a process of its own: the same numbers, an end for every way to end, and words for each."""
 
 import dataclasses
+import gc
 import io
 import json
 import os
@@ -8,7 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +23,14 @@ from core.runs.runs import Run, create_run, find_run
 from core.runs.worker import train_run
 from core.training import Record, loop, prepare, train
 from core.training.loop import FINAL, parts_of
+from dashboard.ui import attention_frames
 from tests.training.small import (
     SAME_LAST_BIT,
     record_numbers,
     records_of,
     run_command,
     small_run,
+    trained,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -320,3 +325,68 @@ def test_every_parameter_belongs_to_one_part():
     encoder = ["source", "source_places", "encoder.layers.0"]
     assert list(parts) == [*encoder, "target", "target_places", "layers.0", "output"]
     assert sum(len(weights) for weights in parts.values()) == len(list(session.model.parameters()))
+
+
+# Opening runs and working on them gives back what it takes: memory maps, open files and threads.
+
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts what Linux lists")
+FEW = 8  # maps that the allocator may add or give back meanwhile: of more calls each would show if it left one
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_own():
+    """Ten collections go through what these tests made, and not each through what all others have left."""
+    gc.collect()
+    gc.freeze()
+
+
+def counts() -> tuple[int, int, int]:
+    """Memory maps, open files and threads of this process."""
+    gc.collect()
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").count("\n")
+    return maps, len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def assert_given_back(action: Callable[[], object], times: int) -> None:
+    action()
+    before = counts()
+    for _ in range(times):
+        action()
+    after = counts()
+    # A thread that another test left may open a file or end meanwhile; a leak would show once for each call.
+    left = [now - then for now, then in zip(after[1:], before[1:], strict=True)]
+    assert after[0] <= before[0] + FEW and max(left) < times, f"{before} became {after}"
+
+
+@LINUX
+def test_openings_of_a_run_leave_nothing_behind(tmp_path):
+    run = trained(tmp_path)
+    step = run.checkpoint_steps()[-1]
+
+    def look() -> None:
+        assert run.status().ended and run.frame(step) and not run.alive()
+        assert attention_frames.sizes(run, step, 0)
+        assert attention_frames.head_over_time(run, [step], 0, "cross", 0, 0)
+
+    assert_given_back(look, 20)
+    assert_given_back(lambda: run.model(step), 12)
+    assert_given_back(lambda: run.checkpoint(step), 12)
+
+
+@LINUX
+@pytest.mark.parametrize("fails", [False, True])
+def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monkeypatch):
+    def train(run, stop, on_record):
+        if fails:
+            raise ValueError("no")
+        return "finished", "Finished."
+
+    monkeypatch.setattr(worker, "train_run", train)
+    queued = create_run(small_run(), tmp_path)
+
+    def work() -> None:
+        queued.set_status("queued")
+        assert worker.work(queued.path) == ("failed" if fails else "finished")
+
+    assert_given_back(work, 3)
