@@ -802,7 +802,7 @@ def choose_attention(
 
 
 @lru_cache(maxsize=1024)
-def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
+def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
     """Whether a preset is made for that type of model, and can have those sizes."""
     try:
         config = preset(key).config(*sizes)

@@ -139,7 +139,7 @@ class Depth:
         return self.mean[0] / self.mean[-1]
 
 
-def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: str) -> Depth:
+def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: Any) -> Depth:
     """Untrained models of that depth, with the norm before or after: each layer of the last stack.
 
     Xiong 2020, section 3.3, measured on the task instead of bounded.

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
+from msgspec import Meta
 from torch import Tensor
 
 from core.entries import ConfigError, Param, Value, quote, quote_name
 from core.models.base import Shape
+from core.serialization import convert
 from core.tasks.metrics import entropy, majority_class
 from core.tasks.recipes import Recipes
 
@@ -107,20 +109,12 @@ class TaskConfig:
 
     key: str = "reverse"
     params: tuple[tuple[str, Value], ...] = ()
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
     def __post_init__(self) -> None:
         from core.tasks import task_entry
 
-        if (
-            isinstance(self.seed, bool)
-            or not isinstance(self.seed, int)
-            or not 0 <= self.seed < 2**31
-        ):
-            raise ConfigError(
-                f"task = {quote_name(self.key)}: seed = {quote(self.seed)}; expected a whole number "
-                "from 0 to 2147483647."
-            )
+        convert(self.seed, TaskConfig, "seed", f"task = {quote_name(self.key)}: ")
         entry, params = task_entry(self.key), dict(self.params)
         known = {param.key: param for param in entry.params}
         if extra := sorted(params.keys() - known.keys()):
@@ -157,16 +151,10 @@ class TaskConfig:
                 f"task = {quote_name(data['key'])}: params is an object of names and "
                 f"values; got {quote(data['params'])}."
             )
-        before = {
-            param.key: param.before
-            for param in task_entry(data["key"]).params
-            if param.before is not None
-        }
-        return cls(
-            data["key"],
-            tuple(sorted({**before, **data.get("params", {})}.items())),
-            data.get("seed", 0),
-        )
+        known = task_entry(data["key"]).params
+        params = {param.key: param.before for param in known if param.before is not None}
+        params |= data.get("params", {})
+        return cls(data["key"], tuple(sorted(params.items())), data.get("seed", 0))
 
 
 @dataclass(frozen=True)

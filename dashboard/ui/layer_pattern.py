@@ -218,7 +218,7 @@ def _take_published(name: str, model: ModelConfig) -> None:
 
 
 @lru_cache(maxsize=64)
-def published(kind: str, d_model: int, num_heads: int) -> dict[str, Attentions]:
+def published(kind: Any, d_model: int, num_heads: int) -> dict[str, Attentions]:
     """The patterns of unlike layers of published models that such a model can have, by the key of their cards."""
     result = {}
     for one in CARDS:

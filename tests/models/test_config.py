@@ -42,7 +42,7 @@ RECURRENT = ModelConfig.recurrent(24).to_json()
 @each(
     ("data", "words"),
     [
-        (BASE | {"kind": "mlp"}, "expected one of transformer, decoder"),
+        (BASE | {"kind": "mlp"}, "expected one of classifier, decoder"),
         (BASE | {"layers": 0}, "layers = 0; expected a whole number from 1"),
         (BASE | {"layers": True}, "layers = True"),
         (BASE | {"d_model": "24"}, "d_model = '24'"),

@@ -257,8 +257,8 @@ def test_a_choice_trains_or_is_refused_in_words(axis, key):
 @each(
     ("changes", "words"),
     [
-        ({"feeding": "input"}, "no decoder"),
-        ({"tied": True}, "no decoder"),
+        ({"feeding": "input"}, "does not read feeding"),
+        ({"tied": True}, "does not read tied"),
         ({"num_heads": 2}, "single head; take num_heads = 1"),
         ({"mask": "local_m"}, "take mask = none, padding"),
         ({"mask": "causal"}, "has no position"),

@@ -12,7 +12,7 @@ from tests.cases import each
 
 VOCAB, LENGTHS, T, C, H = 17, (7, 4), 6, 24, 2
 SHAPE = Shape(VOCAB, VOCAB, 12)
-FEEDINGS = ["none", "input", "bahdanau"]
+FEEDINGS: list[Any] = ["none", "input", "bahdanau"]
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 
 
@@ -111,7 +111,7 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
         "forecaster": Shape(1, 4, 12, "series", "values"),
     }[kind]
     torch.manual_seed(0)
-    pool = (
+    pool: Any = (
         "mean" if kind == "classifier" else "first"
     )  # a causal mask would keep the first from seeing any other
     model = build_model(

@@ -167,7 +167,7 @@ REFUSED = {
     "give both the same": lambda: stack(FULL, FULL.with_(num_heads=2)),
     "one of them is none": lambda: stack(FULL, None),
     "expected a list of attentions": lambda: replace(stack(FULL), following=FULL),
-    "a pattern of layers is for a stacked kind": lambda: ModelConfig(
+    "does not read following; leave it at \\(\\), or take kind = transformer": lambda: ModelConfig(
         "recurrent",
         C,
         1,
