@@ -8,17 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import wraps
-from typing import Any, Literal, ParamSpec, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, ParamSpec, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
+from msgspec import Meta
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from core.models.base import Seq2Seq
-
-# The tree of a search: every candidate that it considered, and its outputs.
-
+from core.serialization import check_types
 
 ROOT = -1
 
@@ -86,9 +85,6 @@ class Tree:
         )
 
 
-# The settings of a search, and filters of the next token's distribution: temperature, top-k, top-p, no repeats.
-
-
 NEVER = -torch.inf
 Strategy = Literal["greedy", "beam", "sampling"]
 
@@ -96,25 +92,19 @@ Strategy = Literal["greedy", "beam", "sampling"]
 @dataclass(frozen=True)
 class Sampling:
     """Temperature, then top-k (Fan 2018), then top-p (Holtzman 2020, section 3); top_k = 0 and top_p = 1 keep all
-    tokens. ValueError for a setting out of bounds."""
+    tokens. ConfigError for a setting out of bounds."""
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    temperature: Annotated[float, Meta(ge=0.05, le=10)] = 1.0
+    top_k: Annotated[int, Meta(ge=0)] = 0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.05 <= self.temperature <= 10:
-            raise ValueError(f"temperature = {self.temperature}; expected 0.05 to 10.")
-        if self.top_k < 0:
-            raise ValueError(f"top_k = {self.top_k}; expected 0, for all tokens, or more.")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p = {self.top_p}; expected more than 0, up to 1.")
+        check_types(self)
 
     def reshape(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """The logits of the distribution to sample from; −∞ for a token that is filtered out."""
         logits = logits / self.temperature
-        if self.top_k:
-            logits = keep_top_k(logits, self.top_k)
+        logits = keep_top_k(logits, self.top_k) if self.top_k else logits
         return keep_top_p(logits, self.top_p) if self.top_p < 1 else logits
 
 
@@ -175,9 +165,6 @@ def no_repeat(
     return logits
 
 
-# Shared by all decoding: the prompt, the batch of prefixes that a search continues, and teacher-forced tokens.
-
-
 BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
 P = ParamSpec("P")
@@ -203,18 +190,6 @@ class Decoder(Protocol):
     def train(self, mode: bool = True, /) -> Any: ...
 
     def eval(self) -> Any: ...
-
-
-def allow_all(
-    logp: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]]
-) -> Float[Tensor, "B V"]:
-    """Rules that forbid nothing."""
-    return logp
-
-
-def end_tokens(eos: EndTokens) -> frozenset[int]:
-    """The tokens that end an output."""
-    return frozenset((eos,) if isinstance(eos, int) else eos)
 
 
 @dataclass(frozen=True)
@@ -288,8 +263,18 @@ class Search:
     is in inference mode, not a whole search, which may pause between its steps."""
 
     @torch.inference_mode()
-    def __init__(self, model: Decoder, prompt: Prompt, no_repeat: int, rules: Rules) -> None:
+    def __init__(
+        self,
+        model: Decoder,
+        prompt: Prompt,
+        no_repeat: int,
+        max_length: int | None,
+        eos: EndTokens,
+        rules: Rules | None,
+    ) -> None:
         self.model, self.prompt, self.no_repeat, self.rules = model, prompt, no_repeat, rules
+        self.longest = length_cap(max_length, prompt.mask)
+        self.ends = frozenset((eos,) if isinstance(eos, int) else eos)
         self.tree, self.active = Tree(), [ROOT]
         self.memory = model.encode(prompt.source, prompt.mask)
         self.state = model.start(self.memory)
@@ -302,7 +287,12 @@ class Search:
         logits, self.state, _ = self.model.step(memory, self.state, self.tokens)
         logp = logits.float().log_softmax(-1)
         prefixes = [self.prompt.prefix_tokens + self.tree.tokens(index) for index in self.active]
-        return logp, self.rules(no_repeat(logp, prefixes, self.no_repeat), prefixes)
+        allowed = no_repeat(logp, prefixes, self.no_repeat)
+        return logp, allowed if self.rules is None else self.rules(allowed, prefixes)
+
+    def totals(self) -> list[float]:
+        """The log-probability of each prefix."""
+        return [0.0 if one == ROOT else self.tree.candidates[one].total for one in self.active]
 
     def advance(self, active: list[int]) -> None:
         """Continue with those candidates of the tree."""
@@ -343,9 +333,6 @@ def length_cap(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:
     return longest
 
 
-# Greedy decoding of a padded batch: the likeliest token at each step.
-
-
 @torch.no_grad()
 def greedy(
     model: Seq2Seq,
@@ -372,53 +359,25 @@ def greedy(
     longest, lengths = length_cap(max_length, source_mask), source_mask.sum(1)
     caps = 2 * lengths + 2 if max_length is None else torch.full_like(lengths, longest)
     begin = torch.full_like(source_mask[:, 0], bos, dtype=torch.long) if begin is None else begin
-    with eval_mode(model):
-        if not getattr(model, "one_length", False):
-            return _greedy(
-                model, source, source_mask, begin, caps, eos, pad
-            ).clone()  # no tensor of inference mode
-        outputs: dict[int, Tensor] = {}
-        for length in lengths.unique().tolist():
-            rows = (lengths == length).nonzero()[:, 0]
-            part = _greedy(
-                model,
-                source[rows, :length],
-                source_mask[rows, :length],
-                begin[rows],
-                caps[rows],
-                eos,
-                pad,
-            )
-            outputs.update(zip(rows.tolist(), part, strict=True))
-        return pad_sequence(
-            [outputs[row] for row in range(len(source))], batch_first=True, padding_value=pad
-        )
-
-
-@torch.inference_mode()  # each operation of a step costs less than with torch.no_grad alone
-def _greedy(
-    model: Seq2Seq,
-    source: Tensor,
-    source_mask: Tensor,
-    begin: Tensor,
-    caps: Int[Tensor, " B"],
-    eos: int,
-    pad: int,
-) -> Int[Tensor, "B L"]:
-    memory = model.encode(source, source_mask)
-    state, tokens, output = model.start(memory), begin, []
-    done = torch.zeros_like(tokens, dtype=torch.bool)
-    for _ in range(int(caps.max())):
-        logits, state, _ = model.step(memory, state, tokens)
-        tokens = logits.argmax(-1).masked_fill(done, pad)
-        output.append(tokens)
-        done = done | (tokens == eos) | (len(output) >= caps)
-        if bool(done.all()):
-            break
-    return torch.stack(output, dim=1)
-
-
-# Sampling: tokens are drawn, and samples with the same prefix are computed once.
+    parts = [(source.shape[1], torch.ones_like(lengths, dtype=torch.bool))]
+    if getattr(model, "one_length", False):
+        parts = [(length, lengths == length) for length in lengths.unique().tolist()]
+    outputs: dict[int, Tensor] = {}
+    # In inference mode each operation of a step costs less than with torch.no_grad alone.
+    with eval_mode(model), torch.inference_mode():
+        for length, rows in parts:
+            memory = model.encode(source[rows, :length], source_mask[rows, :length])
+            state, tokens, output = model.start(memory), begin[rows], list[Tensor]()
+            done = torch.zeros_like(tokens, dtype=torch.bool)
+            while not bool(done.all()):
+                logits, state, _ = model.step(memory, state, tokens)
+                tokens = logits.argmax(-1).masked_fill(done, pad)
+                output.append(tokens)
+                done = done | (tokens == eos) | (len(output) >= caps[rows])
+            outputs |= zip(rows.nonzero()[:, 0].tolist(), torch.stack(output, dim=1), strict=True)
+    return pad_sequence(
+        [outputs[row] for row in range(len(source))], batch_first=True, padding_value=pad
+    )
 
 
 MOST, PASSED_OVER = 200, 3
@@ -434,7 +393,7 @@ def sample_steps(
     no_repeat: int = 0,
     max_length: int | None = None,
     eos: EndTokens = EOS,
-    rules: Rules = allow_all,
+    rules: Rules | None = None,
 ) -> Iterator[Tree]:
     """The tree of `samples` independent draws after each step; the last one has the outputs, ranked by their counts.
 
@@ -443,23 +402,34 @@ def sample_steps(
     """
     if not 1 <= samples <= MOST:
         raise ValueError(f"samples = {samples}; expected 1 to {MOST}.")
-    sampling, ends = sampling or Sampling(), end_tokens(eos)
+    sampling, counts = sampling or Sampling(), [samples]
     with eval_mode(model):
-        search = Search(model, prompt, no_repeat, rules)
-        tree, counts, longest = search.tree, [samples], length_cap(max_length, prompt.mask)
-        for step in range(longest):
+        search = Search(model, prompt, no_repeat, max_length, eos, rules)
+        tree = search.tree
+        for step in range(search.longest):
             logp, allowed = (tensor.cpu() for tensor in search.next_logp())
-            active = _draw(
-                tree,
-                search.active,
-                counts,
-                logp,
-                sampling.reshape(allowed),
-                step,
-                generator,
-                ends,
-                step == longest - 1,
-            )
+            chances, active = sampling.reshape(allowed).softmax(-1), list[int]()
+            for row, (count, before) in enumerate(zip(counts, search.totals(), strict=True)):
+                draws = torch.multinomial(
+                    chances[row], count, replacement=True, generator=generator
+                ).bincount(minlength=chances.shape[1])
+                # The drawn tokens and PASSED_OVER likely others, the likeliest first.
+                others = chances[row].masked_fill(draws > 0, 0.0)
+                likely = others.topk(min(PASSED_OVER, len(others))).indices
+                tokens = [*draws.nonzero()[:, 0].tolist(), *likely[others[likely] > 0].tolist()]
+                for token in sorted(tokens, key=(-chances[row]).tolist().__getitem__):
+                    score, times = float(logp[row, token]), int(draws[token])
+                    candidate = Candidate(
+                        token, search.active[row], step, score, before + score, samples=times
+                    )
+                    candidate.chance = float(chances[row, token])
+                    index = tree.add(candidate)
+                    if times and token not in search.ends and step < search.longest - 1:
+                        candidate.fate = "kept"
+                        active.append(index)
+                    elif times:
+                        candidate.fate = "ended" if token in search.ends else "cut"
+                        tree.finish(index, float(times))
             if not active:
                 break
             yield tree
@@ -470,53 +440,6 @@ def sample_steps(
 
 
 sample = last_tree(sample_steps)
-
-
-def _draw(
-    tree: Tree,
-    active: list[int],
-    counts: list[int],
-    logp: Tensor,
-    reshaped: Tensor,
-    step: int,
-    generator: torch.Generator,
-    ends: frozenset[int],
-    last: bool,
-) -> list[int]:
-    """Draw a token for every sample; the candidates to continue."""
-    next_active: list[int] = []
-    for row, (parent, count) in enumerate(zip(active, counts, strict=True)):
-        chances = reshaped[row].softmax(-1)
-        draws = torch.multinomial(chances, count, replacement=True, generator=generator)
-        draws = draws.bincount(minlength=len(chances))
-        before = 0.0 if parent == ROOT else tree.candidates[parent].total
-        # The drawn tokens and PASSED_OVER likely others, the likeliest first.
-        likeliest = (
-            chances.masked_fill(draws > 0, -1.0)
-            .topk(min(PASSED_OVER, len(chances)))
-            .indices.tolist()
-        )
-        tokens = draws.nonzero()[:, 0].tolist() + [
-            token for token in likeliest if not draws[token] and chances[token] > 0
-        ]
-        for token in sorted(tokens, key=lambda token: -float(chances[token])):
-            score, times = float(logp[row, token]), int(draws[token])
-            fate = (
-                "dropped" if not times else "ended" if token in ends else "cut" if last else "kept"
-            )
-            index = tree.add(
-                Candidate(
-                    token, parent, step, score, before + score, fate, times, float(chances[token])
-                )
-            )
-            if fate == "kept":
-                next_active.append(index)
-            elif times:
-                tree.finish(index, float(times))
-    return next_active
-
-
-# Beam search: at each step only the best prefixes are kept.
 
 
 WIDEST = 64
@@ -541,7 +464,7 @@ def beam_steps(
     max_length: int | None = None,
     eos: EndTokens = EOS,
     lp: Penalty = penalty,
-    rules: Rules = allow_all,
+    rules: Rules | None = None,
 ) -> Iterator[Tree]:
     """The tree of a beam search after each step; the last one has the outputs, at most `width`, ranked by
     log-probability / lp(length, α).
@@ -556,100 +479,71 @@ def beam_steps(
         raise ValueError(f"width = {width}; expected 1 to {WIDEST}.")
     if not 0 <= length_penalty <= 5:
         raise ValueError(f"length_penalty = {length_penalty}; expected 0 to 5.")
-    longest, ends = length_cap(max_length, prompt.mask), end_tokens(eos)
     with eval_mode(model):
-        search = Search(model, prompt, no_repeat, rules)
-        tree = search.tree
-        for step in range(longest):
+        search = Search(model, prompt, no_repeat, max_length, eos, rules)
+        tree, largest = search.tree, lp(search.longest, length_penalty)
+        for step in range(search.longest):
             logp, allowed = search.next_logp()
-            active = expand_beam(
-                tree, search.active, logp, allowed, step, width, lp(step + 1, length_penalty), ends
-            )
-            if not active or _decided(tree, active, width, lp(longest, length_penalty)):
+            totals = torch.tensor(search.totals(), device=logp.device)[:, None] + allowed
+            considered = min(max(2, 1 + len(search.ends)) * width, totals.numel())
+            best, cells = totals.flatten().topk(considered)
+            active = list[int]()
+            for rank, (total, cell) in enumerate(zip(best.tolist(), cells.tolist(), strict=True)):
+                if not math.isfinite(total):
+                    break
+                row, token = divmod(cell, logp.shape[1])
+                candidate = Candidate(
+                    token, search.active[row], step, float(logp[row, token]), total
+                )
+                index = tree.add(candidate)
+                if token in search.ends and rank < width:
+                    candidate.fate = "ended"
+                    tree.finish(index, total / lp(step + 1, length_penalty))
+                elif token not in search.ends and len(active) < width:
+                    candidate.fate = "kept"
+                    active.append(index)
+            # Even with certain tokens only, may a kept candidate reach the worst of `width` outputs?
+            worst = sorted((one.score for one in tree.hypotheses), reverse=True)[width - 1 : width]
+            totals_left = [tree.candidates[index].total for index in active]
+            if not active or (worst and worst[0] >= max(totals_left) / largest):
                 break
             yield tree
             search.advance(active)
         else:
             for index in search.active:
                 tree.candidates[index].fate = "cut"
-                tree.finish(index, tree.candidates[index].total / lp(longest, length_penalty))
-    tree.hypotheses = _best(tree, width)
+                tree.finish(index, tree.candidates[index].total / largest)
+    tree.hypotheses = sorted(tree.hypotheses, key=lambda one: -one.score)[:width]
     yield tree
 
 
 beam = last_tree(beam_steps)
 
 
-def expand_beam(
-    tree: Tree,
-    active: list[int],
-    logp: Tensor,
-    allowed: Tensor,
-    step: int,
-    width: int,
-    divisor: float,
-    ends: frozenset[int],
-) -> list[int]:
-    """Add the best candidates to the tree; the kept ones."""
-    before = [0.0 if index == ROOT else tree.candidates[index].total for index in active]
-    totals = torch.tensor(before, device=logp.device)[:, None] + allowed
-    best, cells = totals.flatten().topk(min(max(2, 1 + len(ends)) * width, totals.numel()))
-    next_active: list[int] = []
-    for rank, (total, cell) in enumerate(zip(best.tolist(), cells.tolist(), strict=True)):
-        if not math.isfinite(total):
-            break
-        row, token = divmod(cell, logp.shape[1])
-        candidate = Candidate(token, active[row], step, float(logp[row, token]), total)
-        index = tree.add(candidate)
-        if token in ends and rank < width:
-            candidate.fate = "ended"
-            tree.finish(index, total / divisor)
-        elif token not in ends and len(next_active) < width:
-            candidate.fate = "kept"
-            next_active.append(index)
-    return next_active
-
-
-def _best(tree: Tree, width: int) -> list[Hypothesis]:
-    return sorted(tree.hypotheses, key=lambda hypothesis: -hypothesis.score)[:width]
-
-
-def _decided(tree: Tree, active: list[int], width: int, largest: float) -> bool:
-    """Whether no kept candidate can reach the worst of `width` outputs, even with certain tokens only."""
-    if len(tree.hypotheses) < width:
-        return False
-    return (
-        _best(tree, width)[-1].score
-        >= max(tree.candidates[index].total for index in active) / largest
+def search_steps(
+    model: Decoder,
+    prompt: Prompt,
+    settings: SearchSettings,
+    longest: int,
+    *,
+    eos: EndTokens = EOS,
+    lp: Penalty = penalty,
+    rules: Rules | None = None,
+) -> Iterator[Tree]:
+    """The tree of a search for at most `longest` tokens, after each step; ValueError for settings out of bounds."""
+    common: dict[str, Any] = dict(
+        no_repeat=settings.no_repeat, max_length=longest, eos=eos, rules=rules
     )
-
-
-# One search by its settings.
-
-
-def search(model: Decoder, prompt: Prompt, settings: SearchSettings, longest: int) -> Tree:
-    """The tree of a search for at most `longest` tokens; ValueError for settings out of bounds."""
     if settings.strategy == "sampling":
-        return sample(
-            model,
-            prompt,
-            torch.Generator().manual_seed(settings.seed),
-            samples=settings.samples,
-            sampling=settings.sampling,
-            no_repeat=settings.no_repeat,
-            max_length=longest,
-        )
-    width, penalty = (
-        (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    )
-    return beam(
-        model,
-        prompt,
-        width=width,
-        length_penalty=penalty,
-        no_repeat=settings.no_repeat,
-        max_length=longest,
-    )
+        generator = torch.Generator().manual_seed(settings.seed)
+        chosen: Any = {"samples": settings.samples, "sampling": settings.sampling}
+        return sample_steps(model, prompt, generator, **chosen, **common)
+    if settings.strategy == "beam":
+        common |= {"width": settings.width, "length_penalty": settings.length_penalty}
+    return beam_steps(model, prompt, lp=lp, **{"width": 1} | common)
+
+
+search = last_tree(search_steps)
 
 
 Clock = Callable[[], float]

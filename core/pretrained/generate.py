@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.models.decoding import Prompt, SearchSettings, Tree, beam_steps, no_repeat, sample_steps
+from core.models.decoding import Prompt, SearchSettings, Tree, no_repeat, search_steps
 from core.pretrained.attention_recorder import to_device
 from core.pretrained.base import (
     Line,
@@ -244,34 +244,16 @@ def generate_steps(
     Beam search divides by length^α, as Hugging Face does.
     """
     most = min(settings.longest, start.room)
-    common: dict[str, Any] = {
-        "no_repeat": settings.no_repeat,
-        "max_length": most,
-        "eos": end_tokens(pretrained),
-        "rules": logit_rules(pretrained, len(start.prompt.prefix_tokens), most),
-    }
     model = DecoderAdapter(
         pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ()
     )
-    if settings.strategy == "sampling":
-        generator = torch.Generator().manual_seed(settings.seed)
-        return sample_steps(
-            model,
-            start.prompt,
-            generator,
-            samples=settings.samples,
-            sampling=settings.sampling,
-            **common,
-        )
-    width, alpha = (
-        (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    )
-    return beam_steps(
+    return search_steps(
         model,
         start.prompt,
-        width=width,
-        length_penalty=alpha,
-        **common,
+        settings,
+        most,
+        eos=end_tokens(pretrained),
+        rules=logit_rules(pretrained, len(start.prompt.prefix_tokens), most),
         lp=lambda length, power: float(length**power),
     )
 
